@@ -1,4 +1,4 @@
-"""What the memory of an agent costs: recording a cycle, telling the task in a prompt, going on after a restart.
+"""Benchmark of task memory: recording a cycle, rendering the task for a prompt, resuming after a restart.
 
 Beside each cycle the same text is added to a session alone, and inserted by bare sqlite3 with one commit per row, in
 turn, so that all three meet the same disk.

@@ -1,4 +1,4 @@
-"""What analysing memory costs: redundancy beside all pairs, and a whole analysis with its actions.
+"""Benchmark of memory analysis: redundancy compared with all pairs, and a whole analysis with its actions.
 
 The baseline compares the word sets of every pair, as the design document describes it, in the same
 run on the same texts, and must find the same redundant ones.

@@ -1,4 +1,4 @@
-"""What a memory must beat: words alone, meaning alone, and the newest turns."""
+"""Baselines for recall: words alone, vectors alone, and the newest turns."""
 
 from __future__ import annotations
 

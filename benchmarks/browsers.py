@@ -31,7 +31,7 @@ _ARGUMENTS = (
 
 
 def browser_path() -> str:
-    """Where the browser is: what ``CHROMIUM`` names, or the first that is installed.
+    """Return the path of the browser: the value of ``CHROMIUM``, or the first that is installed.
 
     Raises:
         RuntimeError: There is none.

@@ -1,4 +1,4 @@
-"""What compression saves, and which facts survive it, on real agent runs.
+"""Benchmark of compression on real agent runs: saved tokens and surviving facts.
 
 Each message is compressed by itself, and each whole run is put into 20 % and 35 % of its tokens. A
 fact survives if it stands in the compressed text word for word. Two tables of facts are used: the
@@ -158,7 +158,7 @@ class Bench:
 
 
 def live_contexts(runs: list[Run], share: float) -> dict[str, Any]:
-    """What an agent sees at the end of each run under a budget of that share: window, summary and all."""
+    """Return what an agent sees at the end of each run, under a budget of that share of the run."""
     bench, survival = Bench(), Survival()
     tokens_after = over = 0
     for run in runs:

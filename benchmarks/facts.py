@@ -1,4 +1,4 @@
-"""How well statements are told apart: the same, contradicting, or just different.
+"""Benchmark of statement comparison: duplicate, contradicting or different.
 
 Four sets, by how much was learned from each; a figure is worth as much as its set is unknown:
 
@@ -92,7 +92,7 @@ def build_word_judge(kin: WordSimilarity) -> Callable[[Pair], Verdict]:
 
 
 def judge_by_jaccard(pair: Pair) -> Verdict:
-    """The same from a similarity of words on; contradicting if many are common and a number or denial differs."""
+    """Baseline: duplicate above a word similarity; contradicting if a number or a negation differs."""
     one, other = (_WORD.findall(text.lower()) for text in (pair.old, pair.new))
     similarity = len({*one} & {*other}) / max(1, len({*one} | {*other}))
     if similarity >= JACCARD:
@@ -102,7 +102,7 @@ def judge_by_jaccard(pair: Pair) -> Verdict:
 
 
 def judge_by_redundancy(pair: Pair) -> Verdict:
-    """The same if the redundancy analysis takes them for duplicates."""
+    """Baseline: duplicate if the redundancy analysis finds duplicates."""
     is_same = are_duplicates(compute_fingerprint(pair.old), compute_fingerprint(pair.new), JACCARD)
     return (
         Verdict.SAME
@@ -135,7 +135,7 @@ def score(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def count_by_class(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """How many of each class are right, and how the others are wrong."""
+    """Number of correct results per class, and the confusions."""
     groups: defaultdict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for pair, found in zip(pairs, verdicts, strict=True):
         group = groups[f"{pair.verdict}: {pair.kind}"]

@@ -70,7 +70,7 @@ class CaseResult:
 
     @property
     def is_flagged(self) -> bool:
-        """Whether the time grows too fast."""
+        """True if the time grows too fast."""
         return self.seconds_at_4n >= MEANINGFUL_SECONDS and self.exponent > self.limit
 
     @property
@@ -147,8 +147,8 @@ def measure(cases: Sequence[Case[Any]], scale: float = 1.0, timer: Timer | None 
     return {
         "python": platform.python_version(),
         "scale": scale,
-        "cases": [as_row(one) for one in rows],
-        "flagged": [f"{one.name}: {one.detail}" for one in rows if one.is_flagged],
+        "cases": [as_row(row) for row in rows],
+        "flagged": [f"{row.name}: {row.detail}" for row in rows if row.is_flagged],
     }
 
 

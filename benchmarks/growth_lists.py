@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 CALLS = 200
-"""How often a call that takes microseconds is repeated within one measurement."""
+"""Number of repetitions per measurement of a call that takes microseconds."""
 LEARNING_UNITS = ("?token", "a", "@a", "a@", "1 ", "password", "{a}", "?;", "sk-a", "://a:")
 FRAME = (
     "The deployment notes for the warehouse project say that {} and everybody in the platform group "

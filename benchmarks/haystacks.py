@@ -36,7 +36,7 @@ _GZIP = b"\x1f\x8b"
 
 
 class UnusableError(Exception):
-    """What the command was pointed at cannot be used; the message says what was expected."""
+    """The input of the command is unusable; the message says what was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Turn:
 
 
 def load(path: Path, expected: str, parse: Callable[[Any], T]) -> T:
-    """What ``parse`` makes of a JSON file, plain or gzipped.
+    """Return the result of ``parse`` for a JSON file, plain or gzipped.
 
     Raises:
         UnusableError: The file is missing or is not in the expected form.
@@ -82,7 +82,7 @@ def load(path: Path, expected: str, parse: Callable[[Any], T]) -> T:
 
 
 def create_embedder(name: str) -> Embedder | Literal["offline"] | None:
-    """What the engine takes as its embedder.
+    """Return the value of the engine's argument ``embedder``.
 
     Raises:
         UnusableError: Its package is not installed.
@@ -122,7 +122,7 @@ class MiniLmEmbedder:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What recall gave, and how long it took."""
+    """Result of a recall and its duration."""
 
     hits: tuple[Hit, ...]
     milliseconds: float

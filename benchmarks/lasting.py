@@ -1,4 +1,4 @@
-"""What lasting memory costs: consolidating, storing with comparison, finding, learning from messages.
+"""Benchmark of long-term memory: consolidation, storing with comparison, search, learning from messages.
 
 The baseline of consolidation is what the design document describes: all memories are read from a JSON file, the decay
 of each is computed and written into it, those that are old and matter little are marked, and the file is written again.
@@ -42,7 +42,7 @@ FLAT_MEGABYTES = 30.0
 """By how much consolidating ten times as many may raise the peak of memory."""
 FIND_MS = 5.0
 OLD_DAYS = 50.0
-"""How old the older half is; the other is half as old, and too young to be archived."""
+"""Age of the older half; the other half is half as old, and too young to be archived."""
 _AT_ONCE = 2000
 _WORDS = (
     "alder basin cedar delta ember fjord grove harbour inlet jetty kiln lagoon meadow nectar orchard prairie quarry "
@@ -94,7 +94,7 @@ def consolidate(number: int) -> dict[str, float]:
 
 
 def consolidate_file(number: int) -> dict[str, float]:
-    """The same by reading and writing one JSON file."""
+    """Baseline that reads and writes one JSON file."""
     clock = FrozenClock()
     now = clock.now()
     with tempfile.TemporaryDirectory() as folder:

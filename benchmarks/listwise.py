@@ -26,12 +26,12 @@ class RankingExample:
     signals: Floats
     answers: NDArray[np.int64]
     weight: float = 1.0
-    """How much it counts beside others."""
+    """Weight compared with other choices."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Likelihood:
-    """How likely the answers are under some weights, and how that changes with them."""
+    """Likelihood of the answers under some weights, with its gradient."""
 
     value: float
     slope: Floats

@@ -1,4 +1,4 @@
-"""What memory costs a LlamaIndex agent: the time of ``aget`` with 10,000 messages stored.
+"""Benchmark of memory for a LlamaIndex agent: the time of ``aget`` with 10,000 messages stored.
 
 Once the user said them in 500 earlier conversations, once in the conversation that goes on. Each turn calls what an
 agent with one round of tools calls: put, get, get for the question, put what happened, get. Beside it, from the same
@@ -148,7 +148,7 @@ def _talk(engine: MemoryEngine) -> list[ChatMessage]:
         page = tenant.sessions(after=after, limit=100)
         for info in page.sessions:
             messages = tenant.session(info.name).messages()
-            said += [ChatMessage(role=str(one.role), content=one.content) for one in messages]
+            said += [ChatMessage(role=str(message.role), content=message.content) for message in messages]
         after = page.next_after
         if after is None:
             return said

@@ -1,4 +1,4 @@
-"""How well recall finds what was said, on conversations in the format of LoCoMo.
+"""Benchmark of recall on conversations in the format of LoCoMo.
 
 Each conversation goes into a namespace of its own, a session for each of its sessions. Each question
 is asked a day after the last message; what counts is which of the turns that it names as evidence
@@ -55,7 +55,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What was said, and what is asked about it."""
+    """Turns of a conversation with the questions about it."""
 
     id: str
     turns: tuple[Turn, ...]
@@ -105,10 +105,12 @@ def _conversation(sample: Mapping[str, Any]) -> Conversation:
     )
     known = {turn.id for turn in turns}
     questions = (
-        Question(one["question"], str(one["category"]), find_evidence(one["evidence"], known))
-        for one in sample["qa"]
+        Question(qa["question"], str(qa["category"]), find_evidence(qa["evidence"], known))
+        for qa in sample["qa"]
     )
-    return Conversation(str(sample["sample_id"]), turns, tuple(one for one in questions if one.evidence))
+    return Conversation(
+        str(sample["sample_id"]), turns, tuple(question for question in questions if question.evidence)
+    )
 
 
 def _turn(turn: Mapping[str, Any], session: str, first: str, said_at: datetime) -> Turn:
@@ -125,7 +127,7 @@ def _turn(turn: Mapping[str, Any], session: str, first: str, said_at: datetime) 
 
 @dataclass(slots=True)
 class Tally:
-    """How one way of remembering did, question by question."""
+    """Results of one method, question by question."""
 
     rankings: Rankings = field(default_factory=Rankings)
     contexts: dict[str, list[float]] = field(default_factory=lambda: {str(limit): [] for limit in CONTEXTS})
@@ -150,7 +152,7 @@ class Tally:
         }
 
     def intervals(self) -> dict[str, Any]:
-        """How sure they are, at 95 %."""
+        """95 % confidence intervals."""
         return {
             "recall": reporting.bootstrap_by(self.shares()),
             "recall_any": reporting.wilson_by({str(k): self.rankings.any_found(k) for k in DEPTHS}),

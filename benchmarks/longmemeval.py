@@ -1,4 +1,4 @@
-"""How well recall finds the evidence in long chat histories, in the format of LongMemEval.
+"""Benchmark of recall on long chat histories in the format of LongMemEval.
 
 By the rules of its own scorer: the user's turns are the corpus; questions to abstain from and those
 without a marked user turn are left out; ``all@k`` asks for all evidence among the first k, ``any@k``
@@ -53,12 +53,12 @@ class Question:
 
     @property
     def is_scored(self) -> bool:
-        """Whether the official rules count it."""
+        """True if the official rules count the question."""
         return not self.id.endswith("_abs") and bool(self.evidence_turns)
 
     def to_official_ids(self, ids: Iterable[str]) -> list[str]:
         """The ids as the evidence names them."""
-        return [self.same_as.get(one, one) for one in ids]
+        return [self.same_as.get(message_id, message_id) for message_id in ids]
 
 
 def parse(raw: list[dict[str, Any]]) -> list[Question]:
@@ -113,7 +113,7 @@ def _user_turns(session: str, start: datetime, said: list[dict[str, Any]]) -> di
 
 @dataclass(slots=True)
 class Tally:
-    """How one way of remembering did, at both levels."""
+    """Results of one method at both levels."""
 
     session: Rankings = field(default_factory=Rankings)
     turn: Rankings = field(default_factory=Rankings)
@@ -128,7 +128,7 @@ class Tally:
         return {level: reporting.mean_by(_outcomes(getattr(self, level))) for level in PARTS}
 
     def intervals(self) -> dict[str, Any]:
-        """How sure they are, at 95 %."""
+        """95 % confidence intervals."""
         return {level: reporting.wilson_by(_outcomes(getattr(self, level))) for level in PARTS}
 
 

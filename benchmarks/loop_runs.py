@@ -16,7 +16,7 @@ Move = tuple[str, str, str]
 """An action, the address, and the name of what the page shows."""
 Maker = Callable[[random.Random], list[Move]]
 SEEN = ("all", "url", "action")
-"""What is known of each step: page and address, the address, or the action alone."""
+"""Information about each step: page and URL, the URL, or only the action."""
 _FRAME = [f"part {part} of every page" for part in "abcdefghijklmnopqrst"]
 
 

@@ -257,8 +257,8 @@ def sets_a_quantity(chance: random.Random) -> list[Move]:
 
 HELD_OUT: list[tuple[Maker, bool]] = [
     *(
-        (one, True)
-        for one in (
+        (build_run, True)
+        for build_run in (
             one_button_again_and_again,
             fill_and_enter_again,
             three_tries_then_given_up,
@@ -278,8 +278,8 @@ HELD_OUT: list[tuple[Maker, bool]] = [
         )
     ),
     *(
-        (one, False)
-        for one in (
+        (build_run, False)
+        for build_run in (
             reads_a_long_page,
             waits_for_the_page,
             pages_through_results,

@@ -197,7 +197,10 @@ def opens_threads_in_turn(chance: random.Random) -> list[Move]:
 
 def searches_for_several(chance: random.Random) -> list[Move]:
     names = ["museum", "pharmacy", "old bridge", "cinema", "bakery"][: chance.randint(4, 5)]
-    return [(f"type [164] [{one}] [1]", f"{MAPS}?q={one}", f"map of {one}") for one in names] + _stop(MAPS)
+    return [
+        (f"type [164] [{place_name}] [1]", f"{MAPS}?q={place_name}", f"map of {place_name}")
+        for place_name in names
+    ] + _stop(MAPS)
 
 
 def long_and_different(chance: random.Random) -> list[Move]:
@@ -227,8 +230,8 @@ def dismisses_popups(chance: random.Random) -> list[Move]:
 
 TUNED: list[tuple[Maker, bool]] = [
     *(
-        (one, True)
-        for one in (
+        (build_run, True)
+        for build_run in (
             like_button,
             like_button_then_stops,
             types_the_same_search,
@@ -246,8 +249,8 @@ TUNED: list[tuple[Maker, bool]] = [
         )
     ),
     *(
-        (one, False)
-        for one in (
+        (build_run, False)
+        for build_run in (
             tests_after_each_edit,
             looks_up_each_booking,
             reads_a_file_in_parts,

@@ -1,4 +1,4 @@
-"""How well loops of agents are told from progress, beside the rule "the same action three times".
+"""Benchmark of loop detection compared with the rule "the same action three times".
 
     python -m benchmarks.loops [--data DIR] [--runs FILE] [--json]
 
@@ -37,7 +37,7 @@ KINDS_OF_ONE_ACTION = {LoopKind.EXACT, LoopKind.NEAR, LoopKind.UNCHANGED, LoopKi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """How often a judge agrees with the labels."""
+    """Agreement of a judge with the labels."""
 
     runs: int
     loops: int
@@ -81,7 +81,7 @@ def load_labeled_runs(path: Path) -> list[LabeledRun]:
             continue
         try:
             read = json.loads(line)
-            steps = tuple(_own_step(one) for one in read["steps"])
+            steps = tuple(_own_step(step) for step in read["steps"])
             runs.append(LabeledRun(str(read.get("id", number)), steps, bool(read["loops"])))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             sys.exit(
@@ -129,7 +129,7 @@ def three_anywhere(steps: Sequence[Step]) -> list[Row]:
     places: dict[str, list[int]] = {}
     for at, step in enumerate(steps):
         places.setdefault(_as_text(step), []).append(at)
-    return [(steps[one[0]].tool, one[0], one[-1]) for one in places.values() if len(one) >= 3]
+    return [(steps[found[0]].tool, found[0], found[-1]) for found in places.values() if len(found) >= 3]
 
 
 def _as_text(step: Step) -> str:
@@ -137,7 +137,7 @@ def _as_text(step: Step) -> str:
 
 
 def replay_runs(folder: Path) -> dict[str, Any]:
-    """What is found in real runs, which carry no labels."""
+    """Return the findings in real runs, which have no labels."""
     runs = [steps_of(run) for run in load_runs(folder)]
     rows = repeated = missed = flagged = 0
     for steps in runs:

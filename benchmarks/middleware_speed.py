@@ -1,4 +1,4 @@
-"""What memory costs an agent: the time that the middleware adds to a model call.
+"""Benchmark of the middleware: the time that it adds to a model call.
 
 A user has 10,000 messages in 500 earlier threads. A thread of 30 turns goes on, each with a tool call; the
 model answers at once, so all time is the middleware's: writing back, recalling, laying out the prompt, and
@@ -66,7 +66,7 @@ def show(figures: dict[str, Any]) -> None:
 
 
 def _calls(remembered: int) -> Iterator[tuple[ModelRequest[Any], AIMessage]]:
-    """What each call is asked, and what the model will answer."""
+    """Questions of the calls and answers of the model."""
     said: list[BaseMessage] = []
     for turn, question in enumerate(questions(_USER, remembered, seed=3)[:TURNS]):
         call = {"name": "look_up", "args": {"what": question}, "id": f"c{turn}"}

@@ -45,7 +45,7 @@ class Picture:
     width: int = 1200
     height: int = 800
     first: str = "h1"
-    """What is shown in the middle, if it is not at the top."""
+    """Selector of the element shown in the middle, unless it is at the top of the page."""
 
 
 _PICTURES = (

@@ -1,4 +1,4 @@
-"""How fast memories are recalled, beside the bare cost of the same in the same run.
+"""Benchmark of recall speed compared with the minimum cost of the same work in the same run.
 
 The baseline does the least that an answer takes, with the same file, words and vectors: one BM25 query
 by the standard library's ``sqlite3``, the query embedded, one product of the matrix with it, the ten
@@ -64,7 +64,7 @@ def measure(folder: Path, *, only: str | None, quick: bool) -> dict[str, Any]:
 
 
 def is_ok(figures: object) -> bool:
-    """Whether all limits are kept."""
+    """Return True if all limits are met."""
     if not isinstance(figures, dict):
         return True
     return bool(figures.get("ok", True)) and all(is_ok(part) for part in figures.values())
@@ -99,7 +99,7 @@ def recall(path: Path, size: int) -> dict[str, Any]:
 
 
 class _Bare:
-    """What an answer takes at the least, over a file that the engine filled."""
+    """Measure the minimum cost of an answer on a file that the engine filled."""
 
     def __init__(self, path: Path) -> None:
         self.db = sqlite3.connect(path)

@@ -47,7 +47,7 @@ BAND = (0.55, 0.75)
 
 @dataclass
 class Replay:
-    """What was seen, message by message and run by run."""
+    """Observations by message and by run."""
 
     usage: list[float] = field(default_factory=list)
     total_tokens: list[int] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Replay:
     context_seconds: list[float] = field(default_factory=list)
     over_budget: int = 0
     continued: bool = False
-    """Whether the parameters after the restart were those before it."""
+    """True if the parameters did not change with the restart."""
 
     def play(self, drafts: Iterable[MessageDraft], folder: Path, tokens: int = TOKENS) -> None:
         """Play the conversation with a restart in the middle."""

@@ -31,7 +31,7 @@ BASELINES = ("bm25", "dense", "recency")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line asks for."""
+    """Settings from the command line."""
 
     data: Path
     embedder: str = "offline"
@@ -119,7 +119,7 @@ def build_baseline_figures(others: Mapping[str, Mapping[str, Any]]) -> dict[str,
 
 
 def heading(benchmark: str, figures: Mapping[str, Any]) -> str:
-    """What was run on what."""
+    """Description of the run: data, software and machine."""
     run_with = f"embedder {figures['embedder']}, {figures['backend']}"
     return f"{benchmark}, {figures['questions']:,} questions, {run_with}"
 
@@ -154,7 +154,7 @@ def build_breakdown_table(title: str, groups: Mapping[str, Mapping[str, Any]], p
 
 
 def format_costs(figures: Mapping[str, Any]) -> str:
-    """What recalling and ingesting took."""
+    """Durations of recall and ingestion."""
     latency, ingest = figures["latency_ms"], figures["ingest"]
     return (
         f"recall: {latency['p50']:.1f} ms (p50), {latency['p95']:.1f} ms (p95). Ingest: "

@@ -1,4 +1,4 @@
-"""How good rankings are: which evidence they hold, with intervals."""
+"""Quality of rankings: recall of the evidence, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Z = 1.959964  # 95 % of a normal distribution lie within so many standard devia
 
 
 def share_found(evidence: frozenset[str], found: Iterable[str]) -> float:
-    """Which part of the evidence was found."""
+    """Return the share of the evidence that was found."""
     return len(evidence.intersection(found)) / len(evidence)
 
 
@@ -60,7 +60,7 @@ def bootstrap_interval(values: Sequence[float], seed: int = 7) -> Interval:
 
 
 def wilson_interval(outcomes: Sequence[bool]) -> Interval:
-    """Where the true rate lies at 95 %, sensible also near 0 and 1 and for few outcomes."""
+    """Return the 95 % confidence interval of a rate, also valid near 0 and 1 and for few outcomes."""
     n, rate = len(outcomes), statistics.fmean(outcomes)
     middle = rate + _Z**2 / (2 * n)
     spread = _Z * math.sqrt(rate * (1 - rate) / n + _Z**2 / (4 * n**2))

@@ -1,4 +1,4 @@
-"""How cost grows with the entries of one database: adding, recalling, bytes on the disk, memory of the process.
+"""Benchmark of growth with the entries of a database: add, recall, disk size, memory of the process.
 
 Ordinary tenants have 1,000 entries each, however large the database is; one tenant has a tenth of all. So it is seen
 apart what it costs to live among many, and what it costs to be large. Figures are taken by a fresh process each time.
@@ -129,7 +129,7 @@ def _ours(engine: MemoryEngine, tenants: Sequence[int], entries: int, name: str)
 
 
 def _indexed(engine: MemoryEngine, entries: int) -> float:
-    """What it takes to embed one, store its vector and bring it into the index, if the namespace has one."""
+    """Measure embedding an entry, storing its vector and indexing it, if the namespace has an index."""
     space = engine.namespace(tenant_name(scale_bulk.LARGE))
     drafts = [
         MessageDraft("user", make_text(scale_bulk.LARGE, entries + n)) for n in range(ADDS, ADDS + TO_INDEX)

@@ -42,7 +42,7 @@ _SHIFT = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What the workers do together."""
+    """Load that all workers generate together."""
 
     url: str
     folder: str
@@ -69,17 +69,17 @@ class Load:
                     yield number, tenant, block
 
     def due(self, worker: int, nth: int) -> float:
-        """When a worker's nth message is to be added, in seconds since the start."""
+        """Return the time at which a worker adds its nth message, in seconds since the start."""
         return (nth * self.workers + worker) / self.rate if self.rate else 0.0
 
     def recalls_after(self, number: int) -> int:
-        """How many recalls follow the message with that number, spread evenly over time and tenants."""
+        """Return the number of recalls after a message, spread evenly over time and tenants."""
         block, tenant = divmod(number, self.tenants)
         turn = block * self.tenants + (tenant + _SHIFT * block) % self.tenants
         return (turn + 1) * self.recalls // self.messages - turn * self.recalls // self.messages
 
     def config(self) -> EngineConfig:
-        """How the workers' engines are set up."""
+        """Return the configuration of the workers' engines."""
         redis = None if self.redis_url is None else RedisConfig(url=self.redis_url)
         return EngineConfig(postgres=PostgresConfig(pool_size=4, max_overflow=2), redis=redis)
 
@@ -97,7 +97,7 @@ def run(load: Load, server: TemporaryPostgres, redis: TemporaryRedis | None, res
 
 
 def run_plain(load: Load) -> dict[str, Any]:
-    """The same with the driver alone: an INSERT for each message, a full-text SELECT for each recall."""
+    """Baseline with the driver alone: an INSERT per message, a full-text SELECT per recall."""
     from benchmarks import scale_plain  # noqa: PLC0415 - of the baseline alone
 
     scale_plain.prepare(load.url)
@@ -150,7 +150,7 @@ def _notes(load: Load, worker: int) -> Path:
 
 
 class WorkerNotes:
-    """What a worker has seen."""
+    """Observations of a worker."""
 
     def __init__(self, load: Load, worker: int, steps: Any) -> None:  # noqa: ANN401 - a queue of another process
         self._load, self._worker, self._steps = load, worker, steps
@@ -249,7 +249,7 @@ def _retry(notes: WorkerNotes, step: Callable[[], Any]) -> Any:  # noqa: ANN401 
 
 
 def check(load: Load, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What of the acknowledged is there, by the rows themselves."""
+    """Count acknowledged messages that are stored, by reading the rows."""
     acknowledged = {number for notes in told for number in notes["acknowledged"]}
     there: Counter[str] = Counter()
     strayed = 0

@@ -1,4 +1,4 @@
-"""How fast the HTTP server answers, beside the cost of the same in the process, in the same run.
+"""Benchmark of the HTTP server compared with in-process calls in the same run.
 
 A real server process is asked over loopback. Recalls come at a fixed rate, whether those before were answered or not,
 and are timed from when they were due, so that what waits behind a slow one counts. The baselines: the same questions
@@ -58,25 +58,26 @@ def main() -> int:
         print(json.dumps(figures))
     else:
         _show(figures)
-    return 0 if all(one["ok"] for one in figures.values()) else 1
+    return 0 if all(figure["ok"] for figure in figures.values()) else 1
 
 
 def recalls(path: Path, entries: int, seconds: int) -> dict[str, Any]:
     """Recalls at a fixed rate, over so many messages."""
     recall_speed.fill(path, [_SPACE], entries)
-    asked = [one for seed in range(seconds) for one in recall_speed.questions(_SPACE, entries, seed)]
-    asked = asked[: RATE * seconds]
+    queries = [query for seed in range(seconds) for query in recall_speed.questions(_SPACE, entries, seed)]
+    queries = queries[: RATE * seconds]
     with MemoryEngine(path) as engine:
         space = engine.namespace(_SPACE)
         space.recall("the first one reads the index")
-        bare = [_timed(lambda one=one: space.recall(one, limit=10)) for one in asked]  # type: ignore[misc]
+        bare = [_timed(lambda query=query: space.recall(query, limit=10)) for query in queries]  # type: ignore[misc]
     with _serve(path) as port:
         warm = _Client(port)
         warm.ask("POST", "/recall", {"namespace": _SPACE, "query": "the first one reads the index"})
         ours = _send_at_rate(
-            port, [("POST", "/recall", {"namespace": _SPACE, "query": one, "limit": 10}) for one in asked]
+            port,
+            [("POST", "/recall", {"namespace": _SPACE, "query": query, "limit": 10}) for query in queries],
         )
-        health = _send_at_rate(port, [("GET", "/health", None)] * len(asked))
+        health = _send_at_rate(port, [("GET", "/health", None)] * len(queries))
     p95 = _percentile(ours, 95)
     return {
         "messages": entries,

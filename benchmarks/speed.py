@@ -1,4 +1,4 @@
-"""How fast messages are stored and read, beside bare ``sqlite3`` in the same run.
+"""Benchmark of storing and reading messages compared with bare ``sqlite3`` in the same run.
 
 The baseline writes *the same rows* into the same tables under the same pragmas with the
 standard library's driver and nothing else: no ids made, no tokens counted, no checks, no
@@ -61,7 +61,7 @@ class Measure:
 
     @property
     def ok(self) -> bool:
-        """Whether it keeps its limit."""
+        """True if the limit is met."""
         return self.limit is None or (self.ours if self.ratio is None else self.ratio) <= self.limit
 
 

@@ -1,4 +1,4 @@
-"""How the weights of recall were found, and how good weights are on questions that they were not fitted on.
+"""Fit the weights of recall, and measure weights on questions that they were not fitted on.
 
 The signals of every message come from the library, for each question of LoCoMo and of LongMemEval. A
 listwise fit makes the evidence likely among all messages. It is done once for each conversation of
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 LOCOMO, LONGMEMEVAL = "LoCoMo", "LongMemEval"
 SHARE = 0.5
-"""What LoCoMo counts in the fit: as much as LongMemEval."""
+"""Weight of LoCoMo in the fit: the same as LongMemEval."""
 L2 = 5e-4
-"""What large weights cost."""
+"""Penalty on large weights."""
 DEEPEST = longmemeval.MESSAGES_FOR_SESSIONS
 TOLERANCE = 0.002
 """Scores that are equal but for rounding may change places."""
@@ -54,7 +54,7 @@ COLUMNS = {"left_out": "left out", "fitted": "fitted on all", "code": "in the co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the command line asks for."""
+    """Settings from the command line."""
 
     locomo: Path
     longmemeval: Path | None = None
@@ -66,7 +66,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceTarget:
-    """What a question is to find."""
+    """Evidence that a question should find."""
 
     data: str
     part: int
@@ -77,7 +77,7 @@ class EvidenceTarget:
 
     def to_official_ids(self, ids: Iterable[str]) -> list[str]:
         """The ids as the evidence names them."""
-        return [self.same_as.get(one, one) for one in ids]
+        return [self.same_as.get(message_id, message_id) for message_id in ids]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class AskedQuestion:
 
 
 class Signals:
-    """What the library finds in a haystack to speak for each message, before it is weighed."""
+    """Unweighted signals of each message of a haystack."""
 
     def __init__(self, haystack: Haystack) -> None:
         self._haystack = haystack
@@ -132,9 +132,11 @@ def ask_conversation(memory: Memory, part: int, conversation: locomo.Conversatio
     source = Signals(memory.ingest(conversation.id, conversation.turns))
     return [
         source.build_question(
-            one.text, conversation.asked_at, EvidenceTarget(data=LOCOMO, part=part, turns=one.evidence)
+            question.text,
+            conversation.asked_at,
+            EvidenceTarget(data=LOCOMO, part=part, turns=question.evidence),
         )
-        for one in conversation.questions
+        for question in conversation.questions
     ]
 
 
@@ -153,19 +155,22 @@ def ask_question(memory: Memory, part: int, question: longmemeval.Question) -> A
 
 
 def weight_choices(asked: Iterable[AskedQuestion], share: float) -> list[RankingExample]:
-    """What to fit on: LoCoMo has its share in all, however many questions there are of either kind."""
-    some = list(asked)
+    """Weight the choices so that LoCoMo has its share, independent of the numbers of questions."""
+    questions = list(asked)
     shares = {LOCOMO: share, LONGMEMEVAL: 1 - share}
-    many = Counter(one.sought.data for one in some)
-    return [replace(one.choice, weight=shares[one.sought.data] / many[one.sought.data]) for one in some]
+    counts = Counter(question.sought.data for question in questions)
+    return [
+        replace(question.choice, weight=shares[question.sought.data] / counts[question.sought.data])
+        for question in questions
+    ]
 
 
 def measure_ranker(asked: Sequence[AskedQuestion], ranker: Ranker) -> dict[str, float]:
-    """How well the evidence is found."""
+    """Return the quality of the results."""
     turns: dict[str, Rankings] = {LOCOMO: Rankings(), LONGMEMEVAL: Rankings()}
     sessions = Rankings()
-    for one in asked:
-        found, sought = [one.turns[row] for row in ranker(one)], one.sought
+    for question in asked:
+        found, sought = [question.turns[row] for row in ranker(question)], question.sought
         turns[sought.data].add(sought.turns, sought.to_official_ids(turn.id for turn in found))
         if sought.sessions:
             named = dict.fromkeys(turn.session for turn in found)
@@ -194,11 +199,11 @@ def ask_all(settings: Settings) -> list[AskedQuestion]:
         others = load(settings.longmemeval, longmemeval.EXPECTED, longmemeval.parse)
     with reporting.Options(settings.locomo, settings.embedder).memory() as memory:
         asked = [
-            one
+            question
             for part, conversation in enumerate(conversations)
-            for one in ask_conversation(memory, part, conversation)
+            for question in ask_conversation(memory, part, conversation)
         ]
-        asked += [ask_question(memory, n % len(conversations), one) for n, one in enumerate(others)]
+        asked += [ask_question(memory, n % len(conversations), other) for n, other in enumerate(others)]
     return asked
 
 
@@ -209,15 +214,16 @@ def measure(settings: Settings) -> dict[str, Any]:
     fitted = fit(weight_choices(asked, settings.share), settings.l2)
     without = {
         part: fit(
-            weight_choices((one for one in asked if one.sought.part != part), settings.share), settings.l2
+            weight_choices((question for question in asked if question.sought.part != part), settings.share),
+            settings.l2,
         )
-        for part in sorted({one.sought.part for one in asked})
+        for part in sorted({question.sought.part for question in asked})
     }
     rankers: dict[str, Ranker] = {
-        "left_out": lambda one: one.ranked(without[one.sought.part]),
-        "fitted": lambda one: one.ranked(fitted),
-        "code": lambda one: one.ranked(code),
-        "recall": lambda one: one.recalled,
+        "left_out": lambda question: question.ranked(without[question.sought.part]),
+        "fitted": lambda question: question.ranked(fitted),
+        "code": lambda question: question.ranked(code),
+        "recall": lambda question: question.recalled,
     }
     figures = {name: measure_ranker(asked, ranker) for name, ranker in rankers.items()}
     _check_same(figures["code"], figures["recall"])
@@ -225,7 +231,7 @@ def measure(settings: Settings) -> dict[str, Any]:
         "embedder": settings.embedder,
         "share": settings.share,
         "l2": settings.l2,
-        "questions": dict(Counter(one.sought.data for one in asked)),
+        "questions": dict(Counter(question.sought.data for question in asked)),
         "figures": figures,
         "weights": {
             "code": _named(code),

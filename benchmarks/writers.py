@@ -1,4 +1,4 @@
-"""How fast 8 threads store messages through a shared writer, beside ``session.add`` in the same run.
+"""Benchmark of 8 threads with a shared writer compared with ``session.add`` in the same run.
 
 Every message is on the disk before it is acknowledged (``Durability.FULL``), except with ``queued``, which is timed
 until ``flush()`` returns. The ways take turns and their medians are compared: read the ratios, not the figures.

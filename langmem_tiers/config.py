@@ -1,4 +1,4 @@
-"""Settings: frozen, checked where they are built, handed in."""
+"""Settings of an engine: frozen dataclasses that validate themselves on construction."""
 
 from __future__ import annotations
 
@@ -17,38 +17,40 @@ if TYPE_CHECKING:
 
 
 class VectorScan(StrEnum):
-    """In what order pgvector goes on when what it found is of others."""
+    """Order in which pgvector continues an index scan when filtered rows leave too few results."""
 
     STRICT = "strict_order"
-    """By distance, exactly."""
+    """Exactly by distance."""
     RELAXED = "relaxed_order"
-    """About by distance: quicker. Recall sorts what it gets, so this loses next to nothing."""
+    """Approximately by distance. Faster, and almost lossless because recall sorts the results again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresConfig:
-    """How an engine treats a PostgreSQL server; nothing of it matters on SQLite."""
+    """Settings for PostgreSQL; ignored on SQLite."""
 
     pool_size: int | None = None
-    """Connections that this process holds; ``EngineConfig.pool_size``, if left out. All processes together must stay
-    below the server's ``max_connections``."""
+    """Connections that this process keeps open. Default: ``EngineConfig.pool_size``. The total of all processes
+    must stay below the server's ``max_connections``."""
     max_overflow: int = 0
-    """Connections beyond that while many ask at once; they are closed afterwards."""
+    """Additional connections under load; they are closed afterwards."""
     pool_timeout_seconds: float | None = None
-    """How long a caller waits for a connection; ``EngineConfig.busy_timeout_seconds``, if left out."""
+    """Maximum wait for a free connection. Default: ``EngineConfig.busy_timeout_seconds``."""
     ping_after_seconds: float = 30.0
-    """A connection that rested for longer is tried before it is used."""
+    """Idle time after which a connection is tested before it is used."""
     reconnect_seconds: float = 30.0
-    """How long a server that was reached before and went away is waited for, as while it restarts; 0 does not wait."""
+    """Maximum wait for a server that was reachable before, for example during a restart; 0 fails at once."""
     ef_search: int = 200
-    """What the HNSW index looks at for one query at the least, up to 1,000: more finds better and takes longer."""
+    """Minimum number of candidates that the HNSW index visits per query, up to 1,000. More improves recall and takes
+    longer."""
     vector_scan: VectorScan = VectorScan.RELAXED
+    """Scan order of the HNSW index; see ``VectorScan``."""
     exact_numbers: int = 5_000_000
-    """Up to so many numbers in all, vectors of a namespace are compared one by one, which finds them all: 20,000
-    vectors of 256. Beyond that the HNSW index is asked."""
+    """Limit for exact search, as vectors times dimensions; the default is about 20,000 vectors of 256 dimensions.
+    Larger namespaces use the HNSW index."""
     max_scan_tuples: int = 20_000
-    """Where the HNSW index gives up looking for vectors of one tenant among those of all; the search goes through the
-    tenant's own vectors then."""
+    """Number of tuples after which the HNSW scan stops looking for one tenant's vectors among those of all tenants. The
+    search then compares the tenant's own vectors."""
 
     def __post_init__(self) -> None:
         if self.pool_size is not None:
@@ -57,6 +59,7 @@ class PostgresConfig:
         if self.pool_timeout_seconds is not None:
             check_positive(self.pool_timeout_seconds, "pool_timeout_seconds", most=86_400)
         check_positive(self.ping_after_seconds, "ping_after_seconds", most=86_400)
+        # False equals 0, so booleans go through check_positive(), which rejects them.
         if self.reconnect_seconds != 0 or isinstance(self.reconnect_seconds, bool):
             check_positive(self.reconnect_seconds, "reconnect_seconds", most=86_400)
         check_whole(self.ef_search, 1, "ef_search", most=1000)
@@ -79,26 +82,26 @@ _MAX_PREFIX_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisConfig:
-    """Redis as a shared cache of each session's newest messages; never the only copy of anything.
+    """Redis as a shared cache of each session's newest messages; never the only copy of data.
 
-    Every read compares what is cached with the session's row, so a Redis that is down, slow, empty or wrong makes
-    reads slower and never wrong.
+    Every read compares the cached data with the session's row. A Redis that is down, slow, empty or wrong
+    makes reads slower, but never wrong.
     """
 
     url: str = field(default="redis://localhost:6379", repr=False)
     """``redis://user:password@host:port/0``, ``rediss://...`` with TLS, or ``unix:///path/to/socket``."""
     prefix: str = "langmem-tiers"
-    """How all keys begin."""
+    """Prefix of all keys."""
     ttl_seconds: int = 86_400
-    """For how long a session that nobody writes to stays cached."""
+    """Lifetime of a cached session without new writes."""
     window: int = 100
-    """How many of a session's newest messages are cached at most."""
+    """Maximum number of newest messages cached per session."""
     max_window_bytes: int = 1_000_000
-    """What they may take in Redis; of larger ones fewer are cached."""
+    """Maximum size of a cached session in Redis; fewer messages are cached if they are larger."""
     timeout_seconds: float = 0.25
-    """How long to wait for a connection, and for an answer."""
+    """Timeout for connecting and for each reply."""
     retry_seconds: float = 5.0
-    """How long a Redis that failed is left alone."""
+    """Pause after a failure before Redis is tried again."""
 
     def __post_init__(self) -> None:
         _check_redis_url(self.url)
@@ -111,23 +114,23 @@ class RedisConfig:
 
     @property
     def label(self) -> str:
-        """The URL for people: nothing that may hold a secret, so no password and no query."""
+        """URL for display, without password and query, which may contain secrets."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingConfig:
-    """What working memories may take in this process."""
+    """Limits on working memories in this process."""
 
     max_agents: int = 1000
-    """How many are held; the least recently used is stored and leaves first."""
+    """Maximum number of agents in memory; the least recently used is stored and evicted first."""
     max_megabytes: int = 500
-    """What all of them take, measured."""
+    """Maximum total size, as measured."""
     ttl_seconds: float = 1800.0
-    """One that nobody used for so long is stored and leaves."""
+    """Idle time after which a working memory is stored and evicted."""
     flush_tokens: int = 32_000
-    """One that takes more tokens is stored to its session."""
+    """Size in tokens above which a working memory is stored to its session."""
 
     def __post_init__(self) -> None:
         check_whole(self.max_agents, 1, "max_agents")
@@ -139,23 +142,25 @@ class WorkingConfig:
 def _check_redis_url(url: object) -> None:
     if not isinstance(url, str):
         raise InvalidConfigError(
-            f"a Redis URL must be a str, got a {type(url).__name__}: use 'redis://localhost:6379'"
+            f"a Redis URL must be a str, got {type(url).__name__}. Use 'redis://localhost:6379'."
         )
     try:
         parts = urlsplit(url)
-        port_is_one = parts.port is None or parts.port > 0
+        has_valid_port = parts.port is None or parts.port > 0
+    # "from None" and no repr: the URL may contain a password, which must not appear in errors or logs.
     except ValueError:
         raise InvalidConfigError(
-            "that is no Redis URL, or its port is none: use 'redis://localhost:6379', and write marks in a password "
-            "as %40, %2F, ..."
+            "invalid Redis URL or port. Use 'redis://localhost:6379', and percent-encode special characters in a "
+            "password (%40, %2F, ...)."
         ) from None
     if parts.scheme not in _REDIS_SCHEMES:
         raise InvalidConfigError(
-            f"unknown kind of Redis URL {parts.scheme!r}: use redis://, rediss:// (TLS) or unix://"
+            f"unknown Redis URL scheme {parts.scheme!r}. Use redis://, rediss:// (TLS) or unix://."
         )
-    if not port_is_one or not _has_target(parts):
+    if not has_valid_port or not _has_target(parts):
         raise InvalidConfigError(
-            f"the {parts.scheme}:// URL names no Redis: use 'redis://host:6379/0' or 'unix:///path/to/socket'"
+            f"the {parts.scheme}:// URL has no valid target. Use 'redis://host:6379/0' or "
+            "'unix:///path/to/socket'."
         )
 
 
@@ -172,37 +177,38 @@ def _check_prefix(prefix: object) -> None:
         or not prefix.isprintable()
     ):
         raise InvalidConfigError(
-            f"prefix must be a text of 1 to {_MAX_PREFIX_CHARACTERS} printable characters, got {prefix!r}: "
-            "use e.g. 'langmem-tiers'"
+            f"prefix must be a str of 1 to {_MAX_PREFIX_CHARACTERS} printable characters, got {prefix!r}. "
+            "Use for example 'langmem-tiers'."
         )
 
 
 MAX_LIMIT = 1_000_000
-"""The most that one call returns; page through more."""
+"""Maximum number of results per call; page through larger results."""
 
 
 class Durability(StrEnum):
-    """What an acknowledged write survives."""
+    """Failures that an acknowledged write survives."""
 
     FULL = "full"
-    """A power cut: every commit is on the disk before it is acknowledged."""
+    """A power failure: every commit is on disk before it is acknowledged."""
     NORMAL = "normal"
-    """A crash of the program; a power cut may take the last moments. Faster."""
+    """A crash of the process. A power failure may lose the last commits. Faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
-    """The caches of recent messages and of what sessions show, least recently used sessions leave first.
+    """Limits of the in-process caches of recent messages and session views, which evict by least recent use.
 
-    They are checked against the database on every read, so the limits bound memory and
-    never age.
+    Every read checks the cache against the database. The limits therefore only bound memory; cached data is
+    never stale.
     """
 
     max_characters: int = 32_000_000
-    """Of each, over all sessions; 0 switches them off."""
+    """Maximum number of characters per cache, over all sessions; 0 disables the caches."""
     ttl_seconds: float = 1800.0
+    """Lifetime of a cached session."""
     window: int = 50
-    """How many of a session's newest messages are held."""
+    """Number of newest messages cached per session."""
 
     def __post_init__(self) -> None:
         check_whole(self.max_characters, 0, "max_characters")
@@ -211,27 +217,29 @@ class CacheConfig:
 
 
 class SummaryStrategy(StrEnum):
-    """How a summary is made."""
+    """Algorithm that creates a summary."""
 
     SIMPLE = "simple"
-    """One question to the model."""
+    """One prompt to the model."""
     HIERARCHICAL = "hierarchical"
-    """Chunks of ten, then summaries of the summaries until they fit."""
+    """Summarize chunks of ten messages, then summarize the summaries until they fit."""
     EXTRACTIVE = "extractive"
-    """The sentences that say most, without a model."""
+    """Select the most informative sentences, without a model."""
     MAP_REDUCE = "map-reduce"
-    """Chunks of ten at the same time, then one question that combines them."""
+    """Summarize chunks of ten messages in parallel, then combine them with one prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryConfig:
-    """How the engine summarises."""
+    """Settings for summaries."""
 
     strategy: SummaryStrategy = SummaryStrategy.HIERARCHICAL
     target_tokens: int = 2000
+    """Target size of a summary."""
     chunk_messages: int = 10
+    """Messages per chunk."""
     time_limit_seconds: float = 30.0
-    """How long a model may take for one summary, all its answers together."""
+    """Maximum time for all model calls of one summary."""
 
     def __post_init__(self) -> None:
         try:
@@ -246,16 +254,16 @@ class SummaryConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerConfig:
-    """How the self-tuning optimizer runs."""
+    """Settings for the self-tuning optimizer."""
 
     interval_seconds: float = 120.0
-    """Between two runs of the background thread."""
+    """Pause between two runs of the background thread."""
     snapshots: int = 500
-    """How many are kept of each namespace."""
+    """Number of snapshots kept per namespace."""
     lease_seconds: float = 600.0
-    """For how long a process that died keeps others from running."""
+    """Lease duration: how long a crashed process blocks the others from running."""
     learns: bool = False
-    """Whether a run also learns from the sessions that it tidies: facts, episodes and chunks."""
+    """True if a run also learns facts, episodes and chunks from the sessions that it optimizes."""
 
     def __post_init__(self) -> None:
         check_positive(self.interval_seconds, "interval_seconds")
@@ -265,16 +273,16 @@ class OptimizerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingConfig:
-    """How an embedder is asked, and for how long its answers are remembered."""
+    """Settings for calls to the embedder and for the cache of its vectors."""
 
     batch_size: int = 100
-    """Texts in one question."""
+    """Texts per request."""
     time_limit_seconds: float = 10.0
-    """How long to wait for one answer."""
+    """Timeout of one request."""
     retry_seconds: float = 30.0
-    """How long an embedder that failed is left alone."""
+    """Pause after a failure before the embedder is called again."""
     inline_seconds: float = 1.0
-    """How long a recall embeds what is new before it leaves the rest to the background."""
+    """Time that a recall spends on embedding new messages before it leaves the rest to the background thread."""
     cache_entries: int = 10_000
     cache_hours: float = 24.0
 
@@ -287,7 +295,7 @@ class EmbeddingConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallConfig:
-    """How recall ranks when a call does not say."""
+    """Default ranking settings for recall."""
 
     limit: int = 20
     max_limit: int = 100
@@ -295,9 +303,9 @@ class RecallConfig:
     hybrid: HybridWeights = field(default_factory=HybridWeights)
     tf_idf: TfIdfWeights = field(default_factory=TfIdfWeights)
     relevance_threshold: float = 0.08
-    """What words and meaning must give to a memory for it to come into a conversation unasked."""
+    """Minimum score from words and meaning for a memory to be added to a conversation automatically."""
     index_megabytes: int = 1024
-    """What places and vectors of namespaces may take in memory; the least recently used leave first."""
+    """Maximum memory for word positions and vectors of all namespaces; the least recently used are evicted first."""
 
     def __post_init__(self) -> None:
         check_whole(self.max_limit, 1, "max_limit", most=MAX_LIMIT)
@@ -312,28 +320,29 @@ class RecallConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningConfig:
-    """What is made of messages: chunks, facts and episodes; and how it ages."""
+    """Settings for chunks, facts and episodes extracted from messages, and for their decay."""
 
     chunk_messages: int = 10
-    """Messages in a chunk."""
+    """Messages per chunk."""
     recent_messages: int = 20
-    """The newest messages, which are in no chunk."""
+    """Number of newest messages that are not chunked yet."""
     max_chunks: int = 50
-    """Of a session; beyond that the oldest two become one."""
+    """Maximum number of chunks per session; beyond it, the two oldest are merged."""
     chunk_tokens: int = 150
-    """What the summary of a chunk may take."""
+    """Maximum size of a chunk's summary."""
     asks_model: bool = True
-    """Whether a model, if the engine has one, is asked for facts too, besides the patterns."""
+    """True if the engine's model, if any, extracts facts in addition to the patterns."""
     promotion_threshold: float = 0.6
-    """Extracted facts with a higher confidence become long-term entries by themselves."""
+    """Confidence above which extracted facts are promoted to long-term entries automatically."""
     max_episodes: int = 100
-    """Of a namespace; beyond that those are archived that matter least by now: significance times decay."""
+    """Maximum number of episodes per namespace; beyond it, those of the lowest significance times decay are
+    archived."""
     half_life_days: float = 30.0
-    """After so many days without use half of a memory's weight is left."""
+    """Days without access after which a memory's weight is halved."""
     archive_after_days: float = 30.0
-    """How old an entry must be for consolidation to archive it."""
+    """Minimum age of an entry before consolidation may archive it."""
     archive_below: float = 0.3
-    """Consolidation archives entries whose importance times decay is less than that."""
+    """Consolidation archives entries whose importance times decay is below this value."""
 
     def __post_init__(self) -> None:
         for name in ("chunk_messages", "recent_messages", "max_episodes"):
@@ -348,22 +357,22 @@ class LearningConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceConfig:
-    """What maintenance does, and when; it never runs by itself until ``engine.maintenance.start()``."""
+    """Schedule and scope of maintenance; it runs only after ``engine.maintenance.start()``."""
 
     schedule: str = "0 3 * * *"
-    """A cron line: minute, hour, day, month, weekday."""
+    """A cron expression: minute, hour, day, month, weekday."""
     time_zone: str = "UTC"
-    """In which the line is read."""
+    """Time zone of the schedule."""
     retention_days: float | None = 90.0
-    """Messages older than that go; what was promoted or learned from them stays. None keeps all."""
+    """Age after which messages are deleted; promoted or learned memories stay. None keeps all messages."""
     compaction: bool = True
-    """Whether full-text indexes are merged and unused room is given back."""
+    """True if full-text indexes are merged and unused space is released."""
 
     def __post_init__(self) -> None:
         for name in ("schedule", "time_zone"):
             if not isinstance(value := getattr(self, name), str) or not value.strip():
                 raise InvalidConfigError(
-                    f"{name} must be a text, got {value!r}: use e.g. '0 3 * * *' and 'UTC'"
+                    f"{name} must be a non-empty str, got {value!r}. Use for example '0 3 * * *' and 'UTC'."
                 )
         if self.retention_days is not None:
             check_positive(self.retention_days, "retention_days", most=1_000_000)
@@ -373,18 +382,18 @@ class MaintenanceConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """How the engine treats its database and its memories."""
+    """Settings of an engine: its database, its caches and its features."""
 
     durability: Durability = Durability.FULL
     busy_timeout_seconds: float = 60.0
-    """How long a write waits for others before it gives up."""
+    """Maximum wait for a locked database before a write fails."""
     connect_timeout_seconds: float = 10.0
     pool_size: int = 10
-    """Connections held at most; more callers than that wait."""
+    """Maximum number of open connections; further callers wait."""
     postgres: PostgresConfig = field(default_factory=PostgresConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     budget: TokenBudget = field(default_factory=TokenBudget)
-    """What a context may take."""
+    """Default token budget of a context."""
     summary: SummaryConfig = field(default_factory=SummaryConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
@@ -393,9 +402,9 @@ class EngineConfig:
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
     working: WorkingConfig = field(default_factory=WorkingConfig)
     redis: RedisConfig | None = None
-    """A cache of recent messages that several processes share; without one, the database serves them."""
+    """A cache of recent messages shared by several processes. None reads them from the database."""
     redundancy_threshold: float = 0.9
-    """The similarity from which on the older of two entries is redundant."""
+    """Minimum similarity at which the older of two entries counts as redundant."""
 
     def __post_init__(self) -> None:
         try:
@@ -418,6 +427,7 @@ class EngineConfig:
         check_whole(self.pool_size, 1, "pool_size")
 
 
+# Field name to section class; EngineConfig rejects a dict or a section of the wrong class.
 _SECTION_TYPES = {
     "postgres": PostgresConfig,
     "cache": CacheConfig,
@@ -433,7 +443,7 @@ _SECTION_TYPES = {
 
 
 def check_limit(limit: object) -> int:
-    """The limit, or an error for what cannot be one."""
+    """Return the limit, or raise InvalidInputError if it is not a valid limit."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
         raise InvalidInputError(f"a limit must be a whole number from 1 to {MAX_LIMIT}, got {limit!r}")
     return limit

@@ -1,4 +1,4 @@
-"""The front door: an engine on a database."""
+"""The public entry point: ``MemoryEngine``, bound to one database."""
 
 from __future__ import annotations
 
@@ -60,41 +60,41 @@ if TYPE_CHECKING:
 
 
 def summarize_messages(parts: EngineServices, messages: object) -> str:
-    """The summary of messages, read by their shape; empty where there are none."""
-    read = read_messages(messages)
-    sealed = [
-        one if isinstance(one, Message) else complete_drafts(parts.short_term, [one])[0] for one in read
+    """Summarize messages of any supported type; return an empty string if there are none."""
+    completed = [
+        message if isinstance(message, Message) else complete_drafts(parts.short_term, [message])[0]
+        for message in read_messages(messages)
     ]
-    return parts.summarizer.summarize(sealed).text if sealed else ""
+    return parts.summarizer.summarize(completed).text if completed else ""
 
 
 class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
-    """Memory on one database. Safe to share between threads; one per process.
+    """Memory in one database. Thread-safe; use one engine per process.
 
     Args:
-        url: ``sqlite:///memory.db`` or a ``Path`` to the file, ``sqlite://`` (in memory, gone with
-            the engine) or ``postgresql://user@host/name``.
-        config: Durability, time limits, cache, budget.
-        counter: Counts tokens; by content if left out.
-        model: Writes summaries; without one they are put together from what was said.
-        embedder: Turns text into vectors for recall; ``"offline"`` is the one that is always there,
-            None recalls by words alone.
-        scoring: Signals and facts of your own.
-        clock: Where the time comes from.
-        ids: Where ids come from.
+        url: ``sqlite:///memory.db`` or a ``Path`` to the file, ``sqlite://`` (in memory, lost when the
+            engine closes) or ``postgresql://user@host/name``.
+        config: Durability, time limits, cache and token budget.
+        counter: Token counter. Default: an estimate based on the kind of content.
+        model: Language model for summaries. Without one, summaries are extracted from the messages.
+        embedder: Turns text into vectors for recall. ``"offline"`` is the built-in embedder; with None,
+            recall matches words only.
+        scoring: Custom signals, patterns and fact extractors.
+        clock: Source of the current time.
+        ids: Source of ids for messages and entries.
         metrics: Receives durations, counts and errors, for example ``telemetry.prometheus.PrometheusMetrics``.
         tracer: Creates a span per method call, for example ``telemetry.opentelemetry.OpenTelemetryTracer``.
 
     Attributes:
-        embedder: The one that recall uses.
-        items: JSON values under namespaces and keys, beside all sessions.
-        maintenance: Retention, compaction and statistics, by call or by a schedule.
-        optimizer: Tunes memory to what is said.
-        pools: What several namespaces share.
-        working: What agents have at hand in this process.
+        embedder: The embedder used for recall, or None.
+        items: JSON values stored by namespace and key, independent of sessions.
+        maintenance: Retention, compaction and statistics, on demand or on a schedule.
+        optimizer: Tunes the memory parameters to the conversations of each namespace.
+        pools: Memories shared by several namespaces.
+        working: In-process working memories of agents.
     """
 
-    def __init__(  # noqa: PLR0913 - parts that may be handed in, all but one by keyword
+    def __init__(  # noqa: PLR0913 - optional dependencies, all but the URL by keyword
         self,
         url: str | os.PathLike[str] = "sqlite://",
         *,
@@ -130,6 +130,8 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         self.optimizer = Optimizer(self._services, changes)
         self.items = assemble_items(self._database, given)
         self.working = self._services.working
+        # Each forget() runs all of these, for copies that deleting rows does not reach: caches, queues, pools and
+        # imported contexts.
         self._services.erasers.extend(
             [
                 self.items.invalidate,
@@ -149,13 +151,14 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         self._attach_instruments()
 
     def _attach_instruments(self) -> None:
-        # Weakly, so that who scrapes does not keep an engine alive that nobody uses any more.
-        mine = weakref.ref(self)
+        # A weak reference: the metrics registry must not keep an engine alive that is no longer in use.
+        reference = weakref.ref(self)
         try:
             self._services.instruments.attach(
-                lambda: None if (engine := mine()) is None or engine.is_closed else engine.figures()
+                lambda: None if (engine := reference()) is None or engine.is_closed else engine.figures()
             )
         except BaseException:
+            # The constructor fails here, so no caller will ever be able to close the connection.
             self._database.close()
             raise
 
@@ -175,61 +178,65 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
             "optimizer": "runs in the background" if self.optimizer.is_running else "runs when it is called",
         }
         if figures.redis_connected is not None:
-            facts["Redis answers"] = figures.redis_connected
-        found = self.namespaces(limit=MAX_TABLE_ROWS + 1)
-        if found:
-            more = ", and more" if len(found) > MAX_TABLE_ROWS else ""
-            facts["namespaces"] = ", ".join("/".join(path) for path in found[:MAX_TABLE_ROWS]) + more
+            facts["Redis connected"] = figures.redis_connected
+        # One more than is displayed, to see whether there are more.
+        paths = self.namespaces(limit=MAX_TABLE_ROWS + 1)
+        if paths:
+            more = ", and more" if len(paths) > MAX_TABLE_ROWS else ""
+            facts["namespaces"] = ", ".join("/".join(path) for path in paths[:MAX_TABLE_ROWS]) + more
         return DisplayContent(repr(self), facts)
 
     @property
     def url(self) -> str | None:
-        """What opens the same database again on this machine, without the password.
+        """URL that opens the same database again on this machine, without the password.
 
-        None if nothing does, because it is in memory or its URL has settings that are not to be told.
+        None if no such URL exists: the database is in memory, or its URL contains settings that may be secret.
         """
         return self._database.reopen_url
 
     @property
     def backend(self) -> Literal["sqlite", "postgresql"]:
-        """What kind of database it is on."""
+        """Kind of database: ``"sqlite"`` or ``"postgresql"``."""
         return "sqlite" if self._database.is_sqlite else "postgresql"
 
     @property
     def database_id(self) -> str:
-        """The same for whoever opens this database, wherever it is; a database that was made anew has another."""
+        """Identity of the database: the same for every engine that opens it, new when it is recreated."""
         if self._database_id is None:
             self._database_id = get_database_id(self._database)
         return self._database_id
 
     @property
     def services(self) -> EngineServices:
-        """The stores and workers behind it, for what is built on the engine; they change from release to release."""
+        """Stores and workers of the engine, for extensions. Not stable: they change between releases."""
         return self._services
 
     @property
     def redis(self) -> RedisStatus | None:
-        """How Redis serves, or None without one. It is asked now, unless it failed a moment ago."""
+        """Redis status, or None without Redis. Pings the server, unless it failed a moment ago."""
         return None if self._redis is None else self._redis.status()
 
     @property
     def is_closed(self) -> bool:
-        """Whether ``close()`` was called."""
+        """True if ``close()`` was called."""
         return self._database.is_closed
 
     def namespace(self, *labels: str | Iterable[str]) -> Namespace:
-        """The tenant with these labels, from the widest to the narrowest, or as one tuple."""
-        whole = labels[0] if len(labels) == 1 else labels
-        return Namespace(self._services, check_namespace(whole))
+        """Return the namespace with these labels, broadest first; one tuple of labels works too.
+
+        For example, ``engine.namespace("acme", "alice")``. Nothing is created until something is stored.
+        """
+        path = labels[0] if len(labels) == 1 else labels
+        return Namespace(self._services, check_namespace(path))
 
     def session(self, namespace: str | Iterable[str], name: str) -> Session:
-        """Get the session of that namespace, or create it."""
+        """Return the session with this name in the namespace; create it if needed."""
         return Namespace(self._services, check_namespace(namespace)).session(name)
 
     def new_id(self) -> str:
-        """An id for a message that is to be stored; later ones sort behind it.
+        """Return an id for a message that will be stored; ids sort by creation time.
 
-        For those who have to name a message before they store it. Otherwise leave the id out.
+        Use it if you need to refer to a message before storing it. Otherwise leave the id out.
         """
         parts = self._services.short_term
         return parts.ids.new(parts.now())
@@ -241,11 +248,12 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         after: Iterable[str] | None = None,
         limit: int = 100,
     ) -> tuple[NamespacePath, ...]:
-        """Namespaces that begin with the prefix's whole labels, in a fixed order.
+        """List namespaces whose leading labels equal the prefix, in a fixed order.
 
         Args:
-            prefix: ``("acme",)`` finds ``("acme", "alice")`` and not ``("acme-corp",)``.
-            after: The last namespace of the page before.
+            prefix: Leading labels: ``("acme",)`` matches ``("acme", "alice")`` but not ``("acme-corp",)``.
+                Default: all namespaces.
+            after: The last namespace of the previous page.
             limit: Namespaces per page.
         """
         check_limit(limit)
@@ -256,18 +264,18 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         )
 
     def summarize(self, messages: Iterable[object]) -> str:
-        """Messages in one text of at most ``SummaryConfig.target_tokens``, with their facts; nothing is stored.
+        """Summarize messages and their facts in at most ``SummaryConfig.target_tokens``; nothing is stored.
 
-        It fits where a framework takes a function from messages to a text, such as LangChain's
-        ``SummarizationMiddleware(summarizer=engine.summarize, trim_tokens_to_summarize=None, ...)``,
-        which without that None hands on the newest 4,000 tokens only.
+        Pass it wherever a framework expects a function from messages to text, such as LangChain's
+        ``SummarizationMiddleware(summarizer=engine.summarize, trim_tokens_to_summarize=None, ...)``.
+        Without ``trim_tokens_to_summarize=None``, that middleware passes on only the newest 4,000 tokens.
 
         Args:
-            messages: Oldest first: our own, mappings with ``role`` and ``content``, or the messages of a
-                framework, tool calls included. What memory had injected into them is left out.
+            messages: Oldest first: ``Message`` objects, mappings with ``role`` and ``content``, or the messages
+                of a framework, including tool calls. Text that memory injected into them is left out.
 
         Raises:
-            InvalidMessageError: One of them has no role or no text.
+            InvalidMessageError: A message has no role or no text.
         """
         return summarize_messages(self._services, messages)
 
@@ -281,43 +289,46 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         timeout_seconds: float | None = None,
         report_path: str | os.PathLike[str] | None = None,
     ) -> BatchWriter:
-        """A writer for many threads and sessions: what they add meanwhile shares one transaction.
+        """Create a batch writer for many threads and sessions; concurrent adds share one transaction.
 
         Args:
-            max_messages: So many make a batch.
-            max_wait_ms: So long a message waits at most for others, where nobody waits for it.
-            max_pending: Whoever adds while so many are not stored yet waits.
-            acknowledge: ``"stored"``: ``add()`` returns when its messages are durable. ``"queued"``: at once.
-            timeout_seconds: How long to wait for room, and for the store; the busy timeout, if left out.
-            report_path: A file for what could not be stored. With ``"queued"`` everything that waits is in it
-                meanwhile, so that even a process that is killed leaves it behind for ``writer.recover(path)``.
+            max_messages: Messages per batch.
+            max_wait_ms: Longest time in milliseconds that a queued message waits for its batch.
+                Applies with ``acknowledge="queued"``.
+            max_pending: Limit of messages not stored yet. While it is reached, ``add()`` blocks.
+            acknowledge: ``"stored"``: ``add()`` returns when its messages are durable. ``"queued"``: it returns
+                at once.
+            timeout_seconds: Time limit for waiting for free space in the queue and for the database.
+                Default: the busy timeout of the configuration.
+            report_path: File for messages that could not be stored. With ``"queued"`` it also holds every pending
+                message, so that after a crash ``writer.recover(path)`` can store them.
         """
         config = WriterConfig(
             max_messages=max_messages,
             max_wait_ms=max_wait_ms,
             max_pending=max_pending,
-            acknowledge=acknowledge,  # type: ignore[arg-type]  # checked there
+            acknowledge=acknowledge,  # type: ignore[arg-type]  # converted by WriterConfig
             timeout_seconds=self.config.busy_timeout_seconds if timeout_seconds is None else timeout_seconds,
-            report_path=report_path,  # type: ignore[arg-type]  # made a Path there
+            report_path=report_path,  # type: ignore[arg-type]  # converted by WriterConfig
         )
         writer = assemble_writer(self._database, self._services, self._scoring, config, self._redis)
         self._services.writers.add(writer)
         return writer
 
     def flush(self) -> None:
-        """Store all that was taken and waits in this process: in its writers and in working memories.
+        """Store all pending data of this process: batch writers, working memories and access counts.
 
-        ``backup()``, ``move_to()``, ``snapshot()`` and ``forget()`` do so by themselves.
+        ``backup()``, ``move_to()``, ``snapshot()`` and ``forget()`` call it themselves.
 
         Raises:
-            StorageError: The database took it not, or not all; what it did not take is held on.
+            StorageError: Some data could not be stored. It stays pending.
         """
         flush_all(self._services)
 
     def figures(self) -> EngineGauges:
-        """What the database holds and how it stands; cheap enough to be asked every few seconds.
+        """Return the gauges of the database: counts, size and state. Cheap enough to poll every few seconds.
 
-        On PostgreSQL the counts are the server's own estimates, which may be a minute behind.
+        On PostgreSQL the counts are the server's estimates and may be a minute old.
         """
         redis = self.redis
         connected = None if redis is None else redis.is_connected
@@ -333,34 +344,37 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         user: str | None = None,
         scrub: bool = True,
     ) -> ErasureReceipt:
-        """Erase something everywhere: rows, full text, vectors, caches, and what was made of it.
+        """Erase data everywhere: rows, full text, vectors, caches and everything derived from it.
 
-        ``forget(namespace="alice")`` erases exactly that namespace with its sessions, memories, contexts and items;
-        ``forget(namespace="alice", session="monday")`` a session with those set aside from it;
-        ``forget(namespace="alice", session="monday", message=id)`` a message, a tool call with its results;
-        ``forget(namespace="alice", entry=id)`` an entry, an episode, a chunk, a fact or something known, with what
-        it was before; ``forget(user="alice")`` every namespace that has this label.
+        - ``forget(namespace="alice")`` erases exactly this namespace: sessions, memories, contexts and items.
+        - ``forget(namespace="alice", session="monday")`` erases a session and its archived predecessors.
+        - ``forget(namespace="alice", session="monday", message=id)`` erases a message. A tool call is erased
+          together with its results.
+        - ``forget(namespace="alice", entry=id)`` erases an entry, episode, chunk, fact or knowledge value,
+          including its earlier versions.
+        - ``forget(user="alice")`` erases every namespace with this label.
 
-        Long-term entries and knowledge go if nothing else says so; entries that others said too are told in their
-        words. Summaries and chunks are made anew from what is left, without a model. What waits in this process, in
-        writers and in working memories, is stored first and erased with the rest; what a writer had left in a report
-        when it was closed is yours to erase. To forget the same again is safe, and is what to do if this was stopped.
+        Long-term entries and knowledge are erased unless another source supports them; then they are rewritten
+        in the words of that source. Summaries and chunks are rebuilt from the remaining messages, without a model.
+        Pending data of this process (batch writers, working memories) is stored first and erased with the rest.
+        Crash reports of closed writers are not erased: delete those files yourself. Repeating a call is safe;
+        do so if a call was interrupted.
 
         Args:
-            namespace: Whose.
+            namespace: The namespace.
             session: Name of a session.
-            message: Id of a message of that session.
+            message: Id of a message in that session.
             entry: Id of an entry.
-            user: A label.
-            scrub: Whether the bytes are wiped from the files too. A SQLite file and the tables concerned of
-                PostgreSQL are written anew for that, and others wait meanwhile. Without it,
-                ``engine.maintenance.scrub()`` does it later.
+            user: A namespace label.
+            scrub: Also overwrite the bytes in the database files. This rewrites the SQLite file, or the affected
+                PostgreSQL tables, and blocks other writers meanwhile. With False, call
+                ``engine.maintenance.scrub()`` later.
 
         Returns:
-            What was erased, and what could not be.
+            A receipt: what was erased, and what could not be erased.
 
         Raises:
-            InvalidInputError: It names nothing, or two things at once; nothing was erased.
+            InvalidInputError: The arguments select nothing, or two things at once. Nothing was erased.
         """
         request = ErasureRequest.of(
             namespace=namespace, session=session, message=message, entry=entry, user=user
@@ -368,37 +382,41 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         return forget(self._services, request, scrub=scrub)
 
     def statistics(self) -> Statistics:
-        """What the database holds and takes, by tier and by table; on SQLite keys are counted, which takes a while."""
+        """Return counts and sizes by tier and by table. Slow on SQLite, which has to count the keys."""
         return self._services.maintenance_store.statistics(self._services.now())
 
     def embedders(self) -> tuple[str, ...]:
-        """The identities of the embedders whose vectors of messages the database holds; its own need not be one."""
+        """List the identities of the embedders with stored message vectors; may not include the current one."""
         return list_embedders(self._database)
 
     def check(self) -> None:
-        """Whether the database is still where it was opened; costs a look at the file, and nothing on PostgreSQL.
+        """Check that the SQLite file is still the one that was opened; does nothing on PostgreSQL.
 
-        A SQLite file that was deleted, or that another one stands for, would go on to take what nobody reads.
+        After the file was deleted or replaced, the open connection would still accept writes that no other
+        process can read.
 
         Raises:
-            StorageUnavailableError: It is not.
+            StorageUnavailableError: The file is missing or was replaced.
         """
         self._database.check_file()
 
     def close(self) -> None:
-        """Close its writers, stop the optimizer, store what working memory holds and give the database back.
+        """Close the writers, stop the optimizer, store the working memories and close the database.
 
-        Everything else that was acknowledged as stored is on it already.
+        All other data is stored before the call that adds it returns.
 
         Raises:
-            StorageError: The database takes nothing; ``engine.working.unsaved()`` has what it did not take.
+            StorageError: The database rejected a write. ``engine.working.unsaved()`` returns the unsaved data.
         """
+        # The stack runs in reverse order: the writers need the database, so the resources are closed last. An
+        # error of one writer does not keep the others open.
         with ExitStack() as stack:
             stack.callback(self._close_resources)
             for writer in list(self._services.writers):
                 stack.callback(writer.close)
 
     def _close_resources(self) -> None:
+        # First the background threads, which use the database; the database itself comes last.
         self.optimizer.stop()
         self.maintenance.stop()
         self.items.sweeper.stop()

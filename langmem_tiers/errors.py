@@ -1,43 +1,43 @@
-"""Every error that langmem-tiers raises.
+"""Exceptions raised by langmem-tiers.
 
 ::
 
     LangmemTiersError
-    ├── InvalidInputError            (ValueError)   something handed in cannot be used
-    │   ├── InvalidNameError                        a namespace, session or message id
+    ├── InvalidInputError            (ValueError)   an argument cannot be used
+    │   ├── InvalidNameError                        a namespace, session name or message id
     │   ├── InvalidMessageError                     a role, text, time or payload
     │   └── InvalidConfigError                      a URL or a setting
-    ├── NotFoundError                (LookupError)  what was asked for is not there
+    ├── NotFoundError                (LookupError)  the requested object does not exist
     │   ├── SessionNotFoundError
     │   ├── MessageNotFoundError
     │   ├── EntryNotFoundError
     │   └── PoolNotFoundError
-    ├── MessageConflictError         (ValueError)   an id that names another message already
-    ├── PoolExistsError              (ValueError)   a name that another pool has already
-    ├── NotAllowedError              (PermissionError) a namespace has no right to that in a pool
-    ├── BudgetExceededError          (ValueError)   what must be in a context does not fit it
-    ├── EmbeddingError               (RuntimeError) an embedder failed, or gave what is no vector
-    ├── PlanOutdatedError            (RuntimeError) a plan was made for a session as it no longer is
-    ├── ContextConflictError         (RuntimeError) a context was saved by somebody else meanwhile
-    ├── StorageError                                the database did not do what it was asked
+    ├── MessageConflictError         (ValueError)   the id already belongs to a different message
+    ├── PoolExistsError              (ValueError)   the pool name is already in use
+    ├── NotAllowedError              (PermissionError) a namespace lacks a permission in a pool
+    ├── BudgetExceededError          (ValueError)   required content does not fit the budget
+    ├── EmbeddingError               (RuntimeError) an embedder failed or returned an invalid vector
+    ├── PlanOutdatedError            (RuntimeError) the session changed after the plan was made
+    ├── ContextConflictError         (RuntimeError) another process saved the context first
+    ├── StorageError                                the database failed
     │   ├── StorageUnavailableError  (OSError)      cannot be reached or opened
-    │   ├── StorageBusyError         (TimeoutError) locked by others for too long
+    │   ├── StorageBusyError         (TimeoutError) locked for longer than the busy timeout
     │   ├── StorageReadOnlyError     (OSError)      cannot be written
-    │   ├── StorageFullError         (OSError)      no room left
-    │   ├── StorageCorruptError                     damaged, or no database at all
-    │   ├── UnsavedError             (TimeoutError) taken by a writer, and not stored yet
+    │   ├── StorageFullError         (OSError)      no space left
+    │   ├── StorageCorruptError                     damaged, or not a database
+    │   ├── UnsavedError             (TimeoutError) messages are queued but not stored yet
     │   └── SchemaVersionError                      written by a newer release
-    ├── BackupError                                 a backup was not made, or not restored
-    │   ├── NotABackupError          (ValueError)   the file is something else
-    │   ├── DamagedBackupError       (ValueError)   cut or altered
+    ├── BackupError                                 a backup was not created or not restored
+    │   ├── NotABackupError          (ValueError)   the file is not a backup
+    │   ├── DamagedBackupError       (ValueError)   truncated or modified
     │   ├── NewerBackupError                        written by a newer release
-    │   ├── RestoreConflictError     (RuntimeError) the place to restore to is taken
-    │   └── BackupFileError          (OSError)      a file that cannot be read or written
+    │   ├── RestoreConflictError     (RuntimeError) the restore target is not empty
+    │   └── BackupFileError          (OSError)      the file cannot be read or written
     ├── EngineClosedError            (RuntimeError) used after ``close()``
     └── MissingExtraError            (ImportError)  an optional package is not installed
 
-Each message names the value that was refused and the next step. No error leaves
-half a write behind.
+Each message contains the rejected value and the next step. No error leaves a partial
+write behind.
 """
 
 __all__ = [
@@ -77,16 +77,20 @@ __all__ = [
 ]
 
 
+# The second base class of an exception is the matching built-in, so callers can also catch ValueError,
+# LookupError, OSError and so on without importing this module.
+
+
 class LangmemTiersError(Exception):
-    """The root: catch this to catch everything that langmem-tiers raises."""
+    """Base class of all langmem-tiers exceptions."""
 
 
 class InvalidInputError(LangmemTiersError, ValueError):
-    """Something handed in cannot be used; nothing was written."""
+    """An argument cannot be used; nothing was written."""
 
 
 class InvalidNameError(InvalidInputError):
-    """A namespace, a session name or a message id cannot be used."""
+    """A namespace, session name or message id is invalid."""
 
 
 class InvalidMessageError(InvalidInputError):
@@ -94,11 +98,11 @@ class InvalidMessageError(InvalidInputError):
 
 
 class InvalidConfigError(InvalidInputError):
-    """A database URL or a setting makes no sense."""
+    """A database URL or a setting is invalid."""
 
 
 class NotFoundError(LangmemTiersError, LookupError):
-    """What was asked for is not there."""
+    """The requested object does not exist."""
 
 
 class SessionNotFoundError(NotFoundError):
@@ -106,11 +110,11 @@ class SessionNotFoundError(NotFoundError):
 
 
 class MessageNotFoundError(NotFoundError):
-    """The session holds no message with that id."""
+    """The session does not contain a message with this id."""
 
 
 class EntryNotFoundError(NotFoundError):
-    """A memory that is not there."""
+    """The memory does not exist."""
 
 
 class PoolNotFoundError(NotFoundError):
@@ -118,35 +122,35 @@ class PoolNotFoundError(NotFoundError):
 
 
 class MessageConflictError(LangmemTiersError, ValueError):
-    """A message id is taken by a message with other content; nothing was written."""
+    """The message id already belongs to a message with other content; nothing was written."""
 
 
 class PoolExistsError(LangmemTiersError, ValueError):
-    """A pool has that name already; nothing was written."""
+    """A pool with this name already exists; nothing was written."""
 
 
 class NotAllowedError(LangmemTiersError, PermissionError):
-    """A namespace has not the right to do that in a pool; nothing was read or written."""
+    """The namespace lacks permission for this pool operation; nothing was read or written."""
 
 
 class BudgetExceededError(LangmemTiersError, ValueError):
-    """What must be in a context takes more tokens than there are; nothing was cut short."""
+    """Required content of a context exceeds the token budget; nothing was truncated."""
 
 
 class EmbeddingError(LangmemTiersError, RuntimeError):
-    """An embedder raised, hung, or gave what is no vector; recall goes on by words."""
+    """The embedder raised, timed out or returned an invalid vector; recall continues with words only."""
 
 
 class PlanOutdatedError(LangmemTiersError, RuntimeError):
-    """Somebody compressed the session after the plan was made; nothing was written."""
+    """The session was compressed after the plan was made; nothing was written."""
 
 
 class ContextConflictError(LangmemTiersError, RuntimeError):
-    """A context is based on an older version than the stored one; nothing was written."""
+    """The context is based on an older version than the stored one; nothing was written."""
 
 
 class StorageError(LangmemTiersError):
-    """The database failed; what was acknowledged before is untouched."""
+    """The database failed; writes acknowledged before are unaffected."""
 
 
 class StorageUnavailableError(StorageError, OSError):
@@ -154,7 +158,7 @@ class StorageUnavailableError(StorageError, OSError):
 
 
 class StorageBusyError(StorageError, TimeoutError):
-    """Others held the database for longer than the busy timeout."""
+    """The database stayed locked for longer than the busy timeout."""
 
 
 class StorageReadOnlyError(StorageError, OSError):
@@ -166,11 +170,11 @@ class StorageFullError(StorageError, OSError):
 
 
 class StorageCorruptError(StorageError):
-    """The file is damaged or is no database."""
+    """The file is damaged or is not a database."""
 
 
 class UnsavedError(StorageError, TimeoutError):
-    """A writer has taken messages and not stored them yet: they wait under their ids, do not add them again."""
+    """Queued messages are not stored yet; they keep their ids, so do not add them again."""
 
 
 class SchemaVersionError(StorageError):
@@ -178,15 +182,15 @@ class SchemaVersionError(StorageError):
 
 
 class BackupError(LangmemTiersError):
-    """A backup was not made or not restored; everything is as it was before."""
+    """The backup was not created or not restored; existing data is unchanged."""
 
 
 class NotABackupError(BackupError, ValueError):
-    """The file is something else than a backup."""
+    """The file is not a backup."""
 
 
 class DamagedBackupError(BackupError, ValueError):
-    """The backup was cut or altered; nothing of it was restored."""
+    """The backup was truncated or modified; nothing was restored."""
 
 
 class NewerBackupError(BackupError):
@@ -194,11 +198,11 @@ class NewerBackupError(BackupError):
 
 
 class RestoreConflictError(BackupError, RuntimeError):
-    """The place to restore to holds something already, or somebody else wrote there meanwhile."""
+    """The restore target already contains data, or another process wrote to it meanwhile."""
 
 
 class BackupFileError(BackupError, OSError):
-    """The file of a backup cannot be read or written."""
+    """The backup file cannot be read or written."""
 
 
 class EngineClosedError(LangmemTiersError, RuntimeError):
@@ -206,4 +210,4 @@ class EngineClosedError(LangmemTiersError, RuntimeError):
 
 
 class MissingExtraError(LangmemTiersError, ImportError):
-    """An optional package is needed; the message holds the exact pip command."""
+    """An optional package is not installed; the message contains the exact pip command."""

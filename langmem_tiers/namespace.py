@@ -1,4 +1,4 @@
-"""One tenant's memory."""
+"""The memory of one tenant."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Namespace(NotebookDisplayable):
-    """One tenant: its sessions and nothing of any other. Get it from ``engine.namespace(...)``."""
+    """One tenant, isolated from all other namespaces. Get it from ``engine.namespace(...)``."""
 
     def __init__(self, parts: EngineServices, path: NamespacePath) -> None:
         self._services = parts
@@ -55,22 +55,22 @@ class Namespace(NotebookDisplayable):
         )
 
     def session(self, name: str) -> Session:
-        """Get the session, or create it."""
+        """Return the session with this name; create it if needed."""
         info = self._services.short_term.sessions.get_or_create(
             self.path, check_name(name), self._services.now()
         )
         return Session(self._services, info)
 
     def find_session(self, name: str) -> Session | None:
-        """The session, if there is one; nothing is created."""
+        """Return the session with this name, or None; nothing is created."""
         info = self._services.short_term.sessions.get(self.path, check_name(name))
         return None if info is None else Session(self._services, info)
 
     def sessions(self, *, after: str | None = None, limit: int = 100) -> SessionPage:
-        """The sessions, newest first.
+        """List the sessions, newest first.
 
         Args:
-            after: ``next_after`` of the page before; from the newest if left out.
+            after: ``next_after`` of the previous page. Default: start with the newest session.
             limit: Sessions per page.
         """
         check_limit(limit)
@@ -79,54 +79,58 @@ class Namespace(NotebookDisplayable):
             cursor = self._services.short_term.sessions.get(self.path, check_name(after))
             if cursor is None:
                 raise SessionNotFoundError(
-                    f"{self!r} has no session {after!r}: start again from the first page"
+                    f"{self!r} has no session {after!r}, it may have been deleted: restart from the first page"
                 )
             before = cursor.key
-        found = self._services.short_term.sessions.list_sessions(self.path, before=before, limit=limit + 1)
-        more = len(found) > limit
-        return SessionPage(sessions=found[:limit], next_after=found[limit - 1].name if more else None)
+        # One more than asked for shows whether there is a next page.
+        infos = self._services.short_term.sessions.list_sessions(self.path, before=before, limit=limit + 1)
+        more = len(infos) > limit
+        return SessionPage(sessions=infos[:limit], next_after=infos[limit - 1].name if more else None)
 
     def holdings(self, *, days: int = 90) -> NamespaceUsage:
-        """What the namespace holds, and what was said in it by day; it counts what was made of messages, not those.
+        """Return counts and sizes by tier, and the messages per day.
+
+        Message totals come from the sessions, so message rows are not counted one by one.
 
         Args:
-            days: How far back growth is told.
+            days: Number of days to report, ending today.
 
         Raises:
-            NotFoundError: There is no such namespace.
+            NotFoundError: The namespace does not exist.
         """
         since = self._services.now() - timedelta(days=check_limit(days) - 1)
-        found = self._services.maintenance_store.get_namespace_usage(self.path, since)
-        if found is None:
-            raise NotFoundError(f"{self!r} holds nothing: engine.namespaces() tells which there are")
-        return found
+        usage = self._services.maintenance_store.get_namespace_usage(self.path, since)
+        if usage is None:
+            raise NotFoundError(f"{self!r} does not exist: engine.namespaces() lists the existing ones")
+        return usage
 
     def entry(self, entry_id: str, *, session: str | None = None) -> FoundEntry:
-        """One memory by its id: a message, an entry, an episode, a chunk or something known.
+        """Return one memory by id: a message, an entry, an episode, a chunk or a knowledge value.
 
         Args:
-            entry_id: As a hit or a list has it.
-            session: The one that a message is of; all are looked through, if left out.
+            entry_id: Id from a hit or a listing.
+            session: Session of a message. Default: search all sessions.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: No memory has this id.
+            InvalidInputError: Several sessions have a message with this id; pass ``session``.
         """
         return find_entry(self._services, self.path, entry_id, session)
 
     def tasks(self, *, before: int | None = None, limit: int = 100) -> TaskPage:
-        """The tasks that agents recorded with ``AgentMemory``, newest first."""
+        """List the tasks that agents recorded with ``AgentMemory``, newest first."""
         return load_task_page(self._services, self.path, before=before, limit=limit)
 
-    def task_cycles(self, task: str, *, place: CyclePlace = CyclePlace(), limit: int = 100) -> CyclePage:  # noqa: B008 - it never changes
-        """The steps of a recorded task, oldest first, each with the loop that it is part of, if it is.
+    def task_cycles(self, task: str, *, place: CyclePlace = CyclePlace(), limit: int = 100) -> CyclePage:  # noqa: B008 - frozen
+        """List the steps of a recorded task, oldest first, each with the loop it belongs to, if any.
 
         Args:
-            task: What it is called.
-            place: ``next_place`` of the page before.
+            task: Name of the task.
+            place: ``next_place`` of the previous page.
             limit: Steps per page.
 
         Raises:
-            NotFoundError: There is no such task.
+            NotFoundError: The task does not exist.
         """
         return load_cycle_page(self._services, self.path, task, place=place, limit=limit)
 
@@ -140,24 +144,25 @@ class Namespace(NotebookDisplayable):
         now: datetime | None = None,
         use: bool = True,
     ) -> Recall:
-        """What was said in any session that answers a query, best first, each with the reasons.
+        """Find memories of all sessions that answer a query, best first, each with its score breakdown.
 
         Args:
-            query: A question, or words; marks and operators in it mean nothing.
-            limit: How many memories at most.
-            strategy: How to rank; the configuration's, if left out.
-            filters: What may be recalled.
-            now: The time that "last week" is seen from; the clock's, if left out.
-            use: Whether messages, entries, episodes and chunks that are found count as used.
+            query: A question or words. Punctuation and search operators have no special meaning.
+            limit: Maximum number of memories. Default: ``RecallConfig.limit``.
+            strategy: Ranking strategy. Default: ``RecallConfig.strategy``.
+            filters: Restricts which memories may be found.
+            now: Reference time for expressions such as "last week". Default: the current time.
+            use: Count the found messages, entries, episodes and chunks as used.
         """
         return recall_from_namespace(
             self._services, self.path, RawRecallRequest(query, limit, strategy, filters, now), counts=use
         )
 
     def search(self, text: str, *, limit: int = 10) -> tuple[Hit, ...]:
-        """Messages of all sessions that hold words of the text, best first: plain full text.
+        """Find messages of all sessions that contain words of the text, best first (full-text search only).
 
-        Words are stemmed, and any of them is enough. Marks and operators in the text mean nothing.
+        Words are stemmed, and one matching word is enough. Punctuation and search operators have no special
+        meaning.
         """
         return DisplayableTuple(search_messages(self._services, self.path, text, limit))
 
@@ -170,64 +175,66 @@ class Namespace(NotebookDisplayable):
         now: datetime | None = None,
         seen: Iterable[str] = (),
     ) -> Context:
-        """What memory has to say to a question, as one fenced message, never more than the budget.
+        """Build one fenced message with the memories that answer a question, within the budget.
 
-        For a context with the conversation at hand in it, use ``session.build_context()``.
+        For a context that includes the current conversation, use ``session.build_context()``.
 
         Args:
             query: The question.
-            budget: What it may take; the engine's, if left out.
-            filters: What may be recalled.
-            now: The time that "last week" is seen from; the clock's, if left out.
-            seen: Texts that the model is shown anyway; they are not told again.
+            budget: Token budget. Default: the budget of the engine.
+            filters: Restricts which memories may be recalled.
+            now: Reference time for expressions such as "last week". Default: the current time.
+            seen: Texts that the prompt contains anyway; they are not repeated.
         """
         return build_recall_context(self._services, self.path, query, budget, filters, now, seen)
 
     def embed(self, progress: Callable[[int, int], None] | None = None) -> int:
-        """Embed every message that has no vector yet; how many that were.
+        """Embed every message that has no vector yet; return how many were embedded.
 
-        Recall does so by itself, for a second at a time. After a large import, or with another
-        embedder, this does it all at once. Of several processes that call it one does it, the others wait.
+        Recall also embeds messages, for up to a second per call. Call this after a large import, or after
+        changing the embedder. If several processes call it, one does the work and the others wait.
         Long-term entries and items get their vectors when they are searched.
 
         Args:
-            progress: Told how many messages are done, and of how many, after each batch.
+            progress: Called after each batch with the number of finished messages and the total.
         """
         return embed_namespace(self._services, self.path, progress)
 
     @property
     def knowledge(self) -> KnowledgeBase:
-        """What is known across sessions: key and value with a confidence."""
+        """Knowledge across sessions: keys and values with a confidence."""
         return self._services.get_knowledge(self.path)
 
     @property
     def long_term(self) -> LongTerm:
-        """What was stored or promoted for long, from all sessions."""
+        """Long-term entries of all sessions, stored directly or promoted."""
         return self._services.get_long_term(self.path)
 
     @property
     def facts(self) -> Facts:
-        """What was extracted from messages, and what became of it."""
+        """Facts extracted from messages, and how each was resolved."""
         return self._services.get_facts(self.path)
 
     @property
     def episodes(self) -> Episodes:
-        """Moments of conversations that matter."""
+        """Episodes: the moments of conversations that matter."""
         return self._services.get_episodes(self.path)
 
     def consolidate(self, *, max_batches: int | None = None) -> ConsolidationReport:
-        """Archive long-term entries that are old and matter little by now, and make one of episodes that overlap.
+        """Archive old long-term entries of low importance, and merge overlapping episodes.
 
-        Safe to call at any time and from several processes: one of them does it. What is archived stays and can be
-        restored.
+        Safe to call at any time and from several processes; only one of them does the work. Archived entries stay
+        stored and can be restored.
 
         Args:
-            max_batches: Stop after so many batches of 1,000; the next call goes on from there.
+            max_batches: Stop after this many batches of 1,000 entries; the next call continues there.
+                Default: no limit.
         """
         return consolidate(self._services, self.path, max_batches=max_batches)
 
     def delete(self) -> DeleteReport:
-        """Erase the namespace with all its sessions and what it gave to pools. Namespaces below it stay."""
+        """Erase the namespace with its sessions and its pool contributions. Child namespaces stay."""
+        # Working memory and caches go first: nothing may be written back after the rows are gone.
         self._services.working.delete(self.path)
         self._services.short_term.cache.invalidate()
         self._services.views.invalidate()

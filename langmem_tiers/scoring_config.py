@@ -1,4 +1,4 @@
-"""The tables that decide what matters, as one value to hand in."""
+"""Configuration of scoring: the signal and pattern tables of an engine."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """What the engine goes by. Each table can be extended or replaced.
+    """Signal and pattern tables of an engine. Each table can be extended or replaced.
 
     Args:
-        relevance: How much an entry matters to the work at hand.
-        importance: How much it matters beyond that.
-        facts: What must survive compression word for word.
-        key_facts: Names what in a text makes it worth promoting.
-        statements: What in a message is a fact, a decision, a preference and so on.
-        moments: What in a conversation is an episode.
+        relevance: Scorer for an entry's relevance to the current work.
+        importance: Scorer for an entry's long-term importance.
+        facts: Patterns of text that must survive compression verbatim.
+        key_facts: Function that names the facts in a text that justify its promotion.
+        statements: Patterns that extract facts, decisions, preferences and so on from a message.
+        moments: Patterns that detect episodes in a conversation.
     """
 
     relevance: Scorer = RELEVANCE_SCORER
@@ -42,12 +42,18 @@ class Scoring:
         for name in ("relevance", "importance"):
             if not isinstance(scorer := getattr(self, name), Scorer):
                 raise InvalidConfigError(
-                    f"{name} must be a Scorer, got a {type(scorer).__name__}: use Scorer((*RELEVANCE_SIGNALS, mine))"
+                    f"{name} must be a Scorer, got {type(scorer).__name__}. Use Scorer((*RELEVANCE_SIGNALS, mine))."
                 )
         if not all(isinstance(pattern, FactPattern) for pattern in self.facts):
-            raise InvalidConfigError("facts must be FactPattern rows: use (*FACT_PATTERNS, FactPattern(...))")
+            raise InvalidConfigError(
+                "facts must contain only FactPattern objects. Use (*FACT_PATTERNS, FactPattern(...))."
+            )
         for name, kind in (("statements", ExtractionPattern), ("moments", MomentPattern)):
             if not all(isinstance(row, kind) for row in getattr(self, name)):
-                raise InvalidConfigError(f"{name} must be {kind.__name__} rows: wrap each of yours as one")
+                raise InvalidConfigError(
+                    f"{name} must contain only {kind.__name__} objects. Wrap each row in {kind.__name__}(...)."
+                )
         if not callable(self.key_facts):
-            raise InvalidConfigError(f"key_facts must be a function, got a {type(self.key_facts).__name__}")
+            raise InvalidConfigError(
+                f"key_facts must be a function, got {type(self.key_facts).__name__}. Pass a function of one text."
+            )

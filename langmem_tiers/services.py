@@ -1,4 +1,4 @@
-"""What the flows stand on, handed in by the engine."""
+"""Stores and workers of an engine, shared by its sessions and namespaces."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineServices:
-    """The stores and the workers behind every session and namespace."""
+    """Stores, workers and configuration behind every session and namespace."""
 
     short_term: SessionDependencies
     entries: EntryStore
@@ -61,46 +61,46 @@ class EngineServices:
     erasure: ErasureStore
     maintenance_store: MaintenanceStore
     writers: WeakSet[BatchWriter] = field(default_factory=WeakSet)
-    """Those that the engine made and somebody still has."""
+    """Batch writers created by the engine that are still referenced somewhere."""
     erasers: list[Eraser] = field(default_factory=list)
-    """Who keeps copies outside the database: each is told what is gone and erases its own."""
+    """Callbacks for copies that row deletion does not reach; each receives the erased ids and erases its copies."""
 
     @property
     def counter(self) -> TokenCounter:
-        """Counts tokens."""
+        """Token counter of the engine."""
         return self.short_term.counter
 
     @property
     def instruments(self) -> Instruments:
-        """Told how long things take."""
+        """Metrics and traces of the engine."""
         return self.short_term.instruments
 
     def with_budget(self, budget: TokenBudget) -> EngineServices:
-        """The same with another budget."""
+        """Return a copy with another token budget."""
         return replace(self, config=replace(self.config, budget=budget))
 
     def now(self) -> datetime:
-        """The time in UTC."""
+        """Return the current time in UTC."""
         return self.short_term.now()
 
     def get_knowledge(self, namespace: NamespacePath) -> KnowledgeBase:
-        """What is known in a namespace."""
+        """Return the knowledge base of a namespace."""
         return KnowledgeBase(self.knowledge, namespace, self.now)
 
     def get_long_term(self, namespace: NamespacePath) -> LongTerm:
-        """The long-term entries of a namespace."""
+        """Return the long-term entries of a namespace."""
         return LongTerm(self.long_term, self.entries, namespace)
 
     def get_facts(self, namespace: NamespacePath) -> Facts:
-        """The extracted facts of a namespace."""
+        """Return the extracted facts of a namespace."""
         return Facts(self.long_term, self.get_long_term(namespace), namespace)
 
     def get_episodes(self, namespace: NamespacePath) -> Episodes:
-        """The episodes of a namespace."""
+        """Return the episodes of a namespace."""
         return Episodes(self.long_term, self.short_term.sessions, self.config.learning, namespace)
 
     def get_chunks(self, session: SessionRecord) -> Chunks:
-        """The chunks of a session."""
+        """Return the chunks of a session."""
         return Chunks(
             self.long_term,
             self.summarizer,
@@ -111,19 +111,20 @@ class EngineServices:
         )
 
     def load_parameters(self, namespace: NamespacePath) -> TuningParameters:
-        """What the optimizer has learned about a namespace, or the budget's own settings."""
+        """Return the tuned parameters of a namespace, or the settings of the budget if it was never tuned."""
         return self.load_tuning_state(namespace).parameters
 
     def load_tuning_state(self, namespace: NamespacePath) -> TuningState:
-        """What is remembered of the optimizer's runs; the target is always the budget's."""
+        """Return the optimizer's state for a namespace; the target usage always comes from the budget."""
         state = self.tuning.load(namespace)
         if state is None:
             return TuningState(parameters=self.build_initial_parameters())
+        # The stored target may come from another budget: the user sets it, the optimizer does not tune it.
         target = self.config.budget.target_usage
         return replace(state, parameters=replace(state.parameters, target_usage=target))
 
     def build_initial_parameters(self) -> TuningParameters:
-        """The budget's settings, where tuning starts."""
+        """Return the settings of the budget, from which tuning starts."""
         budget = self.config.budget
         return TuningParameters(
             compression_trigger=budget.compression_trigger,

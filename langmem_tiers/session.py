@@ -1,4 +1,4 @@
-"""A session with all that can be done to it."""
+"""One conversation with all its operations."""
 
 from __future__ import annotations
 
@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.models import DeleteReport, SessionInfo, StoredView
 
 _log = logging.getLogger("langmem_tiers")
+# Share of the summarized messages that must belong to a branch for the summary to count as its own.
 _MIN_SUMMARY_OVERLAP = 0.75
-_MAX_ATTEMPTS = 20  # far more than two that tidy the same session need
+# Far more than two processes need that compress the same session concurrently.
+_MAX_ATTEMPTS = 20
 
 
 class Session(SessionRecord):
@@ -62,31 +64,31 @@ class Session(SessionRecord):
 
     @property
     def transcript(self) -> Transcript:
-        """Its messages as the list that a framework keeps of them."""
+        """Message list as a framework maintains it: add, archive, remove, replace."""
         return Transcript(self._dependencies, self)
 
     def learn(self, *, whole: bool = False) -> LearnReport:
-        """Make of its messages what will be remembered: facts, long-term entries, episodes and chunks.
+        """Derive facts, long-term entries, episodes and chunks from the messages.
 
-        Each message is read once, however often this is called, and by however many processes.
+        Each message is processed once, no matter how often this is called and by how many processes.
 
         Args:
-            whole: Whether the newest messages become chunks too, because the session is over.
+            whole: Also put the newest messages into chunks, because the session has ended.
         """
         return Learner(self._services, self).run(whole=whole)
 
     def chunks(self) -> tuple[Chunk, ...]:
-        """Its older messages as chunks with summary and topics, oldest first; ``learn()`` makes them."""
+        """List the chunks of older messages with summary and topics, oldest first; ``learn()`` creates them."""
         return DisplayableTuple(self._services.get_chunks(self).list_all())
 
     def messages_of(self, chunk: Chunk | Episode) -> tuple[Message, ...]:
-        """The messages that a chunk or an episode of this session is made of, as they were said."""
+        """List the original messages of a chunk or an episode of this session."""
         return DisplayableTuple(
             self._services.get_chunks(self).list_messages(chunk.first_turn, chunk.last_turn)
         )
 
     def arc(self) -> NarrativeArc:
-        """Its story: the episodes by thirds, and the key moments."""
+        """Return the narrative arc of the session: its episodes by thirds, and the key moments."""
         return self._services.get_episodes(self.namespace).arc(self.name)
 
     def build_context(
@@ -98,26 +100,27 @@ class Session(SessionRecord):
         tidy: bool | None = None,
         only: AbstractSet[str] | None = None,
     ) -> Context:
-        """What goes to the model: never more than the budget, tool calls with their results.
+        """Build the messages for the model, within the budget; tool calls and results stay together.
 
-        Under the engine's own budget a session that has grown too large is tidied first. With a
-        budget of your own nothing is changed, unless you say so; it is a view.
+        With the engine's budget, a session that has grown too large is compressed first. With a budget of your
+        own, the session is not changed unless you pass ``tidy=True``.
 
         Args:
-            query: What memory is asked for; the newest user message, if left out, and if that says nothing
-                by itself ("And when was that?"), with what was said before it.
-            budget: In place of the engine's.
-            recall: Whether what is known and what was said elsewhere comes along.
-            tidy: Whether a session that has grown too large for the budget is compressed for good.
-            only: Ids of the messages that are shown if there is room; the others of the session are not,
-                such as those of a branch of the conversation that was given up.
+            query: Question for recall. Default: the newest user message, extended by the messages before it if
+                it means nothing by itself ("And when was that?").
+            budget: Token budget. Default: the budget of the engine.
+            recall: Include knowledge and memories of earlier messages and other sessions.
+            tidy: Permanently compress the session if it has grown too large for the budget. Default: only
+                with the engine's budget.
+            only: Ids of the messages that may be included. Use it to leave out other messages of the session,
+                such as those of an abandoned branch of the conversation.
 
         Raises:
             BudgetExceededError: Not even the newest message fits.
         """
         if query is not None and not isinstance(query, str):
             raise InvalidInputError(
-                f"a query must be a str, got a {type(query).__name__}: use build_context(budget=...) for a budget"
+                f"query must be a str, got {type(query).__name__}: use build_context(budget=...) to pass a budget"
             )
         with self._services.instruments.measure(Operation.BUILD_CONTEXT) as watch:
             context = self._build_context(
@@ -149,72 +152,77 @@ class Session(SessionRecord):
     def preview(
         self, query: str | None = None, *, budget: TokenBudget | None = None, recall: bool = True
     ) -> Preview:
-        """What a context would hold of the session, to look at. Nothing is changed.
+        """Preview the context of the session for display. Nothing is changed.
 
-        Unlike ``build_context`` it reads only as many of the newest messages as the budget could hold, so that it
-        is quick however long the session is.
+        Unlike ``build_context``, it reads only as many of the newest messages as the budget could hold, so it is
+        fast for sessions of any length.
 
         Args:
-            query: What memory is asked for; the newest user message, if left out.
-            budget: In place of ``tuned_budget()``.
-            recall: Whether what is known and what was said elsewhere comes along.
+            query: Question for recall. Default: the newest user message.
+            budget: Token budget. Default: ``tuned_budget()``.
+            recall: Include knowledge and memories of earlier messages and other sessions.
 
         Raises:
             BudgetExceededError: Not even the newest message fits.
         """
-        given = self.tuned_budget() if budget is None else check_budget(budget)
-        return build_preview(self._services, self, query, given, recall=recall)
+        checked = self.tuned_budget() if budget is None else check_budget(budget)
+        return build_preview(self._services, self, query, checked, recall=recall)
 
     def tuned_budget(self) -> TokenBudget:
-        """The engine's budget with what the optimizer has learned of the namespace: that of ``build_context()``."""
+        """Return the engine's budget with the optimizer's settings, as ``build_context()`` uses it."""
         return _tune_budget(self._services.config.budget, self._load_parameters())
 
     def has_summary_of(self, ids: AbstractSet[str]) -> bool:
-        """Whether the summary in force, if there is one, stands for these messages, most of them at least.
+        """Return True if the active summary covers mostly these messages, or if there is no summary.
 
-        Of two branches of one conversation, each has messages that the other has not. A few do not count: an
-        answer that was asked for again leaves one behind.
+        Use it to find out to which branch of a conversation the summary belongs. A few other messages are
+        tolerated: an answer that was generated again leaves the earlier one behind.
+
+        Args:
+            ids: Ids of all messages of the branch, including those that are not summarized.
         """
         view = self._get_view()
         first = view.items[0] if view.items else None
         if first is None or not first.message.is_summary:
             return True
         digest = None if first.override is None else first.override.digest
-        behind = view.hidden_count if digest is None else int(digest["count"])
-        return len(ids - {item.message.id for item in view.items}) >= behind * _MIN_SUMMARY_OVERLAP
+        summarized = view.hidden_count if digest is None else int(digest["count"])
+        # Messages of the branch that are not visible must be the summarized ones.
+        return len(ids - {item.message.id for item in view.items}) >= summarized * _MIN_SUMMARY_OVERLAP
 
     def _tidy_view(self, memory: EngineServices) -> tuple[StoredView, TokenBudget, tuple[str, ...]]:
         view = self._get_view()
         problems: tuple[str, ...] = ()
         parameters = memory.load_parameters(self.namespace)
         if is_under_pressure(memory, view, parameters):
-            done = self._plan_and_apply(lambda seen: plan_tidying(memory, seen, parameters), view)
-            memory.tuning.add_savings(self.namespace, done.savings, memory.now())
-            view, problems = self._get_view(), tuple(done.problems)
+            report = self._plan_and_apply(lambda current: plan_tidying(memory, current, parameters), view)
+            memory.tuning.add_savings(self.namespace, report.savings, memory.now())
+            view, problems = self._get_view(), tuple(report.problems)
         return view, _tune_budget(memory.config.budget, parameters), problems
 
     def entries(self) -> tuple[Entry, ...]:
-        """What of the session is in view, as entries with their tier, state and scores."""
+        """List the visible messages of the session as entries with tier, state and scores."""
         items = self._get_view().items
         return DisplayableTuple(
             build_message_entry(self._services, self.namespace, self.name, item) for item in items
         )
 
     def analyze(self) -> Plan:
-        """What the analyzer suggests: compress, drop, promote. Nothing is changed yet."""
+        """Plan which entries to compress, drop or promote. Nothing is changed until you ``apply()`` the plan."""
         return plan_analysis(self._services, self._get_view(), self._load_parameters())
 
     def apply(self, plan: Plan) -> PlanReport:
-        """Carry a plan out, in one transaction.
+        """Apply a plan in one transaction.
 
         Raises:
-            PlanOutdatedError: Somebody compressed the session since the plan was made.
+            InvalidInputError: The plan belongs to another session.
+            PlanOutdatedError: The session was compressed after the plan was made. Nothing was changed.
         """
         if not self._is_own_plan(plan):
-            raise InvalidInputError(f"this is no plan of {self!r}: apply what its own analyze() gave")
+            raise InvalidInputError(f"the plan does not belong to {self!r}: pass the result of its analyze()")
         if not self._write_plan(plan):
             raise PlanOutdatedError(
-                f"{self!r} was changed after the plan was made: analyze() again; nothing was changed"
+                f"{self!r} was changed after the plan was made: call analyze() again; nothing was changed"
             )
         return PlanReport.of(plan)
 
@@ -224,21 +232,28 @@ class Session(SessionRecord):
         marked = next((item for item in plan.view.items if item.key in plan.overrides), None)
         if marked is None:
             return True
-        found = self._services.entries.get(self.key, marked.message.id)  # keys of two databases may be alike
+        # Sessions of two databases may have the same key, so compare the key of a message as well.
+        found = self._services.entries.get(self.key, marked.message.id)
         return found is not None and found.key == marked.key
 
     def tidy(self) -> PlanReport:
-        """Analyse the session and, if it takes more than it should, bring it back to its target."""
+        """Analyze the session and, if it is too large, compress it to its target size."""
         return self.tidy_with(self._load_parameters())
 
     def tidy_with(self, parameters: TuningParameters) -> PlanReport:
-        """The same with parameters of your own."""
+        """Compress like ``tidy()``, with parameters of your own instead of the optimizer's."""
         if not isinstance(parameters, TuningParameters):
-            raise InvalidInputError(f"a {type(parameters).__name__} is no TuningParameters: build one")
+            raise InvalidInputError(
+                f"parameters must be TuningParameters, got {type(parameters).__name__}: pass TuningParameters(...)"
+            )
         return self._plan_and_apply(lambda view: plan_tidying(self._services, view, parameters))
 
     def promote(self, entry: Entry | Message | str) -> None:
-        """Move an entry into the long-term tier by hand; its words stay in the session's summaries."""
+        """Move an entry to the long-term tier manually; summaries of the session keep its text.
+
+        Args:
+            entry: The entry, its message or its id. Summaries are ignored.
+        """
         item = self._require_item(entry)
         if item.message.is_summary:
             return
@@ -247,42 +262,50 @@ class Session(SessionRecord):
         score = self._services.analyzer.score(item, now)
         self._services.analyzer.promote(sketch, 0, "by hand", score, now)
         promoted = sketch.items[0].override
-        marks = None if promoted is None else replace(promoted, is_pinned=True)
-        self._write_overrides({**self._build_unarchive_overrides(item, now), item.key: marks})
+        override = None if promoted is None else replace(promoted, is_pinned=True)
+        self._write_overrides({**self._build_unarchive_overrides(item, now), item.key: override})
 
     def expand(self, entry: Entry | Message | str) -> Message:
-        """The message behind an entry, as it was said, whatever has happened to the entry."""
+        """Return the original message of an entry, even if the entry is compressed or archived."""
         return self._require_item(entry).message
 
     def restore(self, entry: Entry | Message | str) -> Message:
-        """Show an entry in full again, as a short-term one: undoes compress, drop and promote.
+        """Show an entry in full again, as a short-term entry: undo compress, drop and promote.
 
-        Analysis leaves it alone from then on. A tool call comes back with its results. A message
-        that stands behind a summary stays there; read it with ``expand()``.
+        Later analyses leave the entry unchanged. A tool call is restored with its results. A message that is
+        covered by a summary stays hidden; read it with ``expand()``.
+
+        Args:
+            entry: The entry, its message or its id.
+
+        Returns:
+            The original message.
         """
         item, now = self._require_item(entry), self._services.now()
         if item.message.is_summary:
-            return item.message  # it stands for others; there is nothing to undo about itself
-        kept = EntryOverride(is_pinned=True, reason="restored by hand", changed_at=now)
-        self._write_overrides({**self._build_unarchive_overrides(item, now), item.key: kept})
+            # A summary itself is never compressed, dropped or promoted.
+            return item.message
+        override = EntryOverride(is_pinned=True, reason="restored by hand", changed_at=now)
+        self._write_overrides({**self._build_unarchive_overrides(item, now), item.key: override})
         return item.message
 
     def _build_unarchive_overrides(self, item: ViewItem, now: datetime) -> dict[int, EntryOverride | None]:
-        # What belongs to an archived call or result comes back with it.
+        # A tool call and its results are archived together, so they come back together: models reject one
+        # without the other.
         items = self._get_view().items
-        groups = group_tool_calls([one.message for one in items])
-        mine = next(
+        groups = group_tool_calls([view_item.message for view_item in items])
+        group = next(
             (
                 items[start:end]
                 for start, end in groups
-                if any(one.key == item.key for one in items[start:end])
+                if any(member.key == item.key for member in items[start:end])
             ),
             (),
         )
         return {
-            one.key: replace(one.override, state=EntryState.FULL, changed_at=now)
-            for one in mine
-            if one.override is not None and one.state is EntryState.ARCHIVED
+            member.key: replace(member.override, state=EntryState.FULL, changed_at=now)
+            for member in group
+            if member.override is not None and member.state is EntryState.ARCHIVED
         }
 
     def _require_item(self, entry: Entry | Message | str) -> ViewItem:
@@ -290,14 +313,16 @@ class Session(SessionRecord):
         found = self._services.entries.get(self.key, message_id)
         if found is None:
             raise MessageNotFoundError(
-                f"session {self.name!r} holds no entry {message_id!r}: use an id that entries() gave"
+                f"session {self.name!r} has no entry {message_id!r}: use an id returned by entries()"
             )
         return found
 
     def delete(self) -> DeleteReport:
         """Erase the session and all its messages."""
-        now = self._dependencies.sessions.get(self.namespace, self.name)
-        if now is not None and now.key == self.key:  # not of one that others have made anew under its name
+        info = self._dependencies.sessions.get(self.namespace, self.name)
+        # Working memory is stored by name. Another process may have deleted this session and created a new one
+        # under the same name; the working memory of that one must stay.
+        if info is not None and info.key == self.key:
             self._services.working.delete(self.namespace, self.name)
         self._services.views.invalidate(self.key)
         return super().delete()
@@ -320,7 +345,8 @@ class Session(SessionRecord):
             plan.overrides,
             roll_up=plan.roll_up,
             was_hidden=plan.view.hidden_count,
-            # What goes behind a summary must not have been marked meanwhile either.
+            # Apply only if these entries are as they were when the plan was made. That includes the entries that
+            # the summary will hide: a change since then would be lost behind it.
             seen={
                 item.key: item.override
                 for index, item in enumerate(plan.view.items)
@@ -336,15 +362,16 @@ class Session(SessionRecord):
             plan = make(self._get_view() if view is None else view)
             if self._write_plan(plan):
                 return PlanReport.of(plan)
-            view = None  # somebody else compressed it in between: look again
-        raise StorageBusyError(f"{self!r} is compressed by others all the time: try again later")
+            # Another process compressed the session in between: read the view again.
+            view = None
+        raise StorageBusyError(f"{self!r} is being compressed concurrently; try again later")
 
-    def _write_overrides(self, marks: dict[int, EntryOverride | None]) -> None:
+    def _write_overrides(self, overrides: dict[int, EntryOverride | None]) -> None:
         for _ in range(_MAX_ATTEMPTS):
             hidden = self._services.entries.get_view(self.key, 1).hidden_count
-            if self._services.entries.apply(self.key, marks, roll_up=None, was_hidden=hidden):
+            if self._services.entries.apply(self.key, overrides, roll_up=None, was_hidden=hidden):
                 return
-        raise StorageBusyError(f"{self!r} is compressed by others all the time: try again later")
+        raise StorageBusyError(f"{self!r} is being compressed concurrently; try again later")
 
 
 def _tune_budget(budget: TokenBudget, parameters: TuningParameters) -> TokenBudget:
@@ -352,5 +379,6 @@ def _tune_budget(budget: TokenBudget, parameters: TuningParameters) -> TokenBudg
 
 
 def _list_missing_facts(view: StoredView) -> tuple[str, ...]:
-    mark = view.items[0].override if view.items else None
-    return () if mark is None or mark.digest is None else tuple(mark.digest["missing"])
+    # The active summary is the first item; its digest lists the facts that did not fit.
+    override = view.items[0].override if view.items else None
+    return () if override is None or override.digest is None else tuple(override.digest["missing"])

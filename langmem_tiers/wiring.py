@@ -1,4 +1,4 @@
-"""Puts the parts of an engine together: what was handed in, and the rest as it comes by default."""
+"""Composition root: build the services of an engine from its options and the defaults."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """What an engine is made of besides its database, checked."""
+    """Validated constructor options of an engine, except its database."""
 
     config: EngineConfig
     counter: TokenCounter
@@ -87,7 +87,7 @@ class EngineOptions:
     instruments: Instruments
 
     @classmethod
-    def resolve(  # noqa: PLR0913 - as the engine's own, all by keyword
+    def resolve(  # noqa: PLR0913 - the same as MemoryEngine, all by keyword
         cls,
         *,
         config: EngineConfig | None,
@@ -100,7 +100,11 @@ class EngineOptions:
         metrics: Metrics | None = None,
         tracer: Tracer | None = None,
     ) -> Self:
-        """What was handed in to an engine, and for what was left out what comes by default."""
+        """Validate the arguments of an engine and fill in the defaults.
+
+        Raises:
+            InvalidConfigError: An argument has the wrong type or lacks a required method.
+        """
         _check_config(config)
         _check_counter(counter)
         _check_scoring(scoring)
@@ -121,7 +125,7 @@ class EngineOptions:
 
 
 def open_database(url: str | os.PathLike[str], given: EngineOptions) -> Database:
-    """The database, brought to the schema of today."""
+    """Open a database and migrate it to the current schema."""
     database = Database(url, given.config)
     try:
         migrate(database, check_time(given.clock.now()))
@@ -132,29 +136,29 @@ def open_database(url: str | os.PathLike[str], given: EngineOptions) -> Database
 
 
 def get_database_id(database: Database) -> str:
-    """What tells a database apart from all others."""
+    """Return the unique identity of a database."""
     return identity_of(database)
 
 
 def get_url_label(url: str) -> str:
-    """A database URL for people, without anything that may be a secret."""
+    """Return a database URL for display, without anything that may be secret."""
     return redact_url(parse_url(url))
 
 
 def read_backup_info(path: Path) -> BackupInfo:
-    """What a backup says of itself; its records are not read."""
+    """Read the header of a backup, without its records."""
     with open_backup_file(path) as file:
         return BackupReader(path, file).info
 
 
 def check_backup(path: Path, wish: RestoreRequest) -> None:
-    """Read a backup to its end, as a restore does before it writes."""
+    """Verify a backup by reading all of it, as a restore does before it writes."""
     with open_backup_file(path) as file:
         verify_backup(path, file, wish)
 
 
 def create_whole_file(path: Path) -> AbstractContextManager[Path]:
-    """A new file for its owner alone: written beside its place, it takes its name when all went well."""
+    """Create a file readable by its owner only; it gets its final name once it is complete."""
     return create_backup_file(path, overwrite=False)
 
 
@@ -165,19 +169,19 @@ def assemble_writer(
     config: WriterConfig,
     redis: RedisCache | None = None,
 ) -> BatchWriter:
-    """A writer that stores what many threads add."""
-    written = None if redis is None else redis.extend
-    store = SqlBatchStore(database, Indexer(scoring.importance), written)
+    """Build a batch writer for many threads."""
+    on_written = None if redis is None else redis.extend
+    store = SqlBatchStore(database, Indexer(scoring.importance), on_written)
     return BatchWriter(parts.short_term, store, JsonLinesUnsavedFileStore(), config)
 
 
 def build_figures_reader(database: Database) -> DatabaseStatsReader:
-    """Tells how a database stands."""
+    """Build the reader of the database gauges."""
     return DatabaseStatsReader(database)
 
 
 def open_redis(database: Database, given: EngineOptions) -> RedisCache | None:
-    """The cache that several processes share, if there is one; it is asked only when it is needed."""
+    """Open the Redis cache, or return None if none is configured; connects on first use."""
     config = given.config.redis
     if config is None:
         return None
@@ -191,7 +195,7 @@ def open_redis(database: Database, given: EngineOptions) -> RedisCache | None:
 def assemble_services(
     database: Database, given: EngineOptions, changes: ChangedNamespaces, redis: RedisCache | None = None
 ) -> EngineServices:
-    """The stores and workers of an engine on a database."""
+    """Build the stores and workers of an engine on a database."""
     sessions = (
         SqlSessionStore(database)
         if redis is None
@@ -222,7 +226,7 @@ def assemble_services(
 
 
 def assemble_items(database: Database, given: EngineOptions) -> Items:
-    """The items of a database, found by the engine's own embedder."""
+    """Build the items of a database, searched with the engine's embedder."""
     parts = ItemDependencies(
         store=SqlItemStore(database),
         index=SqlItemIndex(database),
@@ -236,7 +240,7 @@ def assemble_items(database: Database, given: EngineOptions) -> Items:
 def assemble_backups(
     database: Database, given: EngineOptions, redis: RedisCache | None = None
 ) -> BackupStore:
-    """What makes and restores backups of a database."""
+    """Build the store that creates and restores backups of a database."""
     terms = TermBuilder(Indexer(given.scoring.importance), extract_terms)
     return (
         SqlBackups(database, terms)
@@ -322,7 +326,7 @@ def _build_long_term_dependencies(
 
 
 def _build_word_similarity(embedder: Embedder | None) -> WordSimilarity | None:
-    # Words are looked up one by one: only an embedder in this process is quick enough for that.
+    # Similarity is looked up word by word. Only a local embedder is fast enough for that, not a remote API.
     if embedder is None or not getattr(embedder, "is_quick", False):
         return None
     return WordSimilarity(embedder.embed_documents)
@@ -340,22 +344,24 @@ def _check_config(config: object) -> None:
     if config is None:
         return
     if not isinstance(config, EngineConfig):
-        raise InvalidConfigError(f"config must be an EngineConfig, got a {type(config).__name__}")
-    Schedule(config.maintenance)  # a line that is none is refused before anything is opened
+        raise InvalidConfigError(f"config must be an EngineConfig, got {type(config).__name__}")
+    # Reject an invalid schedule before the database is opened.
+    Schedule(config.maintenance)
 
 
 def _check_scoring(scoring: object) -> None:
     if scoring is not None and not isinstance(scoring, Scoring):
-        raise InvalidConfigError(f"scoring must be a Scoring, got a {type(scoring).__name__}")
+        raise InvalidConfigError(f"scoring must be a Scoring, got {type(scoring).__name__}")
 
 
 def _check_model(model: object) -> None:
-    # LlamaIndex's models have a complete() of their own, which gives something else.
-    is_other = hasattr(model, "metadata") and hasattr(model, "acomplete")
-    if model is not None and (is_other or not callable(getattr(model, "complete", None))):
+    # LlamaIndex models have a complete() too, with another signature and result. Detect them by two other
+    # attributes, so that the error comes now and not with the first summary.
+    is_llama_index = hasattr(model, "metadata") and hasattr(model, "acomplete")
+    if model is not None and (is_llama_index or not callable(getattr(model, "complete", None))):
         raise InvalidConfigError(
-            f"model must have complete(prompt, *, system, max_tokens), got a {type(model).__name__}: "
-            "wrap a chat model of LangChain as langmem_tiers_langchain.LangChainModel(model), one of LlamaIndex as "
+            f"model must have complete(prompt, *, system, max_tokens), got {type(model).__name__}: "
+            "wrap a LangChain chat model as langmem_tiers_langchain.LangChainModel(model), a LlamaIndex model as "
             "langmem_tiers_llamaindex.LlamaIndexModel(llm)"
         )
 
@@ -368,27 +374,27 @@ def _check_embedder(embedder: object) -> None:
         and callable(getattr(embedder, "embed_documents", None))
     ):
         raise InvalidConfigError(
-            f"embedder must have embed_documents(texts) and embed_query(text), got a {type(embedder).__name__}: "
-            'use "offline", None, or wrap the model of a framework in its adapter'
+            f"embedder must have embed_documents(texts) and embed_query(text), got {type(embedder).__name__}: "
+            'use "offline" or None, or wrap the embedding model of a framework with its adapter'
         )
     if not isinstance(getattr(embedder, "identity", None), str):
         raise InvalidConfigError(
-            f"embedder must have an identity, which a {type(embedder).__name__} has not: "
-            "wrap embeddings of LangChain as langmem_tiers_langchain.LangChainEmbedder(embeddings), those of "
-            "LlamaIndex as langmem_tiers_llamaindex.LlamaIndexEmbedder(embed_model)"
+            f"embedder must have an identity (str), {type(embedder).__name__} has none: "
+            "wrap LangChain embeddings as langmem_tiers_langchain.LangChainEmbedder(embeddings), LlamaIndex "
+            "embeddings as langmem_tiers_llamaindex.LlamaIndexEmbedder(embed_model)"
         )
 
 
 def _check_instruments(metrics: object, tracer: object) -> None:
     if metrics is not None and not callable(getattr(metrics, "observe", None)):
         raise InvalidConfigError(
-            f"metrics must have observe(name, seconds) and the like, got a {type(metrics).__name__}: "
+            f"metrics must implement the Metrics protocol (observe(name, seconds), ...), got {type(metrics).__name__}: "
             "use langmem_tiers.telemetry.prometheus.PrometheusMetrics(registry)"
         )
     if tracer is not None and not callable(getattr(tracer, "span", None)):
         raise InvalidConfigError(
-            f"tracer must have span(name), got a {type(tracer).__name__}: "
-            "wrap one of OpenTelemetry as langmem_tiers.telemetry.opentelemetry.OpenTelemetryTracer(tracer)"
+            f"tracer must have span(name), got {type(tracer).__name__}: "
+            "wrap an OpenTelemetry tracer as langmem_tiers.telemetry.opentelemetry.OpenTelemetryTracer(tracer)"
         )
 
 
@@ -397,5 +403,5 @@ def _check_counter(counter: object) -> None:
         not callable(getattr(counter, "count", None)) or not isinstance(getattr(counter, "name", None), str)
     ):
         raise InvalidConfigError(
-            f"counter must have a name and count(text), got {counter!r}: use CharCounter() or one like it"
+            f"counter must have a name (str) and count(text), got {counter!r}: pass CharCounter() or a similar object"
         )

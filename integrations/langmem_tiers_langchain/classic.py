@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 class TieredConversationMemory(BaseMemory):
     """Memory of one session for ``ConversationChain``, ``LLMChain`` and other classic chains.
 
-    What the chain is given is what fits the budget for the question at hand: the summary and what was
-    recalled, fenced as data, then the conversation. If the store fails, the chain goes on; see
+    The chain receives a history that fits the budget for the current question: the summary and recalled
+    memories, fenced as data, then the conversation. If the store fails, the chain continues; see
     ``history.unsaved`` and ``history.failures``.
 
     Args:
-        engine: Where the messages are.
-        session_id: The conversation.
-        namespace: Whose it is, such as ``("acme", user_id)``; recall reaches all its sessions. A session
-            without one has a namespace of its own.
-        memory_key: The chain's variable for the history.
-        input_key: The chain's variable with what the user says; the only one there is, if left out.
-        output_key: The chain's variable with the answer; the only one there is, or ``output``, if left out.
-        return_messages: Whether the history is messages and not a text.
-        human_prefix: Who the user is in a text.
-        ai_prefix: Who the model is in a text.
-        budget: Tokens for the history; the engine's budget, if left out.
-        recall: Whether what is known and what was said in other sessions comes along.
+        engine: Engine that stores the messages.
+        session_id: Name of the session.
+        namespace: Owner of the session, such as ``("acme", user_id)``; recall covers all its sessions. Default:
+            a separate namespace for this session id.
+        memory_key: Variable of the chain for the history.
+        input_key: Variable of the chain with the user's input. Default: the only input variable.
+        output_key: Variable of the chain with the answer. Default: the only output variable, or ``output``.
+        return_messages: True to return messages instead of a text.
+        human_prefix: Name of the user in a text.
+        ai_prefix: Name of the model in a text.
+        budget: Tokens for the history. Default: the engine's budget.
+        recall: True to include knowledge and memories from other sessions.
 
     Raises:
-        ValidationError: Pydantic's, a ``ValueError``: the session id is empty, it is no engine, or a field
-            is misspelled.
+        ValidationError: The session id is empty, the engine is not a MemoryEngine, or a field is unknown.
+            This is pydantic's error, a ``ValueError``.
     """
 
     engine: MemoryEngine = Field(repr=False, exclude=True)
@@ -66,26 +66,26 @@ class TieredConversationMemory(BaseMemory):
     _history: TieredChatMessageHistory = PrivateAttr()
 
     def model_post_init(self, _: object, /) -> None:
-        """Check the names where the memory is built."""
+        """Create the history, which validates the names."""
         self._history = TieredChatMessageHistory(
             self.engine, self.session_id, namespace=self.namespace, view="budget", budget=self.budget
         )
 
     @property
     def history(self) -> TieredChatMessageHistory:
-        """The session as a chat history."""
+        """Chat history of the session."""
         return self._history
 
     @property
     def memory_variables(self) -> list[str]:
-        """The one variable that the chain is given."""
+        """Name of the variable that the chain receives."""
         return [self.memory_key]
 
     def load_memory_variables(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """The history for what is asked, as a text or as messages.
+        """Return the history for the current input, as a text or as messages.
 
         Args:
-            inputs: The chain's; what the user says is what memory is asked for.
+            inputs: Inputs of the chain; the user's input is the recall query.
         """
         messages = self._history.context(self._find_question(inputs), recall=self.recall)
         if self.return_messages:
@@ -93,16 +93,16 @@ class TieredConversationMemory(BaseMemory):
         return {self.memory_key: get_buffer_string(messages, self.human_prefix, self.ai_prefix)}
 
     def save_context(self, inputs: dict[str, Any], outputs: Mapping[str, Any]) -> None:
-        """Store what the user said and the answer, in one write.
+        """Store the user's input and the answer in one transaction.
 
         Raises:
-            InvalidInputError: The keys leave open which of the values was said.
+            InvalidInputError: The input or the answer is ambiguous, missing, or not a text or message.
         """
-        said = self._require_value(inputs, self.input_key or self._require_only_input(inputs), "input")
+        question = self._require_value(inputs, self.input_key or self._require_only_input(inputs), "input")
         answer = self._require_value(outputs, self.output_key or _require_only_output(outputs), "output")
         self._history.add_messages(
             [
-                said if isinstance(said, BaseMessage) else HumanMessage(said),
+                question if isinstance(question, BaseMessage) else HumanMessage(question),
                 answer if isinstance(answer, BaseMessage) else AIMessage(answer),
             ]
         )
@@ -112,24 +112,24 @@ class TieredConversationMemory(BaseMemory):
         self._history.clear()
 
     async def aload_memory_variables(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """The history for what is asked; see ``load_memory_variables``."""
+        """Run ``load_memory_variables`` in a thread."""
         return await asyncio.to_thread(self.load_memory_variables, inputs)
 
     async def asave_context(self, inputs: dict[str, Any], outputs: Mapping[str, Any]) -> None:
-        """Store what the user said and the answer; see ``save_context``."""
+        """Run ``save_context`` in a thread."""
         await asyncio.to_thread(self.save_context, inputs, outputs)
 
     async def aclear(self) -> None:
-        """Erase the session with all its messages."""
+        """Run ``clear`` in a thread."""
         await asyncio.to_thread(self.clear)
 
     def _find_question(self, inputs: Mapping[str, Any]) -> str | None:
-        # Chains ask with all their inputs, which may leave open what the user says: then the newest
-        # stored question is what memory is asked for.
-        open_keys = self._list_input_keys(inputs)
-        key = self.input_key or (open_keys[0] if len(open_keys) == 1 else None)
-        said = None if key is None else inputs.get(key)
-        text = str(said.text) if isinstance(said, BaseMessage) else said
+        # Chains pass all their inputs, so the user's input may be ambiguous. None then selects the newest stored
+        # question as the query.
+        input_keys = self._list_input_keys(inputs)
+        key = self.input_key or (input_keys[0] if len(input_keys) == 1 else None)
+        value = None if key is None else inputs.get(key)
+        text = str(value.text) if isinstance(value, BaseMessage) else value
         return text if isinstance(text, str) and text.strip() else None
 
     def _list_input_keys(self, inputs: Mapping[str, Any]) -> list[str]:
@@ -138,18 +138,21 @@ class TieredConversationMemory(BaseMemory):
     def _require_only_input(self, inputs: Mapping[str, Any]) -> str:
         keys = self._list_input_keys(inputs)
         if len(keys) != 1:
+            # The wording of LangChain's own memory classes, as in _require_only_output.
             raise InvalidInputError(f"One input key expected got {keys!r}: set input_key to one of them")
         return keys[0]
 
     @staticmethod
     def _require_value(values: Mapping[str, Any], key: str, what: str) -> str | BaseMessage:
         if key not in values:
-            raise InvalidInputError(f"there is no {what} {key!r} among {list(values)!r}: set {what}_key")
+            raise InvalidInputError(
+                f"no {what} {key!r} among {list(values)!r}: set {what}_key to one of them"
+            )
         value = values[key]
         if not isinstance(value, str | BaseMessage):
             raise InvalidInputError(
-                f"the {what} {key!r} is a {type(value).__name__}: a text or a message can be stored, "
-                f"set {what}_key to one"
+                f"the {what} {key!r} must be a text or a message, got {type(value).__name__}: set {what}_key to "
+                "another key"
             )
         return value
 

@@ -1,4 +1,4 @@
-"""What a session shows, as LangChain messages."""
+"""Conversion of sessions and contexts to LangChain messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def to_record_messages(messages: Iterable[Message]) -> list[BaseMessage]:
-    """Messages as they were said; summaries that the engine wrote between them are none."""
+    """Convert stored messages, without the summaries that the engine wrote."""
     return [
         to_message(message)
         for message in messages
@@ -28,27 +28,26 @@ def to_record_messages(messages: Iterable[Message]) -> list[BaseMessage]:
 
 
 def to_context_messages(context: Context) -> list[BaseMessage]:
-    """A context as LangChain messages.
+    """Convert a context to LangChain messages.
 
-    The summary and all that was recalled are one system message. It stands at the front, right after
-    the system messages that the conversation itself begins with: several providers refuse one that
-    stands among other messages.
+    The summary and all recalled memories become one system message. It follows the system messages at the
+    beginning of the conversation, because several providers reject system messages among other messages.
     """
-    said = {*context.full, *context.compressed}
-    talk = [to_message(message) for message in context.messages if message.id in said]
-    told = [_fence_summary(message) for message in context.messages if message.id not in said]
-    if not told:
-        return talk
-    leading = len(list(itertools.takewhile(lambda message: isinstance(message, SystemMessage), talk)))
-    memory = SystemMessage("\n\n".join(told), additional_kwargs=dict(SOURCE_METADATA))
-    return [*talk[:leading], memory, *talk[leading:]]
+    conversation_ids = {*context.full, *context.compressed}
+    conversation = [to_message(message) for message in context.messages if message.id in conversation_ids]
+    injected = [_fence_summary(message) for message in context.messages if message.id not in conversation_ids]
+    if not injected:
+        return conversation
+    leading = len(list(itertools.takewhile(lambda message: isinstance(message, SystemMessage), conversation)))
+    memory = SystemMessage("\n\n".join(injected), additional_kwargs=dict(SOURCE_METADATA))
+    return [*conversation[:leading], memory, *conversation[leading:]]
 
 
 def is_from_memory(message: BaseMessage) -> bool:
-    """Whether it is the system message of a context, and so nothing that anybody said."""
+    """Return True if the message is the system message that ``to_context_messages`` added."""
     return isinstance(message, SystemMessage) and message.additional_kwargs.get("lc_source") == SOURCE
 
 
 def _fence_summary(message: Message) -> str:
-    # What was recalled is fenced already. A summary tells what users and tools said: data, no instruction.
+    # Recalled memories are already fenced. A summary contains text of users and tools: data, not instructions.
     return wrap_in_fence([neutralize_fence_tags(message.content)]) if message.is_summary else message.content

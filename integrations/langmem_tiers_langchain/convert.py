@@ -1,4 +1,4 @@
-"""LangChain's messages as the engine stores them, and back, without loss."""
+"""Lossless conversion between LangChain messages and stored messages."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ _AUDIO_TYPES = frozenset(("audio", "input_audio", "audio_url"))
 _VIDEO_TYPES = frozenset(("video", "video_url", "input_video"))
 _FILE_TYPES = frozenset(("file", "input_file", "document"))
 _MEDIA_TYPES = _IMAGE_TYPES | _AUDIO_TYPES | _VIDEO_TYPES | _FILE_TYPES
-# Told elsewhere: as the message's text or its tool calls; what was thought is not sent again.
+# Counted as the text or the tool calls of the message, or, like reasoning, not sent to the model again.
 _UNCOUNTED_TYPES = frozenset(
     (
         "text", "output_text", "tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call",
         "input_json_delta", "reasoning", "reasoning_content", "thinking", "redacted_thinking",
     )
 )  # fmt: skip
-_MAX_WORD_CHARACTERS = 200  # characters; what is longer and has no space is data
+_MAX_WORD_CHARACTERS = 200  # a longer text without spaces is data, such as base64
 _MAX_DEPTH = 50
 
 
 def part_tokens(message: BaseMessage) -> int:
-    """Tokens of what is not text in a message: images, audio, video, files; 0 for plain text."""
+    """Return the tokens of images, audio, video and files in a message; 0 for plain text."""
     content = message.content
     if not isinstance(content, list):
         return 0
@@ -62,12 +62,12 @@ def part_tokens(message: BaseMessage) -> int:
 
 def _find_kind(block: dict[Any, Any]) -> str:
     kind = block.get("type")
-    if kind == "media":  # Google names it by its type of data
+    if kind == "media":  # Google puts the kind into the MIME type
         kind = str(block.get("mime_type", "")).partition("/")[0]
         return kind if kind in {"image", "audio", "video"} else "file"
     if isinstance(kind, str):
         return kind
-    # Bedrock names a block by its only key.
+    # Bedrock blocks have no type, but a single key that names the kind.
     return next((key for key in ("image", "video", "audio", "document") if key in block), "")
 
 
@@ -95,7 +95,8 @@ def _is_text(block: dict[Any, Any]) -> bool:
 
 
 def _count_text_tokens(value: object, depth: int) -> int:
-    # A block of another kind takes what its words take, and what the blocks inside it do.
+    # A block of an unknown type counts as its texts and nested blocks. Only the beginning of a text is searched
+    # for a space, because data may be several megabytes.
     if isinstance(value, str):
         is_data = (
             len(value) > _MAX_WORD_CHARACTERS
@@ -139,21 +140,21 @@ def to_draft(
     message: BaseMessage,
     counter: TokenCounter | None = None,
     *,
-    id: str | None = None,  # noqa: A002 - the word that frameworks use
+    id: str | None = None,  # noqa: A002 - the name that frameworks use
 ) -> MessageDraft:
-    """A LangChain message on its way into the engine; the whole of it travels as the payload.
+    """Convert a LangChain message to a draft for the engine; the payload has the whole message.
 
     Args:
-        message: Of any type but ``RemoveMessage``.
-        counter: Counts the words beside images, audio and files; pass ``engine.counter``.
-        id: In place of the message's own.
+        message: Message of any type except ``RemoveMessage``.
+        counter: Token counter for the text next to images, audio and files. Pass ``engine.counter``.
+        id: Id of the draft. Default: the id of the message.
 
     Raises:
-        InvalidMessageError: It is no message, or one that says nothing.
+        InvalidMessageError: The object is not a message, or is a ``RemoveMessage``.
     """
     _check_message(message)
     role, speaker = _find_role(message)
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "name": message.name if isinstance(message.name, str) and message.name else speaker,
         "tool_calls": _list_calls(message),
         "tool_call_id": message.tool_call_id if isinstance(message, ToolMessage) else None,
@@ -162,21 +163,21 @@ def to_draft(
     tokens = None
     if parts := part_tokens(message):
         counter = ContentAwareCounter() if counter is None else counter
-        tokens = count_draft(counter, MessageDraft(role, text, **said)) + parts
+        tokens = count_draft(counter, MessageDraft(role, text, **fields)) + parts
     return MessageDraft(
         role,
         text,
         id=id or (get_stored_id(message) if message.id else None),
         payload=encode_base_message(message),
         token_count=tokens,
-        **said,
+        **fields,
     )
 
 
 def to_message(message: Message) -> BaseMessage:
-    """The LangChain message that was stored.
+    """Convert a stored message to the original LangChain message.
 
-    One that came from elsewhere, or is shown compressed, becomes the LangChain message of its role.
+    A compressed message, or one that was not stored by this adapter, becomes the LangChain message of its role.
     """
     stored = None if message.payload_json is None else decode_base_message(message.payload)
     return _build_message(message) if stored is None else stored
@@ -185,24 +186,24 @@ def to_message(message: Message) -> BaseMessage:
 def _check_message(message: object) -> None:
     if isinstance(message, RemoveMessage):
         raise InvalidMessageError(
-            f"the RemoveMessage for {message.id!r} says nothing that could be stored: leave it out, or erase "
-            "the session to forget"
+            f"the RemoveMessage for {message.id!r} cannot be stored: omit it, or erase the session to forget its "
+            "messages"
         )
     if not isinstance(message, BaseMessage):
         raise InvalidMessageError(
-            f"a {type(message).__name__} is no LangChain message: use HumanMessage(...), AIMessage(...) "
+            f"expected a LangChain message, got {type(message).__name__}: use HumanMessage(...), AIMessage(...) "
             "or convert_to_messages([...])"
         )
 
 
 def _find_role(message: BaseMessage) -> tuple[Role, str | None]:
-    # A role that the engine does not know is kept as the name of who speaks.
+    # Return the role, and the speaker's name if the engine does not know the original role.
     for kind, role in _ROLES:
         if isinstance(message, kind):
             return role, None
-    said = str(message.role if isinstance(message, ChatMessage) else message.type)
-    known = _ROLES_BY_NAME.get(said.strip().lower())
-    return (Role.USER, said or None) if known is None else (known, None)
+    name = str(message.role if isinstance(message, ChatMessage) else message.type)
+    known_role = _ROLES_BY_NAME.get(name.strip().lower())
+    return (Role.USER, name or None) if known_role is None else (known_role, None)
 
 
 def _get_text(message: BaseMessage) -> str:
@@ -213,40 +214,41 @@ def _get_text(message: BaseMessage) -> str:
 
 
 def get_stored_id(message: BaseMessage) -> str:
-    """The id under which a message that has one is stored."""
-    given = str(message.id)
+    """Return the id in the store for a message that has an id."""
+    message_id = str(message.id)
     try:
-        return check_name(given, "message id")
-    except InvalidNameError:  # too long to be a key: the payload holds it in full
-        return hashlib.blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        return check_name(message_id, "message id")
+    except InvalidNameError:  # too long for a key, for example: use a hash; the payload has the full id
+        return hashlib.blake2b(message_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _list_calls(message: BaseMessage) -> tuple[ToolCall, ...]:
     if not isinstance(message, AIMessage) or not (message.tool_calls or message.invalid_tool_calls):
         return ()
     calls: list[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
-    return tuple(_to_tool_call(place, call) for place, call in enumerate(calls))
+    return tuple(_to_tool_call(index, call) for index, call in enumerate(calls))
 
 
-def _to_tool_call(place: int, call: Mapping[str, Any]) -> ToolCall:
+def _to_tool_call(index: int, call: Mapping[str, Any]) -> ToolCall:
     name, arguments = str(call.get("name") or ""), _dump_arguments(call.get("args"))
-    return ToolCall(str(call.get("id") or _build_call_id(place, name, arguments)), name, arguments)
+    return ToolCall(str(call.get("id") or _build_call_id(index, name, arguments)), name, arguments)
 
 
-def _build_call_id(place: int, name: str, arguments: str) -> str:
-    said = f"{place} {name} {arguments}".encode("utf-8", "surrogatepass")
-    return f"call-{hashlib.blake2b(said, digest_size=8).hexdigest()}"
+def _build_call_id(index: int, name: str, arguments: str) -> str:
+    # Deterministic, so that storing the same message again is recognized as a repeat.
+    content = f"{index} {name} {arguments}".encode("utf-8", "surrogatepass")
+    return f"call-{hashlib.blake2b(content, digest_size=8).hexdigest()}"
 
 
-def _dump_arguments(given: object) -> str:
-    if isinstance(given, str):
-        return given
-    if given is None:
+def _dump_arguments(arguments: object) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    if arguments is None:
         return "{}"
     try:
-        return json.dumps(given, ensure_ascii=False, default=str)
+        return json.dumps(arguments, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):
-        return "{}"  # keys that JSON does not know: the payload holds them
+        return "{}"  # not valid JSON, for example other keys than str: the payload has the arguments
 
 
 def _build_message(message: Message) -> BaseMessage:
@@ -269,7 +271,7 @@ def _build_message(message: Message) -> BaseMessage:
 
 def _parse_object(arguments: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(arguments)
+        parsed = json.loads(arguments)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return parsed if isinstance(parsed, dict) else None

@@ -1,4 +1,4 @@
-"""The agents of ``langmem-tiers demo``: one without memory, one with it, all else the same."""
+"""Agents of ``langmem-tiers demo``: one without memory and one with memory, otherwise identical."""
 
 from __future__ import annotations
 
@@ -26,49 +26,49 @@ if TYPE_CHECKING:
 
 
 class _DemoAgent:
-    """A LangChain agent with an offline model and a checkpointer.
+    """LangChain agent with an offline model and a checkpointer.
 
     Args:
-        middleware: What it has besides.
+        middleware: Middleware of the agent.
     """
 
     def __init__(self, *middleware: AgentMiddleware[Any, Any, Any]) -> None:
         self._agent = create_agent(ExtractiveChat(), [], middleware=middleware, checkpointer=InMemorySaver())
 
     def load_thread(self, thread: str, messages: Sequence[BaseMessage]) -> None:
-        """Go on as if these had been said in a thread."""
+        """Set the history of a thread."""
         self._agent.update_state(_build_thread_config(thread), {"messages": list(messages)}, as_node="model")
 
     def ask(self, question: str, thread: str) -> Reply:
-        """Ask something in a thread."""
-        watched = _PromptRecorder()
+        """Ask a question in a thread and return the answer with its prompt."""
+        recorder = _PromptRecorder()
         state = self._agent.invoke(
-            {"messages": [HumanMessage(question)]}, {**_build_thread_config(thread), "callbacks": [watched]}
+            {"messages": [HumanMessage(question)]}, {**_build_thread_config(thread), "callbacks": [recorder]}
         )
         answer = state["messages"][-1]
-        return Reply(str(answer.text), watched.text, answer.usage_metadata["input_tokens"])
+        return Reply(str(answer.text), recorder.text, answer.usage_metadata["input_tokens"])
 
 
 def make_assistants(engine: MemoryEngine, namespace: NamespacePath, budget: int) -> Assistants:
-    """Both agents, with all sessions of a namespace as threads that they had before.
+    """Create both agents, with the sessions of a namespace as their existing threads.
 
     Args:
-        engine: The memory of one of them.
-        namespace: Whose it is.
-        budget: What a prompt may take, in tokens.
+        engine: Memory engine of one of the agents.
+        namespace: Namespace with the sessions.
+        budget: Maximum size of a prompt in tokens.
     """
     memory = TieredMemoryMiddleware(engine, namespace=namespace, budget=budget)
     plain, remembering = _DemoAgent(), _DemoAgent(memory)
     tenant = engine.namespace(namespace)
     for session in tenant.sessions().sessions:
-        said = to_record_messages(tenant.session(session.name).messages())
-        plain.load_thread(session.name, said)
-        remembering.load_thread(session.name, said)
+        messages = to_record_messages(tenant.session(session.name).messages())
+        plain.load_thread(session.name, messages)
+        remembering.load_thread(session.name, messages)
     return Assistants(without_memory=plain, with_memory=remembering)
 
 
 class _PromptRecorder(BaseCallbackHandler):
-    """Keeps what the model was shown last."""
+    """Callback that records the text of the latest prompt."""
 
     def __init__(self) -> None:
         self.text = ""

@@ -1,4 +1,4 @@
-"""LangChain's embedding models for the engine."""
+"""Adapter for LangChain embedding models."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ class LangChainEmbedder(CheckedEmbedder):
     """Any LangChain ``Embeddings`` as an ``Embedder`` of the engine.
 
     Args:
-        embeddings: The model. Nothing is asked of it before the first use.
-        identity: Names the model, such as ``"bge-small-v1.5, normalized"``; vectors of two identities
-            are never compared. Found in the class and its ``model``, ``model_name``, ``model_id``,
-            ``deployment`` or ``dimensions`` if left out. Give one if other settings, such as
-            prompts, change the vectors.
-        dimension: The length of its vectors; found by embedding one word on first use if left out.
+        embeddings: The model. It is not called before the first use.
+        identity: Name of the model, such as ``"bge-small-v1.5, normalized"``. Vectors of different identities
+            are never compared. Default: derived from the class and its ``model``, ``model_name``, ``model_id``,
+            ``deployment`` and ``dimensions``. Set it if other settings, such as prompts, change the vectors.
+        dimension: Length of the vectors. Default: measured by embedding one word on first use.
 
     Raises:
-        InvalidInputError: It is no embedding model.
-        InvalidConfigError: Nothing names the model, or the dimension makes no sense.
+        InvalidInputError: The object is not an embedding model.
+        InvalidConfigError: The model has no name, or the dimension is invalid.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A chat model for demonstrations: offline, and it knows nothing but its prompt."""
+"""Offline chat model for demonstrations that only quotes its prompt."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
 
 class ExtractiveChat(BaseChatModel):
-    """Answers with the sentence of its prompt that shares most words with the newest question.
+    """Chat model that answers with the sentence of its prompt that shares most words with the newest question.
 
-    Rare words count more than common ones, and of two sentences that share as much the shorter one is told. Where
-    none shares enough, it says ``I don't know.``, and to what has no question mark ``Noted.``. It makes nothing up and
-    keeps nothing from one call to the next, so its answers show what the prompt held. It takes tools and never
-    calls one.
+    Rare words count more than common ones; ties go to the shorter sentence. Without a good match the answer is
+    ``I don't know.``; a text without a question mark gets ``Noted.``. The model is stateless and invents nothing,
+    so its answers show what the prompt contained. It accepts tools but never calls them.
     """
 
     @property
@@ -33,7 +32,7 @@ class ExtractiveChat(BaseChatModel):
         return "extractive"
 
     def bind_tools(self, tools: Sequence[Any], **_: Any) -> Runnable[Any, Any]:  # noqa: ANN401, ARG002 - the framework's signature
-        """The same model: it answers in words alone."""
+        """Return the model unchanged; it never calls tools."""
         return self
 
     def _generate(
@@ -44,13 +43,13 @@ class ExtractiveChat(BaseChatModel):
         **_: object,
     ) -> ChatResult:
         text, counter = quote_from_prompt(messages), ContentAwareCounter()
-        shown = sum(count_draft(counter, to_draft(message)) + FRAME_TOKENS for message in messages)
-        prompt, told = shown + REPLY_TOKENS, counter.count(text)
-        usage = UsageMetadata(input_tokens=prompt, output_tokens=told, total_tokens=prompt + told)
+        message_tokens = sum(count_draft(counter, to_draft(message)) + FRAME_TOKENS for message in messages)
+        prompt, answer = message_tokens + REPLY_TOKENS, counter.count(text)
+        usage = UsageMetadata(input_tokens=prompt, output_tokens=answer, total_tokens=prompt + answer)
         return ChatResult(generations=[ChatGeneration(message=AIMessage(text, usage_metadata=usage))])
 
 
 def quote_from_prompt(messages: Sequence[BaseMessage]) -> str:
-    """The sentence of a prompt that answers its newest question, or that it is not known."""
-    asked = (str(one.text) for one in reversed(messages) if isinstance(one, HumanMessage))
-    return quote_answer([str(message.text) for message in messages], next(asked, None))
+    """Return the sentence of the prompt that best answers its newest question."""
+    questions = (str(message.text) for message in reversed(messages) if isinstance(message, HumanMessage))
+    return quote_answer([str(message.text) for message in messages], next(questions, None))

@@ -1,4 +1,4 @@
-"""A chat message history for ``RunnableWithMessageHistory`` and code of your own."""
+"""Chat message history for ``RunnableWithMessageHistory`` and for direct use."""
 
 from __future__ import annotations
 
@@ -35,27 +35,26 @@ _log = logging.getLogger("langmem_tiers")
 
 
 class TieredChatMessageHistory(BaseChatMessageHistory):
-    """The messages of one session, as LangChain's chat histories give them.
+    """Chat history of one session.
 
-    If the store fails, a turn goes on: what could not be written is kept, shown, and written with the
-    next message; see ``unsaved`` and ``failures``. One object serves one turn at a time: for turns of a
-    session in parallel, let the runnable make one for each, or give it a ``history_messages_key``.
+    If the store fails, the turn continues: unsaved messages are kept in memory, included in ``messages``, and
+    written with the next message. See ``unsaved`` and ``failures``. Use one object for one turn at a time. For
+    parallel turns of a session, let the runnable create one object per turn, or set ``history_messages_key``.
 
     Args:
-        engine: Where the messages are.
-        session_id: The conversation.
-        namespace: Whose it is, such as ``("acme", user_id)``; put the user into it. Recall reaches all
-            sessions of a namespace. A session without one has a namespace of its own, so that two
-            users never meet in it unless they share the session id.
-        view: ``"record"`` gives every message as it was said, ``"budget"`` what fits the budget: a summary,
-            what was recalled, the newest messages, older ones compressed.
-        budget: Tokens for the view; the engine's budget, if left out.
-        query: What memory is asked for in the view; the newest stored question, if left out. The runnable
-            does not tell the history what is being asked now.
+        engine: Engine that stores the messages.
+        session_id: Name of the session.
+        namespace: Owner of the session, such as ``("acme", user_id)``; include the user. Recall covers all
+            sessions of the namespace. Default: a separate namespace for this session id.
+        view: ``"record"`` returns all messages unchanged. ``"budget"`` returns a summary, recalled memories and
+            the newest messages within the budget; older messages are compressed.
+        budget: Tokens for the view. Default: the engine's budget.
+        query: Recall query of the view. Default: the newest stored question, because the runnable does not
+            pass the current question to the history.
 
     Raises:
-        InvalidNameError: The session id or the namespace is empty or no text.
-        InvalidInputError: It is no engine, or there is no such view.
+        InvalidNameError: The session id or the namespace is empty or not a text.
+        InvalidInputError: The engine is not a MemoryEngine, or the view is unknown.
     """
 
     def __init__(
@@ -84,36 +83,37 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
-        """What the view shows. Inside one turn of a runnable it stays the same until messages are added."""
-        # The runnable tells new input from old by the length of this list at the end of the turn.
+        """Messages of the view. Within one turn of a runnable they are stable until messages are added."""
+        # At the end of a turn, the runnable skips as many messages of its input as this list contains. A list of
+        # another length would make it store old messages again, or lose new ones.
         in_turn = self._is_in_turn()
         with self._lock:
-            held = self._turn_messages if in_turn else None
-        if held is None:
-            held = self._read_record() if self.view == "record" else self.context(self.query)
+            messages = self._turn_messages if in_turn else None
+        if messages is None:
+            messages = self._read_record() if self.view == "record" else self.context(self.query)
             with self._lock:
-                self._turn_messages = held if in_turn else self._turn_messages
-        return list(held)
+                self._turn_messages = messages if in_turn else self._turn_messages
+        return list(messages)
 
     def context(self, query: str | None = None, *, recall: bool = True) -> list[BaseMessage]:
-        """What goes to the model for a question, within the budget, whatever the view.
+        """Return the messages for a model call within the budget, independent of the view.
 
         Args:
-            query: What memory is asked for; the newest stored question, if left out.
-            recall: Whether what is known and what was said in other sessions comes along.
+            query: Recall query. Default: the newest stored question.
+            recall: True to include knowledge and memories from other sessions.
 
         Raises:
             BudgetExceededError: Not even the newest message fits.
         """
         try:
-            found = self._build_context(query, recall=recall)
+            context = self._build_context(query, recall=recall)
         except STORE_ERRORS as error:
             return self._fall_back_to_cached(error)
-        return self._append_unsaved(to_context_messages(found))
+        return self._append_unsaved(to_context_messages(context))
 
     @property
     def unsaved(self) -> list[BaseMessage]:
-        """What the store did not take yet, oldest first."""
+        """Messages that are not stored yet, oldest first."""
         return [
             message
             for draft in self._retry_queue.list_pending(self.namespace, self.session_id)
@@ -122,17 +122,17 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
 
     @property
     def failures(self) -> int:
-        """How many writes of this session failed in this process."""
+        """Number of failed writes of this session in this process."""
         return self._retry_queue.count_failures(self.namespace, self.session_id)
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Store the messages, with what could not be stored before, in one transaction.
+        """Store the messages, together with earlier unsaved messages, in one transaction.
 
-        A message whose id the session knows is not stored again. If the store fails, the messages are
-        kept for the next write, and a warning is logged.
+        Messages with ids that are already stored are skipped. If the store fails, the messages are kept for
+        the next write, and a warning is logged.
 
         Raises:
-            InvalidMessageError: One of them is no message, or a ``RemoveMessage``; nothing was stored.
+            InvalidMessageError: One of them is not a message, or is a ``RemoveMessage``; nothing was stored.
         """
         new = [self._to_draft(message) for message in messages if not is_from_memory(message)]
         waiting = self._retry_queue.pop_drafts(self.namespace, self.session_id)
@@ -141,11 +141,12 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
                 store_messages(self.engine.session(self.namespace, self.session_id), [*waiting, *new])
         except STORE_ERRORS as error:
             self._retry_queue.add_failed(self.namespace, self.session_id, [*waiting, *new])
-            # Its type alone: the words of an error may name what a log should not hold.
+            # Only the error type: the message may contain data that does not belong in a log.
             _log.warning(
-                "%r could not store %d messages, they wait: %s", self, len(new), type(error).__name__
+                "%r could not store %d messages and will retry: %s", self, len(new), type(error).__name__
             )
         except BaseException:
+            # The caller sees this error and still has `new`; only the earlier drafts must not get lost.
             self._retry_queue.add_failed(self.namespace, self.session_id, waiting)
             raise
         finally:
@@ -153,7 +154,7 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
                 self._turn_messages = None
 
     def clear(self) -> None:
-        """Erase the session with all its messages, and what waits to be stored."""
+        """Erase the session with all its messages and pending writes."""
         session = self.engine.namespace(self.namespace).find_session(self.session_id)
         if session is not None:
             session.delete()
@@ -162,19 +163,19 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
             self._turn_messages, self._last_read = None, []
 
     async def aget_messages(self) -> list[BaseMessage]:
-        """What the view shows."""
+        """Return the messages of the view without blocking the event loop."""
         return await asyncio.to_thread(lambda: self.messages)
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Store the messages; see ``add_messages``."""
+        """Run ``add_messages`` in a thread."""
         await asyncio.to_thread(self.add_messages, messages)
 
     async def aclear(self) -> None:
-        """Erase the session with all its messages."""
+        """Run ``clear`` in a thread."""
         await asyncio.to_thread(self.clear)
 
     async def acontext(self, query: str | None = None, *, recall: bool = True) -> list[BaseMessage]:
-        """What goes to the model for a question; see ``context``."""
+        """Run ``context`` in a thread."""
         return await asyncio.to_thread(self.context, query, recall=recall)
 
     def _read_record(self) -> list[BaseMessage]:
@@ -190,7 +191,8 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
         try:
             return session.build_context(query, budget=self.budget, recall=recall)
         except StorageError:
-            # The engine tidies a session under its own budget; a store that cannot be written may be read.
+            # Without an explicit budget the engine also compresses the session, which writes. An explicit budget
+            # only reads, which may still work if the store cannot be written.
             return session.build_context(
                 query, budget=self.budget or self.engine.config.budget, recall=recall
             )
@@ -200,11 +202,11 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
         return [*found, *self.unsaved]
 
     def _fall_back_to_cached(self, error: Exception) -> list[BaseMessage]:
-        _log.warning("%r could not be read, what is held goes on: %s", self, type(error).__name__)
+        _log.warning("%r could not be read, using cached messages: %s", self, type(error).__name__)
         return [*self._last_read, *self.unsaved]
 
     def _to_draft(self, message: BaseMessage) -> MessageDraft:
-        # One without an id gets one here: a second try must not store it twice.
+        # A message without an id gets one here, before the first attempt, so that a retry cannot store it twice.
         own = getattr(message, "id", None)
         return to_draft(message, self.engine.counter, id=None if own else self.engine.new_id())
 

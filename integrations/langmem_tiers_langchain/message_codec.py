@@ -1,4 +1,4 @@
-"""LangChain's messages and all that they hold as JSON that comes back equal, as far as that is safe."""
+"""Lossless JSON codec for LangChain messages and their contents."""
 
 from __future__ import annotations
 
@@ -55,11 +55,13 @@ _EMPTY_TYPES = (type(None), list, dict)
 
 
 def encode_base_message(message: BaseMessage, depth: int = 0) -> dict[str, JsonValue]:
-    """All fields of a message, in the shape of LangChain's ``message_to_dict``.
+    """Encode all fields of a message, in the shape of LangChain's ``message_to_dict``.
 
-    What a field holds by default is left out. A class of its own is stored as its nearest base.
+    Empty fields that are empty by default are omitted. A user-defined class is stored as its nearest base class.
     """
     name, defaults = _describe_type(type(message))
+    # "type" is redundant except for BaseMessage, where any text is possible. The exact type of an empty value is
+    # compared, so that a list with a None default is kept.
     fields = {
         key: encode(value, depth + 2)
         for key, value in message.__dict__.items()
@@ -71,7 +73,7 @@ def encode_base_message(message: BaseMessage, depth: int = 0) -> dict[str, JsonV
 
 
 def decode_base_message(form: object) -> BaseMessage | None:
-    """The message, if that is the form of one: of ours, or of LangChain's ``message_to_dict``."""
+    """Decode a message in this format or in that of LangChain's ``message_to_dict``; None for other values."""
     if not isinstance(form, dict):
         return None
     name, data = form.get("type"), form.get("data")
@@ -83,12 +85,13 @@ def decode_base_message(form: object) -> BaseMessage | None:
     try:
         message = kind(**fields)
     except (TypeError, ValueError):
+        # The message existed with these fields, although they do not pass validation (anymore).
         return kind.model_construct(**fields) if is_ours else None
     return _restore_fields(message, fields) if is_ours else message
 
 
 def _restore_fields(message: BaseMessage, fields: dict[str, object]) -> BaseMessage:
-    # Validators add to a message, such as the calls that they read from its chunks.
+    # Validators change fields, for example by parsing tool calls from chunks. Restore the stored state.
     values = message.__dict__
     for key, default in _describe_type(type(message))[1].items():
         if key not in fields and values[key] != default:
@@ -99,7 +102,7 @@ def _restore_fields(message: BaseMessage, fields: dict[str, object]) -> BaseMess
 
 @cache
 def _describe_type(kind: type[BaseMessage]) -> tuple[str, dict[str, object]]:
-    base = next(one for one in kind.__mro__ if one in _TYPE_NAMES)
+    base = next(parent for parent in kind.__mro__ if parent in _TYPE_NAMES)
     return _TYPE_NAMES[base], {
         name: field.get_default(call_default_factory=True)
         for name, field in base.model_fields.items()
@@ -116,7 +119,7 @@ def _encode_document(value: Document, depth: int) -> JsonValue:
 
 
 def _decode_document(stored: JsonValue) -> Document:
-    return Document.model_construct(**decode(stored))
+    return Document.model_construct(**decode(stored))  # without validation, to restore the exact fields
 
 
 _codec = ValueCodec(

@@ -1,4 +1,4 @@
-"""Messages in other words: shorter, or with a text in front. What was handed in is never changed."""
+"""Shortened messages and messages with a prefix. The functions return copies."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ if TYPE_CHECKING:
     from langmem_tiers.common.messages import ToolCall
 
 _REDUNDANT_TYPES = {"text", "tool_use", "tool_call", "input_json_delta"}
-"""Blocks that the text and the tool calls of a message say again."""
+"""Types of blocks that duplicate the text or the tool calls of a message."""
 _THOUGHT_TYPES = {"thinking", "redacted_thinking", "reasoning", "reasoning_content"}
 
 
 def shorten_message(message: BaseMessage, shown: Message, *, with_parts: bool) -> BaseMessage:
-    """The message as the engine shows it in fewer words, still with its id, its calls and its name.
+    """Return the message with compressed text; id, tool calls and name are kept.
 
     Args:
-        message: As it was said.
-        shown: As it is to be shown.
-        with_parts: Whether pictures and the like stay; if not, a note says that they were there.
+        message: Original message.
+        shown: Compressed message of the engine.
+        with_parts: True to keep images and other parts; False to replace them by a note.
     """
     short = replace_text(message, shown.content, with_parts=with_parts)
     if not isinstance(message, AIMessage) or not message.tool_calls:
         return short
+    # Arguments may be compressed as well.
     texts = {call.id: call for call in shown.tool_calls}
     calls = [_replace_arguments(call, texts.get(call["id"] or "")) for call in message.tool_calls]
     return short.model_copy(update={"tool_calls": calls})
 
 
 def replace_text(message: BaseMessage, text: str, *, with_parts: bool) -> BaseMessage:
-    """The message with another text in place of its own."""
+    """Return the message with its text replaced."""
     parts = [block for block in _list_blocks(message) if block.get("type") not in _REDUNDANT_TYPES]
     if with_parts and parts:
-        said = [{"type": "text", "text": text}] if text else []
+        blocks = [{"type": "text", "text": text}] if text else []
         return message.model_copy(
-            update={"content": [*_filter_thoughts(parts), *said, *_filter_non_thoughts(parts)]}
+            update={"content": [*_filter_thoughts(parts), *blocks, *_filter_non_thoughts(parts)]}
         )
     notes = [f"[{block.get('type')} not shown]" for block in _filter_non_thoughts(parts)]
     return message.model_copy(update={"content": "\n".join([text, *notes])})
 
 
 def prepend_text(message: BaseMessage, text: str) -> BaseMessage:
-    """The message with a text in front of its own."""
+    """Return the message with a text before its content."""
     content = message.content
     if isinstance(content, str):
         return message.model_copy(update={"content": f"{text}\n\n{content}"})
@@ -61,7 +62,8 @@ def _list_blocks(message: BaseMessage) -> list[Mapping[str, Any]]:
 
 
 def _filter_thoughts(parts: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [block for block in parts if block.get("type") in _THOUGHT_TYPES]  # providers want them first
+    # Providers require reasoning blocks before all other blocks.
+    return [block for block in parts if block.get("type") in _THOUGHT_TYPES]
 
 
 def _filter_non_thoughts(parts: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -73,6 +75,6 @@ def _replace_arguments(call: Any, shown: ToolCall | None) -> Any:  # noqa: ANN40
         return call
     try:
         arguments = json.loads(shown.arguments)
-    except ValueError:
+    except ValueError:  # compressed arguments are not always JSON: keep the originals
         return call
     return {**call, "args": arguments} if isinstance(arguments, dict) else call

@@ -1,4 +1,4 @@
-"""The mark on what memory puts into a prompt, as LangChain's own middleware marks what it adds."""
+"""Marker of messages that memory adds to a prompt, in the format of LangChain's own middleware."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 SOURCE = "langmem_tiers"
 SOURCE_METADATA = {"lc_source": SOURCE}
-"""In the ``additional_kwargs`` of a message, or in the metadata of a call."""
+"""Value for the ``additional_kwargs`` of a message or the metadata of a model call."""
 
 
 def is_added_by_middleware(message: BaseMessage) -> bool:
-    """Whether some middleware wrote it, such as a summary in place of older messages: nobody said it."""
+    """Return True if a middleware added the message, such as a summary of older messages."""
     return bool(message.additional_kwargs.get("lc_source"))

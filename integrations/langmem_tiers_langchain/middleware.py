@@ -1,4 +1,4 @@
-"""Memory for agents: recall, compression, budget and write-back, with no other change to the agent."""
+"""Memory middleware for LangChain agents: recall, compression, token budget and storage."""
 
 from __future__ import annotations
 
@@ -31,36 +31,37 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langmem_tiers")
 _MAX_WARNINGS = 100
-"""Different ones that are remembered, so that each is logged once."""
+"""Number of distinct warnings to remember, so that each is logged once."""
 
 
 @dataclass(slots=True)
 class MiddlewareStats:
-    """What a middleware has done since it was made."""
+    """Counters of a middleware since its creation."""
 
     calls: int = 0
-    """Model calls that it prepared."""
+    """Number of prepared model calls."""
     stored: int = 0
-    """Messages that it wrote."""
+    """Number of stored messages."""
     failures: Counter[str] = field(default_factory=Counter)
-    """What failed while the agent went on, by the name of the error."""
+    """Number of failures that did not stop the agent, by error type."""
 
 
 class TieredMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
-    """Gives an agent memory: ``create_agent(model, tools, middleware=[TieredMemoryMiddleware(engine)])``.
+    """Memory for an agent: ``create_agent(model, tools, middleware=[TieredMemoryMiddleware(engine)])``.
 
-    Before each model call it writes back what is new in the thread, recalls what answers the newest question, from
-    this and from other threads of the same user, and shows the model as much of the thread as the budget holds. The
-    state's messages are never changed. If memory fails, the agent goes on without it, with a warning.
+    Before each model call, the middleware stores the new messages of the thread. It recalls memories for the newest
+    question, from this thread and from other threads of the same user. The model sees as much of the thread as fits
+    the budget. The messages in the state are never changed. If memory fails, the agent continues without it, and a
+    warning is logged.
 
     Args:
-        engine: The memory.
-        namespace: Whose memory: labels such as ``("acme", "{user_id}")``, filled from the run's context or
-            ``configurable``, or a function of the runtime. If left out, the ``user_id`` of the run; without one, each
-            thread remembers for itself.
-        budget: What a prompt may take, in tokens or as a ``TokenBudget``; by the model's profile, if left out.
-        recall: Whether what is known and what was said elsewhere comes along.
-        name: Tells two of them in one agent apart.
+        engine: Memory engine.
+        namespace: Owner of the memory: labels such as ``("acme", "{user_id}")``, filled from the run's context or
+            ``configurable``, or a function of the runtime. Default: the ``user_id`` of the run; a thread without
+            a user has its own memory.
+        budget: Budget of a prompt, in tokens or as a ``TokenBudget``. Default: from the model's profile.
+        recall: True to include knowledge and memories from other sessions.
+        name: Name of the middleware, required to use two of them in one agent.
     """
 
     def __init__(
@@ -86,16 +87,16 @@ class TieredMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     @property
     def name(self) -> str:
-        """The name of the middleware in its agent."""
+        """Name of the middleware in the agent."""
         return self._name or type(self).__name__
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Show the model its view of the thread, and remember what it answers."""
-        seen = self._render_thread(request)
-        response = handler(request.override(messages=seen.messages))
-        self._record_response(request, seen, response)
+        """Call the model with its view of the thread, and store the response."""
+        view = self._render_thread(request)
+        response = handler(request.override(messages=view.messages))
+        self._record_response(request, view, response)
         return response
 
     async def awrap_model_call(
@@ -103,19 +104,19 @@ class TieredMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """The same without keeping the event loop."""
-        seen = await asyncio.to_thread(self._render_thread, request)
-        response = await handler(request.override(messages=seen.messages))
-        await asyncio.to_thread(self._record_response, request, seen, response)
+        """Run ``wrap_model_call`` without blocking the event loop."""
+        view = await asyncio.to_thread(self._render_thread, request)
+        response = await handler(request.override(messages=view.messages))
+        await asyncio.to_thread(self._record_response, request, view, response)
         return response
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Remember what no model call has seen, such as the results of the last tools."""
+        """Store messages that no model call has seen, such as the last tool results."""
         self._record_messages(runtime, state["messages"])
         return None
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """The same without keeping the event loop."""
+        """Run ``after_agent`` without blocking the event loop."""
         await asyncio.to_thread(self._record_messages, runtime, state["messages"])
         return None
 
@@ -125,44 +126,49 @@ class TieredMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         try:
             ratio = self.calibration.get_ratio(request.model)
             allowance = self._budgeter.compute_allowance(request, ratio)
-            view = ThreadRenderer(self._engine, self._budgeter, allowance, request.messages)
-            return self._render_with_memory(request, view) or view.render_plain()
+            renderer = ThreadRenderer(self._engine, self._budgeter, allowance, request.messages)
+            return self._render_with_memory(request, renderer) or renderer.render_plain()
         except BudgetExceededError:
             raise
-        except Exception as error:  # noqa: BLE001 - not even counting works: the thread goes on as it is
+        except Exception as error:  # noqa: BLE001 - even token counting failed: use the thread unchanged
             self._report_failure(error)
             return RenderedThread(repair_tool_calls(request.messages), 0)
 
-    def _render_with_memory(self, request: ModelRequest[Any], view: ThreadRenderer) -> RenderedThread | None:
-        # The state is the record; other middleware may show its messages in other words, or add to them.
-        said = request.state["messages"]
+    def _render_with_memory(
+        self, request: ModelRequest[Any], renderer: ThreadRenderer
+    ) -> RenderedThread | None:
+        # Store the messages of the state, not those of the request: other middleware may have rewritten the
+        # request or added messages to it.
+        messages = request.state["messages"]
         try:
-            place = self._locator.locate(request.runtime, said)
-            thread, stored = self._recorder.write(place, said)
+            location = self._locator.locate(request.runtime, messages)
+            thread, stored = self._recorder.write(location, messages)
             self._count_stored(stored)
-            return view.render_with_memory(thread, said, recall=self._recall)
+            return renderer.render_with_memory(thread, messages, recall=self._recall)
         except BudgetExceededError:
-            return None  # without memory it may fit
-        except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
+            return None  # the plain view needs less space and may fit
+        except Exception as error:  # noqa: BLE001 - a memory failure must not stop the agent
             self._report_failure(error)
             return None
 
     def _record_response(
-        self, request: ModelRequest[Any], seen: RenderedThread, response: ModelResponse[Any]
+        self, request: ModelRequest[Any], view: RenderedThread, response: ModelResponse[Any]
     ) -> None:
         for message in response.result:
             if message.id is None:
-                message.id = str(uuid.uuid4())  # as the state would do, a moment later
-            used: Any = message.usage_metadata if isinstance(message, AIMessage) else None
-            told = used.get("input_tokens") if isinstance(used, dict) else None
-            if isinstance(told, int):
-                self.calibration.learn(request.model, seen.tokens, told)
+                # The state would assign an id after this hook. Assigning it here makes both ids equal, so the
+                # message is not stored twice.
+                message.id = str(uuid.uuid4())
+            usage: Any = message.usage_metadata if isinstance(message, AIMessage) else None
+            reported = usage.get("input_tokens") if isinstance(usage, dict) else None
+            if isinstance(reported, int):
+                self.calibration.learn(request.model, view.tokens, reported)
         self._record_messages(request.runtime, [*request.state["messages"], *response.result])
 
     def _record_messages(self, runtime: Runtime[Any], messages: Sequence[BaseMessage]) -> None:
         try:
             self._count_stored(self._recorder.write(self._locator.locate(runtime, messages), messages)[1])
-        except Exception as error:  # noqa: BLE001 - written with the next call, if the thread goes on
+        except Exception as error:  # noqa: BLE001 - the next call of the thread stores them
             self._report_failure(error)
 
     def _count_stored(self, stored: int) -> None:
@@ -170,12 +176,14 @@ class TieredMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             self.stats.stored += stored
 
     def _report_failure(self, error: Exception) -> None:
-        kind, told = type(error).__name__, str(error) if isinstance(error, LangmemTiersError) else ""
+        # Texts of foreign errors may contain secrets, so only our own are part of the message.
+        kind, detail = type(error).__name__, str(error) if isinstance(error, LangmemTiersError) else ""
         with self._lock:
             self.stats.failures[kind] += 1
-            is_new = (what := f"{kind} {told}") not in self._logged_warnings
+            is_new = (warning := f"{kind} {detail}") not in self._logged_warnings
+            # Start over when full: the set must not grow without bound.
             self._logged_warnings = (
-                {*self._logged_warnings, what} if len(self._logged_warnings) < _MAX_WARNINGS else {what}
+                {*self._logged_warnings, warning} if len(self._logged_warnings) < _MAX_WARNINGS else {warning}
             )
         level = logging.WARNING if is_new else logging.DEBUG
-        _log.log(level, "the agent goes on without memory: %s %s", kind, told, exc_info=not told)
+        _log.log(level, "the agent continues without memory: %s %s", kind, detail, exc_info=not detail)

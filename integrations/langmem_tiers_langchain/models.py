@@ -1,4 +1,4 @@
-"""LangChain's chat models for the engine."""
+"""Adapter for LangChain chat models."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
 _WORDS_PER_TOKEN = 0.75
-"""How many words a model is asked for; tokens are nothing that it can count."""
+"""Words per token, because a model cannot count tokens."""
 
 
 class LangChainModel:
-    """A LangChain chat model, or any runnable over messages, as the ``LanguageModel`` of an engine.
+    """LangChain chat model, or any runnable over messages, as the ``LanguageModel`` of an engine.
 
-    Its calls are memory's own: they are tagged so that none of their tokens appear in a stream of the
-    agent that they happen in. How long an answer may be is asked of the model in words, because the
-    setting for it has another name with each provider.
+    Its calls are tagged, so that their tokens do not appear in the stream of the surrounding agent. The maximum
+    length is part of the prompt, in words, because the corresponding setting differs between providers.
 
     Args:
-        model: Takes a list of messages and gives a message or a text.
+        model: Runnable that accepts a list of messages and returns a message or a text.
 
     Raises:
-        InvalidInputError: It is no model.
+        InvalidInputError: The object is not a chat model.
     """
 
     def __init__(self, model: Runnable[Any, Any]) -> None:
@@ -36,10 +35,10 @@ class LangChainModel:
         _check_model(model)
 
     def __repr__(self) -> str:
-        return f"LangChainModel({type(self._model).__name__})"  # a model's own may hold its key
+        return f"LangChainModel({type(self._model).__name__})"  # the repr of a model may contain its API key
 
     def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
-        """The model's answer."""
+        """Return the answer of the model."""
         limit = f"Answer in at most {max(1, int(max_tokens * _WORDS_PER_TOKEN))} words."
         rules = f"{system}\n\n{limit}" if system else limit
         config: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": dict(SOURCE_METADATA)}
@@ -47,8 +46,8 @@ class LangChainModel:
         text = answer.text if isinstance(answer, BaseMessage) else answer
         if not isinstance(text, str):
             raise LangmemTiersError(
-                f"the model answered a {type(answer).__name__}: pass a chat model, or a runnable that gives "
-                "a message or a text"
+                f"expected a message or a text from the model, got {type(answer).__name__}: pass a chat model, or "
+                "a runnable that returns a message or a text"
             )
         return str(text)
 
@@ -56,6 +55,6 @@ class LangChainModel:
 def _check_model(model: object) -> None:
     if isinstance(model, type) or not callable(getattr(model, "invoke", None)):
         raise InvalidInputError(
-            f"a {type(model).__name__} is no chat model: pass an object with invoke(messages), "
-            "such as init_chat_model(...) gives"
+            f"expected a chat model, got {type(model).__name__}: pass an object with invoke(messages), such as "
+            "the result of init_chat_model(...)"
         )

@@ -1,4 +1,4 @@
-"""Namespaces with places for what is known when a graph runs, such as ``("memories", "{user_id}")``."""
+"""Namespaces with placeholders that are filled when a graph runs, such as ``("memories", "{user_id}")``."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)\}")
 
 
 class NamespaceTemplate:
-    """A namespace whose labels may be places, filled from the configuration and the context of a run.
+    """Namespace with placeholders, filled from the configuration and the context of a run.
 
-    A place is a whole label and its value becomes that one label, so no value reaches into another
-    namespace. A value that is missing is an error: there is no namespace to fall back to.
+    A placeholder is a whole label, and its value becomes exactly one label. A value therefore cannot address
+    another namespace. A missing value is an error; there is no default namespace.
 
     Args:
-        labels: One label or several; ``"{user_id}"`` is the place for the value ``user_id``.
+        labels: One label or several; ``"{user_id}"`` is the placeholder for the value ``user_id``.
 
     Raises:
-        InvalidNameError: It is no namespace, or a label has braces beside other text.
+        InvalidNameError: The namespace is invalid, or a label has braces next to other text.
     """
 
     def __init__(self, labels: str | Iterable[str]) -> None:
@@ -39,26 +39,27 @@ class NamespaceTemplate:
         for label in self.labels:
             if ("{" in label or "}" in label) and not _PLACEHOLDER.fullmatch(label):
                 raise InvalidNameError(
-                    f"the label {label!r} has braces: make a place a label of its own, such as '{{user_id}}'"
+                    f"the label {label!r} has braces: a placeholder must be a whole label, such as '{{user_id}}'"
                 )
 
     def __repr__(self) -> str:
         return f"NamespaceTemplate({self.labels!r})"
 
     def fill(self, runtime: object = None) -> NamespacePath:
-        """The namespace of the run at hand.
+        """Return the namespace of the current run.
 
         Args:
-            runtime: Of the run, where it is at hand; found, if left out.
+            runtime: Runtime of the run. Default: the active runtime of the graph.
 
         Raises:
-            InvalidNameError: A value is missing, makes no label, or differs between configuration and context.
+            InvalidNameError: A value is missing, not a valid label, or differs between configuration and context.
         """
-        places = {label: found[1] for label in self.labels if (found := _PLACEHOLDER.fullmatch(label))}
-        if not places:
+        placeholders = {label: found[1] for label in self.labels if (found := _PLACEHOLDER.fullmatch(label))}
+        if not placeholders:
             return self.labels
         return check_namespace(
-            self._require_value(places[label], runtime) if label in places else label for label in self.labels
+            self._require_value(placeholders[label], runtime) if label in placeholders else label
+            for label in self.labels
         )
 
     def _require_value(self, name: str, runtime: object) -> str:
@@ -72,22 +73,24 @@ class NamespaceTemplate:
 
 
 def get_run_value(name: str, runtime: object = None) -> str | None:
-    """What a run was told under a name, in its configuration or its context; None if nothing.
+    """Return a value from the configuration or the context of a run; None if it is not set.
 
     Args:
-        name: Such as ``user_id``.
-        runtime: Of the run, where it is at hand; found, if left out.
+        name: Name of the value, such as ``user_id``.
+        runtime: Runtime of the run. Default: the active runtime of the graph.
 
     Raises:
-        InvalidNameError: It makes no label, or differs between configuration and context.
+        InvalidNameError: The value is not a valid label, or differs between configuration and context.
     """
     configured = (ensure_config().get("configurable") or {}).get(name)
     context = getattr(_get_runtime() if runtime is None else runtime, "context", None)
     in_context = context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
+    # Compared as labels: 5 and "5" are the same value.
     values = {_to_label(value, name) for value in (configured, in_context) if value is not None}
     if len(values) > 1:
         raise InvalidNameError(
-            f"{name!r} is one thing in the configuration and another in the context: pass the same, or one"
+            f"{name!r} differs between the configuration and the context of the run: pass it once, or pass the "
+            "same value"
         )
     return values.pop() if values else None
 
@@ -95,12 +98,15 @@ def get_run_value(name: str, runtime: object = None) -> str | None:
 def _get_runtime() -> object:
     try:
         return get_runtime()
-    except (RuntimeError, KeyError):  # outside of a graph
+    except (RuntimeError, KeyError):  # not inside a graph
         return None
 
 
 def _to_label(value: object, name: str) -> str:
+    # Only types with one obvious text form. str(None) or the text of a secret object must not become a label.
     if isinstance(value, bool) or not isinstance(value, str | int | UUID) or not str(value):
         shown = repr(value) if isinstance(value, str | bool) else f"a {type(value).__name__}"
-        raise InvalidNameError(f"the value for {name!r} must be a name, got {shown}: pass a non-empty str")
+        raise InvalidNameError(
+            f"the value for {name!r} must be a non-empty str, an int or a UUID, got {shown}"
+        )
     return str(value)

@@ -8,10 +8,10 @@ from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
 
 
 class OfflineEmbeddings(Embeddings):
-    """The embedder that is always there, for any vector store of LangChain: no network, no key, no download.
+    """Built-in embedder for LangChain vector stores: no network, no API key, no download.
 
-    A text is 256 numbers, the same on every machine, in microseconds. It has learned from English; texts
-    in scripts without spaces between words all get zeros.
+    A vector has 256 dimensions, is the same on every machine, and takes microseconds. The model was trained on
+    English. Texts in scripts without spaces between words get zero vectors.
     """
 
     def __init__(self) -> None:
@@ -21,11 +21,11 @@ class OfflineEmbeddings(Embeddings):
         return f"OfflineEmbeddings({self._embedder.identity!r})"
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """One vector per text."""
+        """Return one vector per text."""
         rows: list[list[float]] = self._embedder.embed_documents(texts).tolist()
         return rows
 
     def embed_query(self, text: str) -> list[float]:
-        """One vector."""
+        """Return the vector of a text."""
         vector: list[float] = self._embedder.embed_query(text).tolist()
         return vector

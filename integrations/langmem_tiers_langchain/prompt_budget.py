@@ -1,4 +1,4 @@
-"""What a prompt may take: the model's window less system prompt and tools, in the tokens that the model counts."""
+"""Token budget of a prompt: the model's window minus system prompt and tools, in tokens of the model."""
 
 from __future__ import annotations
 
@@ -23,71 +23,72 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
 
 _MIN_RATIO, _MAX_RATIO = 0.5, 3.0
-"""How far a model's own count may move ours: what lies beyond is a mistake of somebody."""
+"""Limits of the calibration ratio. A ratio outside these limits is a reporting error."""
 _NEWEST_WEIGHT = 0.3
+"""Weight of the newest report in the moving average."""
 _MIN_REPORT_TOKENS = 200
-"""Of a prompt from which on its count says something about others."""
+"""Minimum size of a prompt for calibration; in shorter prompts fixed overhead dominates."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptAllowance:
-    """What one call may take, by our counter."""
+    """Token budget of one model call, in tokens of the engine's counter."""
 
     base: TokenBudget
     total_tokens: int
-    """Tokens of the prompt."""
+    """Maximum number of tokens of the prompt."""
     system_tokens: int
     tool_tokens: int
 
     def conversation_budget(self, extra: int) -> TokenBudget:
-        """The budget of the conversation when something else takes so many tokens as well."""
+        """Return the budget of the conversation after ``extra`` tokens are reserved."""
         fixed = self.system_tokens + self.tool_tokens + extra
         if fixed >= self.total_tokens:
             raise BudgetExceededError(
-                f"the system prompt ({self.system_tokens} tokens), the tools ({self.tool_tokens}) and "
-                f"what must be in sight "
-                f"({extra}) leave nothing of {self.total_tokens}: raise the budget or give the agent fewer tools"
+                f"the system prompt ({self.system_tokens} tokens), the tools ({self.tool_tokens}) and required "
+                f"messages ({extra}) exceed the budget of {self.total_tokens} tokens: raise the budget or use "
+                "fewer tools"
             )
         return self.base.resized(self.total_tokens - fixed)
 
 
 class TokenCalibration:
-    """How many tokens a model counts where our counter counts one, learned from its own reports."""
+    """Ratio of a model's token count to the engine's, learned from reported usage."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ratios: dict[str, float] = {}
 
     def get_ratio(self, model: object) -> float:
-        """1.0 until a model has said what it counts."""
+        """Return the ratio of a model; 1.0 before its first report."""
         return self._ratios.get(_get_model_name(model), 1.0)
 
     def learn(self, model: object, counted: int, told: int) -> None:
-        """Take a report in.
+        """Update the ratio of a model.
 
         Args:
-            model: Whose.
-            counted: What our counter said of the prompt.
-            told: What the model said of it.
+            model: Model that reported its usage.
+            counted: Tokens of the prompt by the engine's counter.
+            told: Tokens of the prompt reported by the model.
         """
         if counted < _MIN_REPORT_TOKENS or told <= 0:
             return
-        seen = min(_MAX_RATIO, max(_MIN_RATIO, told / counted))
+        ratio = min(_MAX_RATIO, max(_MIN_RATIO, told / counted))
         with self._lock:
             known = self._ratios.get(_get_model_name(model))
             self._ratios[_get_model_name(model)] = (
-                seen if known is None else (1 - _NEWEST_WEIGHT) * known + _NEWEST_WEIGHT * seen
+                ratio if known is None else (1 - _NEWEST_WEIGHT) * known + _NEWEST_WEIGHT * ratio
             )
 
 
 class PromptBudgeter:
-    """Finds what a call may take.
+    """Computes the token budget of model calls.
 
     Args:
-        given: What the user gave: a budget, or the tokens of a whole prompt; None takes the model's own
-            profile and, where there is none, the engine's budget.
+        given: Budget set by the user, as a TokenBudget or as the tokens of a whole prompt. None uses the
+            profile of the model, or ``default`` if the model has no profile.
         default: The engine's budget.
-        counter: Counts tokens.
+        counter: Token counter of the engine.
     """
 
     def __init__(self, given: TokenBudget | int | None, default: TokenBudget, counter: TokenCounter) -> None:
@@ -101,7 +102,7 @@ class PromptBudgeter:
         self._cached_tool_tokens: tuple[list[Any], int] = ([], 0)
 
     def compute_allowance(self, request: ModelRequest[Any], ratio: float) -> PromptAllowance:
-        """What a call may take, if the model counts ``ratio`` tokens where we count one."""
+        """Return the budget of a call, given the calibration ratio of the model."""
         base = self._find_base_budget(request.model)
         whole = base.context_tokens - base.response_tokens - base.working_tokens
         return PromptAllowance(
@@ -114,7 +115,7 @@ class PromptBudgeter:
         )
 
     def count_tokens(self, message: BaseMessage) -> int:
-        """What a message takes in a prompt."""
+        """Return the tokens of a message in a prompt."""
         draft = to_draft(message, self._counter)
         tokens = count_draft(self._counter, draft) if draft.token_count is None else draft.token_count
         return tokens + FRAME_TOKENS
@@ -129,21 +130,21 @@ class PromptBudgeter:
         return TokenBudget.agent(most) if isinstance(most, int) and most > 0 else self._default
 
     def _count_tool_tokens(self, tools: Sequence[Any]) -> int:
-        known, tokens = self._cached_tool_tokens
-        if len(known) != len(tools) or any(one is not other for one, other in zip(known, tools, strict=True)):
+        # Compared by identity: schemas are expensive to render, and the tools rarely change between calls.
+        cached, tokens = self._cached_tool_tokens
+        if len(cached) != len(tools) or any(old is not new for old, new in zip(cached, tools, strict=True)):
             tokens = sum(self._counter.count(_render_schema(tool)) + FRAME_TOKENS for tool in tools)
             self._cached_tool_tokens = (list(tools), tokens)
         return tokens
 
 
-def _list_answer_schemas(wanted: object) -> list[object]:
-    # An answer of a certain form is asked for by a tool, or by a schema of the same size.
-    schema = getattr(wanted, "schema", wanted)
+def _list_answer_schemas(response_format: object) -> list[object]:
+    # Structured output is requested by a tool or by a schema, and both take about the same number of tokens.
+    schema = getattr(response_format, "schema", response_format)
     return [] if schema is None else [schema]
 
 
 def _get_model_name(model: object) -> str:
-    """What a model is called."""
     for field in ("model_name", "model", "model_id"):
         name = getattr(model, field, None)
         if isinstance(name, str) and name:
@@ -153,11 +154,11 @@ def _get_model_name(model: object) -> str:
 
 def _render_schema(tool: object) -> str:
     try:
-        told: object = convert_to_openai_tool(tool)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001 - a provider's own form, or one that cannot be told: its model will say so
-        told = (
+        schema: object = convert_to_openai_tool(tool)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 - a provider-specific or invalid tool: the model call reports an error
+        schema = (
             tool
             if isinstance(tool, dict)
             else [getattr(tool, name, None) for name in ("name", "description")]
         )
-    return json.dumps(told, ensure_ascii=False, default=str)
+    return json.dumps(schema, ensure_ascii=False, default=str)

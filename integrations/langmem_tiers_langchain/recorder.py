@@ -1,4 +1,4 @@
-"""Writing a thread back: each message once, whatever was written before, and again later if it could not be."""
+"""Store the messages of a thread: each message once; failed writes are repeated with the next call."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MessageStoreResult:
-    """What became of some messages."""
+    """Result of storing messages."""
 
     added: int
     echo_ids: frozenset[str]
-    """Ids of those that are nothing but injected memory, and so stay out of the record."""
+    """Ids of messages that consist only of injected memory and are not stored."""
     edited_ids: frozenset[str] = frozenset()
-    """Ids under which the record has other words: what they say now is stored under another id."""
+    """Ids that the session already has with different content; the new content is stored under another id."""
 
 
 def store_messages(session: Session, drafts: Sequence[MessageDraft]) -> MessageStoreResult:
     """Store the messages in one transaction.
 
-    An id may come again with other words, from a model that gives each answer the same one or because a
-    message was edited. Both were said, so the later one is stored under an id of its own.
+    An id may reappear with different content: some models reuse one id for every answer, and messages may be
+    edited. Both versions are kept; the later one is stored under a new id.
     """
     if not drafts:
         return MessageStoreResult(0, frozenset())
@@ -48,13 +48,14 @@ def store_messages(session: Session, drafts: Sequence[MessageDraft]) -> MessageS
         report = session.add_many(drafts, expect_new=True)
         return MessageStoreResult(len(report.stored), frozenset(message.id for message in report.echoes))
     except MessageConflictError:
+        # The transaction was rolled back. Repeat it message by message to find the conflicting ones.
         return _store_one_by_one(session, drafts)
 
 
 def assign_content_id(draft: MessageDraft) -> MessageDraft:
-    """The draft under another id, the same one for the same message: it may be handed in again."""
-    said = f"{draft.content}\0{draft.payload_json}".encode("utf-8", "surrogatepass")
-    return draft.with_id(f"{(draft.id or '')[:100]}-{hashlib.blake2b(said, digest_size=8).hexdigest()}")
+    """Return the draft with an id derived from its content, so that storing it again has no effect."""
+    content = f"{draft.content}\0{draft.payload_json}".encode("utf-8", "surrogatepass")
+    return draft.with_id(f"{(draft.id or '')[:100]}-{hashlib.blake2b(content, digest_size=8).hexdigest()}")
 
 
 def _store_one_by_one(session: Session, drafts: Sequence[MessageDraft]) -> MessageStoreResult:
@@ -71,34 +72,36 @@ def _store_one_by_one(session: Session, drafts: Sequence[MessageDraft]) -> Messa
 
 
 _MAX_CACHED_IDS = 200_000
-"""Of messages in all threads together; of those beyond, the database is asked again."""
+"""Maximum number of cached message ids over all threads. Evicted ids are looked up in the database."""
 _EDIT_CHECK_MESSAGES = 100
-"""The newest messages of a thread in which an edit is noticed."""
+"""Number of newest messages of a thread that are checked for edits."""
 _MIN_LOOKUP_MESSAGES = 20
-"""New messages from which on it is asked first which of them are stored."""
+"""Minimum number of new messages for which a lookup of stored ids precedes the write."""
 
 
 @dataclass(slots=True)
 class ThreadRecord:
-    """What is known of a thread's record in this process."""
+    """Cached state of a thread's session: which messages are stored."""
 
     session: Session
     stored_ids: dict[str, str] = field(default_factory=dict)
-    """Ids in the record by the ids in the thread."""
+    """Ids in the session by ids in the thread."""
     excluded_ids: set[str] = field(default_factory=set)
-    """Ids of what stays out of the record, since it is nothing but injected memory."""
+    """Ids of messages that consist only of injected memory and are not stored."""
     edited_ids: set[str] = field(default_factory=set)
-    """Ids of what says something else now than when it was stored."""
+    """Ids of messages whose content has changed since they were stored."""
     _fingerprints: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def write(self, messages: Sequence[BaseMessage], engine: MemoryEngine) -> int:
-        """Store what the record does not have yet, in order; how many that were."""
+        """Store messages that the session does not have yet, in order, and return their number."""
         with self._lock:
             unknown = (
-                one for one in messages if one.id not in self.stored_ids and one.id not in self.excluded_ids
+                message
+                for message in messages
+                if message.id not in self.stored_ids and message.id not in self.excluded_ids
             )
-            new = [one for one in unknown if one.id and not is_added_by_middleware(one)]
+            new = [message for message in unknown if message.id and not is_added_by_middleware(message)]
             added = self._add(new, engine.counter)
             edited = [message for message in messages[-_EDIT_CHECK_MESSAGES:] if self._is_edited(message)]
             return added + self._add_edited(edited, engine.counter)
@@ -107,46 +110,52 @@ class ThreadRecord:
         if not new:
             return 0
         ids = [get_stored_id(message) for message in new]
-        held = self.session.find_known_ids(ids) if len(new) >= _MIN_LOOKUP_MESSAGES else frozenset()
-        recorded = self._fingerprint_recorded(held)
-        fresh = [message for message, one in zip(new, ids, strict=True) if one not in held]
-        done = store_messages(self.session, [to_draft(message, counter) for message in fresh])
-        for message, one in zip(new, ids, strict=True):
-            if one in done.echo_ids:
+        # Many new messages usually mean a restarted process with an old thread. One lookup is then cheaper than
+        # converting and sending all of them.
+        known_ids = self.session.find_known_ids(ids) if len(new) >= _MIN_LOOKUP_MESSAGES else frozenset()
+        stored_fingerprints = self._fingerprint_recorded(known_ids)
+        missing = [message for message, stored_id in zip(new, ids, strict=True) if stored_id not in known_ids]
+        result = store_messages(self.session, [to_draft(message, counter) for message in missing])
+        for message, stored_id in zip(new, ids, strict=True):
+            if stored_id in result.echo_ids:
                 self.excluded_ids.add(message.id or "")
             else:
-                self.stored_ids[message.id or ""] = one
-                self._fingerprints[message.id or ""] = recorded.get(one, _fingerprint_message(message))
-            if one in done.edited_ids:
+                self.stored_ids[message.id or ""] = stored_id
+                self._fingerprints[message.id or ""] = stored_fingerprints.get(
+                    stored_id, _fingerprint_message(message)
+                )
+            if stored_id in result.edited_ids:
                 self.edited_ids.add(message.id or "")
-        return done.added
+        return result.added
 
-    def _fingerprint_recorded(self, held: AbstractSet[str]) -> dict[str, int]:
-        # A message may have been edited since another process stored it.
-        newest = self.session.latest(_EDIT_CHECK_MESSAGES) if held else ()
+    def _fingerprint_recorded(self, known_ids: AbstractSet[str]) -> dict[str, int]:
+        # Fingerprints of the stored content: a message may have been edited since another process stored it.
+        newest = self.session.latest(_EDIT_CHECK_MESSAGES) if known_ids else ()
         return {
-            message.id: _fingerprint_message(to_message(message)) for message in newest if message.id in held
+            message.id: _fingerprint_message(to_message(message))
+            for message in newest
+            if message.id in known_ids
         }
 
     def _is_edited(self, message: BaseMessage) -> bool:
-        known = self._fingerprints.get(message.id or "")
-        return known is not None and known != _fingerprint_message(message)
+        stored = self._fingerprints.get(message.id or "")
+        return stored is not None and stored != _fingerprint_message(message)
 
     def _add_edited(self, edited: Sequence[BaseMessage], counter: TokenCounter) -> int:
-        # What was said stays in the record; what it became is stored beside it.
-        done = store_messages(
+        # The original stays in the session; the edited version is stored in addition, under another id.
+        result = store_messages(
             self.session, [assign_content_id(to_draft(message, counter)) for message in edited]
         )
         self._fingerprints.update((message.id or "", _fingerprint_message(message)) for message in edited)
         self.edited_ids.update(message.id or "" for message in edited)
-        return done.added
+        return result.added
 
 
 class ThreadRecorder:
-    """The records of the threads that were seen lately.
+    """Stores threads and caches the records of recently used ones.
 
     Args:
-        engine: Where they are.
+        engine: Engine that stores the messages.
     """
 
     def __init__(self, engine: MemoryEngine) -> None:
@@ -155,11 +164,11 @@ class ThreadRecorder:
         self._records: OrderedDict[RunLocation, ThreadRecord] = OrderedDict()
 
     def write(self, place: RunLocation, messages: Sequence[BaseMessage]) -> tuple[ThreadRecord, int]:
-        """Store what the record of a thread does not have yet; the thread, and how many that were."""
+        """Store new messages of a thread; return its record and the number of stored messages."""
         thread = self._open_record(place)
         try:
             added = thread.write(messages, self._engine)
-        except SessionNotFoundError:  # erased by somebody: the thread goes on in a new one
+        except SessionNotFoundError:  # the session was erased: continue the thread in a new one
             self.invalidate(place)
             thread = self._open_record(place)
             added = thread.write(messages, self._engine)
@@ -168,28 +177,31 @@ class ThreadRecorder:
         return thread, added
 
     def invalidate(self, place: RunLocation) -> None:
-        """Look anew at the record of a thread."""
+        """Discard the cached record of a thread."""
         with self._lock:
             self._records.pop(place, None)
 
     def _open_record(self, place: RunLocation) -> ThreadRecord:
         with self._lock:
-            known = self._records.get(place)
-            if known is not None:
+            record = self._records.get(place)
+            if record is not None:
                 self._records.move_to_end(place)
-                return known
+                return record
+        # Opened outside the lock, because it reads the database. If two threads open the same record, the first
+        # one is used by both.
         opened = ThreadRecord(self._engine.session(place.namespace, place.session))
         with self._lock:
             return self._records.setdefault(place, opened)
 
     def _evict(self) -> None:
         with self._lock:
-            held = sum(len(thread.stored_ids) for thread in self._records.values())
-            while held > _MAX_CACHED_IDS and len(self._records) > 1:
-                held -= len(self._records.popitem(last=False)[1].stored_ids)
+            cached = sum(len(thread.stored_ids) for thread in self._records.values())
+            while cached > _MAX_CACHED_IDS and len(self._records) > 1:
+                cached -= len(self._records.popitem(last=False)[1].stored_ids)
 
 
 def _fingerprint_message(message: BaseMessage) -> int:
     content = message.content
+    # Blocks are summarized by their number and text: hashing base64 images on every call would be slow.
     text = content if isinstance(content, str) else (len(content), str(message.text))
     return hash((message.type, text, str(calls) if (calls := list_unique_calls(message)) else ""))

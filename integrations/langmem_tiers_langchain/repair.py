@@ -1,4 +1,4 @@
-"""Tool calls and their results as providers take them: each call answered once, right behind it, nothing alone."""
+"""Repair tool calls for providers: each call has exactly one result, directly after the call."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ NO_RESULT_TEXT = "[no result: the call did not come to its end]"
 
 
 def repair_tool_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """The messages with every tool call answered right behind it.
+    """Return the messages with a result directly after every tool call.
 
-    A result that came late moves to its call, one without a call is left out, and where none came a
-    result says so. The messages that were handed in are not changed.
+    A late result moves to its call, a result without a call is dropped, and a missing result is replaced by a
+    placeholder. The original messages are not changed.
     """
-    said = [_fill_call_ids(message) for message in messages]
-    answers, calling = _match_results(said)
-    whole: list[BaseMessage] = []
-    for place, message in enumerate(said):
+    filled = [_fill_call_ids(message) for message in messages]
+    results, calls_by_index = _match_results(filled)
+    repaired: list[BaseMessage] = []
+    for index, message in enumerate(filled):
         if isinstance(message, ToolMessage):
-            continue  # behind its call, or left out
-        whole.append(message)
-        if place in calling:
-            given = answers.get(place, {})
-            whole += [
-                given.get(call["id"]) or _build_missing_result(message, call) for call in calling[place]
+            continue  # inserted after its call below, or dropped
+        repaired.append(message)
+        if index in calls_by_index:
+            found = results.get(index, {})
+            repaired += [
+                found.get(call["id"]) or _build_missing_result(message, call)
+                for call in calls_by_index[index]
             ]
-    return whole
+    return repaired
 
 
 def is_placeholder_result(message: BaseMessage) -> bool:
-    """Whether it is a result that ``repaired`` made."""
+    """Return True if the message is a placeholder result of ``repair_tool_calls``."""
     return isinstance(message, ToolMessage) and message.additional_kwargs == SOURCE_METADATA
 
 
 def list_unique_calls(message: BaseMessage) -> list[dict[str, Any]]:
-    """The tool calls of a message, each id once; providers are told of calls that could not be read as well."""
+    """Return the tool calls of a message, each id once, including calls that could not be parsed."""
     if not isinstance(message, AIMessage):
         return []
     calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
@@ -51,27 +52,29 @@ def list_unique_calls(message: BaseMessage) -> list[dict[str, Any]]:
 def _match_results(
     messages: Sequence[BaseMessage],
 ) -> tuple[dict[int, dict[str, ToolMessage]], dict[int, list[dict[str, Any]]]]:
-    answers: dict[int, dict[str, ToolMessage]] = {}
-    opened: dict[str, int] = {}  # an id may be used again: a result belongs to the latest call
-    calling: dict[int, list[dict[str, Any]]] = {}
-    for place, message in enumerate(messages):
+    # Return results and calls, both by the index of the calling message.
+    results: dict[int, dict[str, ToolMessage]] = {}
+    open_calls: dict[str, int] = {}  # ids may be reused: a result belongs to the latest call with its id
+    calls_by_index: dict[int, list[dict[str, Any]]] = {}
+    for index, message in enumerate(messages):
         if isinstance(message, ToolMessage):
-            start = opened.pop(message.tool_call_id, None)
+            start = open_calls.pop(message.tool_call_id, None)
             if start is not None:
-                answers.setdefault(start, {})[message.tool_call_id] = message
+                results.setdefault(start, {})[message.tool_call_id] = message
         elif calls := list_unique_calls(message):
-            calling[place] = calls
-            opened.update((call["id"], place) for call in calls)
-    return answers, calling
+            calls_by_index[index] = calls
+            open_calls.update((call["id"], index) for call in calls)
+    return results, calls_by_index
 
 
 def _fill_call_ids(message: BaseMessage) -> BaseMessage:
     if not isinstance(message, AIMessage) or all(call["id"] for call in list_unique_calls(message)):
         return message
+    # Derived from the message, so that the ids are the same on every call.
     changed = {
         field: [
-            {**call, "id": call["id"] or f"call-{message.id}-{field}-{place}"}
-            for place, call in enumerate(calls)
+            {**call, "id": call["id"] or f"call-{message.id}-{field}-{index}"}
+            for index, call in enumerate(calls)
         ]
         for field in ("tool_calls", "invalid_tool_calls")
         if (calls := getattr(message, field))

@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 
 def to_document(hit: Hit) -> Document:
-    """A memory as a document; its metadata is plain JSON, without what is not known."""
+    """Convert a hit to a document; its metadata is plain JSON without empty fields."""
     return Document(page_content=hit.entry.content, id=hit.entry.id, metadata=build_hit_metadata(hit))
 
 
 class TieredMemoryRetriever(BaseRetriever):
-    """What a namespace remembers, as documents, best first: messages of all sessions and knowledge.
+    """Retriever over the memory of a namespace: messages of all sessions and knowledge, best first.
 
-    The text is the document's ``page_content`` and its id the document's ``id``; the metadata says where
-    it comes from and why it was found. A query without words finds nothing. Recalled text is data that
-    anybody may have said: keep it apart from your instructions.
+    The document's ``page_content`` and ``id`` are those of the memory; its metadata has the origin and the score
+    breakdown. An empty query finds nothing. Recalled text is untrusted data: keep it separate from your
+    instructions.
 
     Args:
-        engine: The memory. It is neither shown nor serialised.
-        namespace: Whose memory: one label, or several from the widest to the narrowest.
-        k: How many documents at most; ``retriever.invoke(query, k=2)`` asks for others once.
-        filters: What may be recalled, a ``RecallFilters``.
-        strategy: How to rank; the engine's, if left out.
+        engine: Memory engine; not part of the serialized retriever or its repr.
+        namespace: Owner of the memory: one label, or several from the widest to the narrowest.
+        k: Maximum number of documents. Override it for one call with ``retriever.invoke(query, k=2)``.
+        filters: ``RecallFilters`` that limit what may be recalled.
+        strategy: Ranking strategy. Default: the engine's.
     """
 
     engine: MemoryEngine = Field(exclude=True, repr=False)
@@ -88,8 +88,8 @@ class TieredMemoryRetriever(BaseRetriever):
 
     def _recall_documents(self, query: str, k: int | None) -> list[Document]:
         if not query.strip():
-            return []  # a chain goes on without memory where nothing was asked
-        found = self.engine.namespace(self.namespace).recall(
+            return []  # without a question, a chain continues without memory
+        hits = self.engine.namespace(self.namespace).recall(
             query, limit=self.k if k is None else k, strategy=self.strategy, filters=self.filters
         )
-        return [to_document(hit) for hit in found]
+        return [to_document(hit) for hit in hits]

@@ -1,4 +1,4 @@
-"""Whose memory it is: a namespace and a session, from what a run was told, never guessed."""
+"""Namespace and session of a run, from its configuration and context; never guessed."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     Owner: TypeAlias = str | Iterable[str] | Callable[[Any], str | Iterable[str]] | None
 
 USER_KEYS = ("langgraph_auth_user_id", "user_id")
-"""Under which a run may be told whose it is: by the server that checked it, or by the caller."""
+"""Keys for the user of a run: set by the server after authentication, or by the caller."""
 _THREADS_LABEL = "threads"
 
 
 @dataclass(frozen=True, slots=True)
 class RunLocation:
-    """Where a run remembers."""
+    """Namespace and session of a run."""
 
     namespace: NamespacePath
     session: str
 
 
 class RunLocator:
-    """Finds the place of a run.
+    """Finds the namespace and the session of a run.
 
     Args:
-        namespace: Labels, of which ``"{user_id}"`` and the like are filled from the run's context or its
-            ``configurable``; a function of the runtime; or None for the user of the run and, where no
-            user is told, for its thread alone.
+        namespace: Labels, with placeholders such as ``"{user_id}"`` that are filled from the run's context or
+            ``configurable``; or a function of the runtime. Default: the user of the run, or its thread if the
+            run has no user.
     """
 
     def __init__(self, namespace: Owner = None) -> None:
@@ -48,11 +48,11 @@ class RunLocator:
         self._template = NamespaceTemplate(namespace) if is_labels else None  # type: ignore[arg-type]
 
     def locate(self, runtime: Runtime[Any] | None, messages: Iterable[BaseMessage]) -> RunLocation:
-        """Where a run remembers.
+        """Return the location of a run.
 
         Raises:
-            InvalidInputError: Nothing tells whose run it is.
-            InvalidNameError: What tells it is no name.
+            InvalidInputError: The run has neither a user nor a thread.
+            InvalidNameError: The user or the thread is not a valid name, or the users differ.
         """
         info = getattr(runtime, "execution_info", None)
         thread = getattr(info, "thread_id", None) or get_run_value("thread_id", runtime)
@@ -64,28 +64,32 @@ class RunLocator:
             return check_namespace(self._find_namespace(runtime))
         if self._template is not None:
             return self._template.fill(runtime)
+        # A caller must not reach another user's memory by passing a user_id of its own choice.
         users = {value for key in USER_KEYS if (value := get_run_value(key, runtime)) is not None}
         if len(users) > 1:
             raise InvalidNameError(
-                "the user whom the server has checked is not the user_id of the run: nothing is remembered"
+                "the authenticated user and the user_id of the run differ, so nothing is stored or recalled: pass "
+                "the same user_id, or omit it"
             )
         if users:
             return check_namespace(tuple(users))
         if thread is not None:
             return check_namespace((_THREADS_LABEL, str(thread)))
         raise InvalidInputError(
-            "nothing tells whose run this is, so nothing is remembered: pass context={'user_id': ...} or a "
-            "thread_id, or give the namespace"
+            "the run has no owner, so nothing is stored or recalled: pass context={'user_id': ...} or a "
+            "thread_id, or set namespace="
         )
 
 
 def _build_session_name(messages: Iterable[BaseMessage]) -> str:
-    # Without a thread each run is a conversation of its own: its first message has an id that no other has.
+    # Without a thread, each run is a separate conversation, named after the unique id of its first message.
     first = next((message.id for message in messages if message.id), None)
     return f"run-{first or uuid.uuid4().hex}"
 
 
 def _build_nested_suffix(info: object) -> str:
-    # An agent inside another graph, as a node or behind a tool, has a conversation of its own in the same thread.
+    # An agent nested in another graph, as a node or in a tool, shares the thread but has its own conversation.
+    # checkpoint_ns is "node:task_id|node:task_id"; the last part is the current node, and task ids change with
+    # every run.
     nested = str(getattr(info, "checkpoint_ns", "") or "").split("|")[:-1]
     return "".join(f"/{step.partition(':')[0]}" for step in nested)

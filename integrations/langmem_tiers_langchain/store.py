@@ -1,4 +1,4 @@
-"""A LangGraph store on the engine's database."""
+"""LangGraph store on the database of an engine."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ T = TypeVar("T")
 CALLER_LOOP: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.ContextVar(
     "langmem_tiers_caller_loop", default=None
 )
-"""The loop that waits for the store; clients of an async embedding function may be bound to it."""
+"""Event loop that awaits the store; an async embedding client may be bound to this loop."""
 
 
 def build_index_embedder(index: Mapping[str, Any]) -> tuple[Embeddings, LangChainEmbedder]:
-    """The model of an index configuration, as LangChain knows it and as the engine does.
+    """Return the model of an index configuration as LangChain ``Embeddings`` and as an ``Embedder``.
 
     Raises:
-        InvalidConfigError: It has no such model, or dimensions that make no sense.
+        InvalidConfigError: The model or the dimensions are invalid.
     """
     try:
         embeddings = ensure_embeddings(index["embed"])
     except (ImportError, ValueError) as error:
         raise InvalidConfigError(
-            f"the embed of the index cannot be used ({error}): give Embeddings, a function or 'provider:model'"
+            f"invalid embed of the index ({error}): pass Embeddings, a function or 'provider:model'"
         ) from error
     identity = index.get("identity") or _find_identity(embeddings)
     function = getattr(embeddings, "afunc", None)
@@ -64,25 +64,26 @@ def build_index_embedder(index: Mapping[str, Any]) -> tuple[Embeddings, LangChai
 
 
 class _BlockingEmbeddings:
-    """An async model for callers that wait."""
+    """Synchronous wrapper of an async embedding model."""
 
     def __init__(self, embeddings: Embeddings) -> None:
         self._embeddings = embeddings
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """One vector per text."""
+        """Return one vector per text."""
         return _wait_for(self._embeddings.aembed_documents(texts))
 
     def embed_query(self, text: str) -> list[float]:
-        """One vector."""
+        """Return the vector of a text."""
         return _wait_for(self._embeddings.aembed_query(text))
 
 
-def _wait_for(answer: Coroutine[Any, Any, T]) -> T:
+def _wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
     loop = CALLER_LOOP.get()
     if loop is None:
-        return asyncio.run(answer)  # in a thread of the embedder's own, so no loop runs here
-    return asyncio.run_coroutine_threadsafe(answer, loop).result()
+        return asyncio.run(coroutine)  # the embedder calls this in its own thread, where no loop is running
+    # The caller's loop is idle in abatch(), so it can run the coroutine while this thread waits.
+    return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
 
 def _find_identity(embeddings: Embeddings) -> str:
@@ -92,37 +93,39 @@ def _find_identity(embeddings: Embeddings) -> str:
         return f"{named.__module__}.{named.__qualname__}"
     try:
         return LangChainEmbedder(embeddings).identity
-    except InvalidConfigError:  # nothing names the model: its class is all there is
+    except InvalidConfigError:  # the model has no name: use its class
         kind = type(embeddings)
         return f"{kind.__module__}.{kind.__qualname__}"
 
 
 WHOLE_VALUE_PATH = "$"
-"""The path of the whole value."""
+"""Path of the whole value."""
 
 
 def check_op(op: Op) -> None:
-    """Refuse an operation that names no possible namespace; ``batch`` is called past the checks of ``put``.
+    """Check an operation and its namespace, because ``batch`` bypasses the checks of ``put``.
 
     Raises:
-        InvalidNamespaceError: A label is empty, no text, or holds a period or NUL.
-        InvalidInputError: It is no operation.
+        InvalidNamespaceError: A label is empty, not a str, or contains a period or NUL.
+        InvalidInputError: The object is not a store operation.
     """
     if not isinstance(op, GetOp | PutOp | SearchOp | ListNamespacesOp):
         raise InvalidInputError(
-            f"{op!r} is no operation of a store: use GetOp, PutOp, SearchOp, ListNamespacesOp"
+            f"expected a store operation, got {op!r}: use GetOp, PutOp, SearchOp or ListNamespacesOp"
         )
-    validate = getattr(base, "validate_op_namespace", None)  # from langgraph-checkpoint 4.3 on
+    validate = getattr(base, "validate_op_namespace", None)  # since langgraph-checkpoint 4.3
     if validate is not None:
         validate(op)
     for path in _list_paths(op):
         _check_labels(path)
     if isinstance(op, PutOp) and not op.namespace:
-        raise InvalidNamespaceError("a namespace needs at least one label, got (): pass e.g. ('memories',)")
+        raise InvalidNamespaceError(
+            "a namespace needs at least one label, got (): pass for example ('memories',)"
+        )
 
 
 def to_item_change(op: PutOp, fields: Sequence[str]) -> ItemChange:
-    """A put or a deletion."""
+    """Convert a put operation; a value of None is a deletion."""
     value = op.value
     return ItemChange(
         namespace=tuple(op.namespace),
@@ -134,12 +137,12 @@ def to_item_change(op: PutOp, fields: Sequence[str]) -> ItemChange:
 
 
 def to_namespace_matches(op: ListNamespacesOp) -> list[NamespaceMatch]:
-    """The conditions on namespaces."""
+    """Convert the match conditions of a list operation."""
     return [_to_namespace_match(condition) for condition in op.match_conditions or ()]
 
 
 def to_store_item(item: ours.Item | None) -> Item | None:
-    """An item as LangGraph knows it."""
+    """Convert an item to LangGraph's ``Item``."""
     if item is None:
         return None
     return Item(
@@ -152,7 +155,7 @@ def to_store_item(item: ours.Item | None) -> Item | None:
 
 
 def to_search_item(hit: ours.ItemHit) -> SearchItem:
-    """A hit as LangGraph knows it."""
+    """Convert a hit to LangGraph's ``SearchItem``."""
     item = hit.item
     return SearchItem(item.namespace, item.key, item.value, item.created_at, item.updated_at, hit.score)
 
@@ -170,8 +173,7 @@ def _check_labels(path: Sequence[object]) -> None:
     for label in path:
         if not isinstance(label, str) or not label or "." in label or "\0" in label:
             raise InvalidNamespaceError(
-                f"the label {label!r} of {path!r} cannot be one: use a text that is not empty, "
-                "without periods and NUL"
+                f"invalid label {label!r} in {path!r}: use a non-empty str without periods and NUL"
             )
 
 
@@ -183,10 +185,10 @@ def _choose_fields(op: PutOp, fields: Sequence[str]) -> Sequence[str]:
 
 def _extract_texts(value: Mapping[str, Any], fields: Sequence[str]) -> list[str] | None:
     if list(fields) == [WHOLE_VALUE_PATH]:
-        return None
+        return None  # the engine indexes the whole value by default
     try:
         return [text for path in fields for text in _extract_texts_at(value, path)]
-    except (TypeError, ValueError, RecursionError):  # no JSON, which the engine refuses by name
+    except (TypeError, ValueError, RecursionError):  # not JSON: the engine raises a proper error
         return None
 
 
@@ -204,25 +206,25 @@ _DEFAULT_SWEEP_MINUTES = 5.0
 
 
 class TieredStore(BaseStore):
-    """Long-term memory of LangGraph agents in SQLite or PostgreSQL, found by words and vectors together.
+    """LangGraph store in SQLite or PostgreSQL with combined keyword and vector search.
 
-    ``search`` without a query gives the last updated first. With a query it ranks all items under the
-    prefix and leaves none out; the score is the cosine, lifted towards 1 by the words of the query, and
-    None for items that were put with ``index=False``, which come last. Filters do not confuse types:
-    True is not 1, and what a value does not hold matches nothing. What has expired cannot be read,
-    whether or not it was swept. Safe to share between threads.
+    ``search`` without a query returns the most recently updated items first. With a query, it ranks all items
+    under the prefix. The score is the cosine similarity, raised towards 1 by matching words. Items put with
+    ``index=False`` have the score None and come last. Filters distinguish types: True is not 1, and a missing
+    field matches nothing. Expired items cannot be read, even before they are swept. The store is thread-safe.
 
     Args:
-        engine: Whose database to use; one of its own in memory, gone with the store, if left out.
-        index: ``{"embed": ..., "dims": ..., "fields": [...]}`` as for any LangGraph store. Without
-            ``embed`` the engine's own embedder is used, once a query asks for it. ``"identity"`` may name
-            the model: vectors of two identities are never compared.
+        engine: Engine whose database is used. Default: a separate in-memory database that is lost with the
+            store.
+        index: ``{"embed": ..., "dims": ..., "fields": [...]}`` as for any LangGraph store. Without ``embed``,
+            the engine's embedder is used for the first query. ``"identity"`` names the model; vectors of
+            different identities are never compared.
         ttl: ``{"default_ttl": minutes, "refresh_on_read": True, "sweep_interval_minutes": 5}``.
 
     Attributes:
-        index_config: What was given as index.
-        embeddings: The model in it, as LangChain knows it.
-        ttl_config: What was given as ttl.
+        index_config: Copy of ``index``.
+        embeddings: Embedding model of ``index``, as LangChain ``Embeddings``.
+        ttl_config: Copy of ``ttl``.
     """
 
     supports_ttl = True
@@ -243,9 +245,9 @@ class TieredStore(BaseStore):
         embedder = None
         if config.get("embed") is not None:
             self.embeddings, embedder = build_index_embedder(config)
-        used = MemoryEngine() if engine is None else engine
-        self._owned_engine = used if engine is None else None
-        self._items = used.items if embedder is None else used.items.using(embedder)
+        store_engine = MemoryEngine() if engine is None else engine
+        self._owned_engine = store_engine if engine is None else None  # closed together with the store
+        self._items = store_engine.items if embedder is None else store_engine.items.using(embedder)
 
     @classmethod
     @contextmanager
@@ -256,12 +258,12 @@ class TieredStore(BaseStore):
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
     ) -> Iterator[Self]:
-        """A store on a database of its own, closed at the end.
+        """Open a store on a database and close both at the end of the block.
 
         Args:
             conn_string: ``sqlite:///memory.db`` or a ``Path``, ``sqlite://`` or ``postgresql://user@host/name``.
-            index: As for the store.
-            ttl: As for the store.
+            index: Index configuration, see the class.
+            ttl: TTL configuration, see the class.
         """
         with MemoryEngine(conn_string) as engine, cls(engine, index=index, ttl=ttl) as store:
             yield store
@@ -278,39 +280,40 @@ class TieredStore(BaseStore):
         self.close()
 
     def setup(self) -> None:
-        """Nothing to do: the tables are there already. For code that calls it on other stores."""
+        """Do nothing: the tables exist already. Provided for compatibility with other stores."""
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do some operations; their results in order.
+        """Execute operations and return their results in order.
 
-        All reads see what was there before, then all puts happen in one transaction; of several for
-        one key the last counts.
+        All reads see the state before the batch. Then all puts are written in one transaction; the last put for
+        a key wins.
 
         Raises:
-            InvalidNamespaceError: A namespace cannot be one; nothing was done.
+            InvalidNamespaceError: A namespace is invalid; nothing was done.
             InvalidInputError: A value is not JSON, or a filter has an unknown operator; nothing was written.
             EmbeddingError: The model of the index failed; nothing was written.
         """
-        every = list(ops)
-        for op in every:
+        operations = list(ops)
+        for op in operations:
             check_op(op)
-        results: list[Result] = [None] * len(every)
+        results: list[Result] = [None] * len(operations)
+        # Gets are grouped by their refresh flag, so that a batch takes two queries at most.
         for refresh in (True, False):
-            self._get(every, results, refresh=refresh)
-        for at, op in enumerate(every):
+            self._get(operations, results, refresh=refresh)
+        for index, op in enumerate(operations):
             if isinstance(op, SearchOp):
-                results[at] = self._search(op)
+                results[index] = self._search(op)
             elif isinstance(op, ListNamespacesOp):
-                results[at] = list(
+                results[index] = list(
                     self._items.namespaces(
                         to_namespace_matches(op), max_depth=op.max_depth, limit=op.limit, offset=op.offset
                     )
                 )
-        self._items.write(to_item_change(op, self._fields) for op in every if isinstance(op, PutOp))
+        self._items.write(to_item_change(op, self._fields) for op in operations if isinstance(op, PutOp))
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """As ``batch``, in a thread, while the loop goes on."""
+        """Run ``batch`` in a thread."""
         token = CALLER_LOOP.set(asyncio.get_running_loop())
         try:
             return await asyncio.to_thread(self.batch, list(ops))
@@ -318,40 +321,40 @@ class TieredStore(BaseStore):
             CALLER_LOOP.reset(token)
 
     def sweep_ttl(self) -> int:
-        """Erase what has expired; how many items that were."""
+        """Erase expired items and return their number."""
         return self._items.sweep()
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> None:
-        """Sweep every so often in a thread of its own, until it is stopped or the store is closed.
+        """Start a thread that sweeps periodically until it is stopped or the store is closed.
 
         Args:
-            sweep_interval_minutes: How often; as the configuration says, or every 5 minutes, if left out.
+            sweep_interval_minutes: Interval in minutes. Default: the TTL configuration, or 5.
         """
         configured = (self.ttl_config or {}).get("sweep_interval_minutes")
         minutes = sweep_interval_minutes if sweep_interval_minutes is not None else configured
         self._items.sweeper.start((_DEFAULT_SWEEP_MINUTES if minutes is None else minutes) * 60)
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """End the thread. Says whether it has ended within that many seconds."""
+        """Stop the sweeper thread; return True if it ended within ``timeout`` seconds."""
         return self._items.sweeper.stop(timeout)
 
     def close(self) -> None:
-        """Stop sweeping and close the database, if it is the store's own. An engine handed in stays open."""
+        """Stop the sweeper and close the store's own database; an engine passed by the caller stays open."""
         self._items.sweeper.stop()
         if self._owned_engine is not None:
             self._owned_engine.close()
 
     def _get(self, ops: list[Op], results: list[Result], *, refresh: bool) -> None:
-        wanted = [
-            (at, op)
-            for at, op in enumerate(ops)
+        gets = [
+            (index, op)
+            for index, op in enumerate(ops)
             if isinstance(op, GetOp) and op.namespace and bool(op.refresh_ttl) is refresh
         ]
-        if not wanted:
+        if not gets:
             return
-        found = self._items.get_many([(tuple(op.namespace), op.key) for _, op in wanted], refresh=refresh)
-        for (at, _), item in zip(wanted, found, strict=True):
-            results[at] = to_store_item(item)
+        found = self._items.get_many([(tuple(op.namespace), op.key) for _, op in gets], refresh=refresh)
+        for (index, _), item in zip(gets, found, strict=True):
+            results[index] = to_store_item(item)
 
     def _search(self, op: SearchOp) -> list[Any]:
         hits = self._items.search(
@@ -369,7 +372,7 @@ def _check_engine(engine: object) -> None:
     if engine is not None and not isinstance(engine, MemoryEngine):
         raise InvalidConfigError(
             f"engine must be a MemoryEngine, got a {type(engine).__name__}: "
-            "use TieredStore.from_conn_string(url) for a database by its address"
+            "use TieredStore.from_conn_string(url) to open a database by URL"
         )
 
 
@@ -377,5 +380,5 @@ def _check_fields(fields: object) -> list[str]:
     if fields is None:
         return [WHOLE_VALUE_PATH]
     if not isinstance(fields, list | tuple) or not all(isinstance(path, str) for path in fields):
-        raise InvalidConfigError(f"fields must be a list of paths, got {fields!r}: use e.g. ['text']")
+        raise InvalidConfigError(f"fields must be a list of paths, got {fields!r}: use for example ['text']")
     return list(fields) or [WHOLE_VALUE_PATH]

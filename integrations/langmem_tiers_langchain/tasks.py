@@ -1,4 +1,4 @@
-"""Task memory for agents: tool calls become cycles, warnings reach the model, and a loop is stopped."""
+"""Task memory middleware: records tool calls as cycles, warns the model, and stops loops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from langchain.agents.middleware.types import AgentMiddleware, AgentState, hook_config
-from langchain.tools import ToolRuntime  # noqa: TC002 - the framework reads it from the tool and hands it in
+from langchain.tools import ToolRuntime  # noqa: TC002 - the framework injects it by the annotation of the tool
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.errors import GraphBubbleUp
@@ -57,11 +57,11 @@ if TYPE_CHECKING:
     from langmem_tiers_langchain.run_location import Owner
 
 
-_BLOCKED_KEY = "langmem_tiers_blocked"  # in the additional_kwargs of such a result
+_BLOCKED_KEY = "langmem_tiers_blocked"  # marks results of blocked calls in their additional_kwargs
 
 
 def build_blocked_result(advice: GuardAdvice, request: ToolCallRequest) -> ToolMessage:
-    """The result of a call that was not made."""
+    """Return the result of a call that the guard blocked."""
     return ToolMessage(
         format_advice(advice),
         tool_call_id=request.tool_call["id"],
@@ -72,23 +72,24 @@ def build_blocked_result(advice: GuardAdvice, request: ToolCallRequest) -> ToolM
 
 
 def build_stop_update(messages: Sequence[BaseMessage], most: int) -> dict[str, Any] | None:
-    """The end of a run whose model asked for nothing but what is blocked, so many times in a row.
+    """Return the state update that ends a run after ``most`` consecutive rounds of blocked calls, else None.
 
     Args:
-        messages: Of the run.
-        most: Times that it may; 0 for as often as it likes.
+        messages: Messages of the run.
+        most: Maximum number of such rounds; 0 for no limit.
     """
     if (
         not most
         or _count_ignored_rounds(messages) < most
-        or not any(one.additional_kwargs.get(_BLOCKED_KEY) for one in messages)
+        or not any(message.additional_kwargs.get(_BLOCKED_KEY) for message in messages)
     ):
         return None
-    blocked = next(one for one in reversed(messages) if one.additional_kwargs.get(_BLOCKED_KEY))
+    blocked = next(message for message in reversed(messages) if message.additional_kwargs.get(_BLOCKED_KEY))
     return {"jump_to": "end", "messages": [AIMessage(format_stop_message(most, str(blocked.text)))]}
 
 
 def _count_ignored_rounds(messages: Sequence[BaseMessage]) -> int:
+    # Count model messages with tool calls from the end, as long as all results between them are refusals.
     rounds = 0
     for message in reversed(messages):
         if isinstance(message, AIMessage) and message.tool_calls:
@@ -106,11 +107,11 @@ def _is_refusal(message: BaseMessage) -> bool:
 
 
 class ThreadTasks:
-    """The tasks of threads, each called like its thread.
+    """Tasks of threads; each task has the name of its thread.
 
     Args:
-        tasks: Holds them.
-        namespace: Whose, as for ``TieredMemoryMiddleware``.
+        tasks: Registry of open tasks.
+        namespace: Owner of the tasks, as for ``TieredMemoryMiddleware``.
     """
 
     def __init__(self, tasks: TaskRegistry, namespace: Owner) -> None:
@@ -119,39 +120,39 @@ class ThreadTasks:
 
     def open_task(
         self,
-        runtime: Any,  # noqa: ANN401 - of any graph
+        runtime: Any,  # noqa: ANN401 - the runtime of any graph
         messages: Iterable[BaseMessage],
         *,
         afresh: bool = False,
     ) -> AgentMemory:
-        """The memory of the thread that runs.
+        """Return the task memory of the running thread.
 
         Args:
-            runtime: Of the run.
-            messages: Its state.
-            afresh: Whether to look for what another process did at the task since.
+            runtime: Runtime of the run.
+            messages: Messages of the agent's state.
+            afresh: True to reload the task if another process changed it.
         """
-        place = self._locator.locate(runtime, messages)
-        return self._registry.open_task(place.namespace, place.session, afresh=afresh)
+        location = self._locator.locate(runtime, messages)
+        return self._registry.open_task(location.namespace, location.session, afresh=afresh)
 
 
 _MAX_TRIES = 5
-"""What is made harmless may take a little more than before."""
+"""Attempts to fit the budget: neutralized fence tags may take more tokens than the original text."""
 
 
 def render_task(memory: AgentMemory, budget_tokens: int, *, with_history: bool) -> str:
-    """What there is to say about a task, fenced; empty if there is nothing, or no room for it.
+    """Return the fenced text about a task; empty if there is none or it does not fit.
 
     Args:
-        memory: Of the task.
-        budget_tokens: What it may take with its fence.
-        with_history: Whether what was done is told as well, not only warnings.
+        memory: Task memory.
+        budget_tokens: Maximum number of tokens, including the fence.
+        with_history: True to include completed steps; False for warnings only.
     """
     room = budget_tokens - memory.counter.count(wrap_in_fence([], TASK_FENCE_OPENING))
     for _ in range(_MAX_TRIES):
-        if room <= 0 or not (said := _render_content(memory, room, with_history=with_history)):
+        if room <= 0 or not (content := _render_content(memory, room, with_history=with_history)):
             break
-        text = wrap_in_fence([neutralize_fence_tags(said)], TASK_FENCE_OPENING)
+        text = wrap_in_fence([neutralize_fence_tags(content)], TASK_FENCE_OPENING)
         if (excess := memory.counter.count(text) - budget_tokens) <= 0:
             return text
         room -= excess
@@ -159,68 +160,68 @@ def render_task(memory: AgentMemory, budget_tokens: int, *, with_history: bool) 
 
 
 def insert_before_turn(messages: Sequence[BaseMessage], text: str) -> list[Any]:
-    """The messages with a text at the beginning of the newest turn of the user or of tools.
+    """Insert a text at the beginning of the newest turn of the user or of tools.
 
-    It is inside the turn's first message: a system message there is refused by some providers, anything between a
-    call and its result by all. What comes before stays as it was, which providers cache.
+    The text becomes part of the first message of the turn. Some providers reject a system message at this
+    position, and all reject a message between a call and its result. Earlier messages are unchanged, so prompt
+    caches remain valid.
     """
-    place = len(messages)
-    while place and isinstance(messages[place - 1], ToolMessage):
-        place -= 1
-    if place == len(messages) and messages and isinstance(messages[-1], HumanMessage):
-        place -= 1
-    if place == len(messages):
+    index = len(messages)
+    while index and isinstance(messages[index - 1], ToolMessage):
+        index -= 1
+    if index == len(messages) and messages and isinstance(messages[-1], HumanMessage):
+        index -= 1
+    if index == len(messages):
         return [*messages, HumanMessage(text, additional_kwargs=dict(SOURCE_METADATA))]
-    return [*messages[:place], prepend_text(messages[place], text), *messages[place + 1 :]]
+    return [*messages[:index], prepend_text(messages[index], text), *messages[index + 1 :]]
 
 
 def _render_content(memory: AgentMemory, room: int, *, with_history: bool) -> str:
     if with_history and memory.working.cycle_count:
         return memory.format_for_prompt(max_tokens=room)
-    said = "\n".join(memory.warnings())
-    while said and (tokens := memory.counter.count(said)) > room:
-        said = said[: min(len(said) - 1, len(said) * room // tokens)]
-    return said
+    text = "\n".join(memory.warnings())
+    # Cut in proportion to the excess, by at least one character per attempt so that the loop ends.
+    while text and (tokens := memory.counter.count(text)) > room:
+        text = text[: min(len(text) - 1, len(text) * room // tokens)]
+    return text
 
 
 _log = logging.getLogger("langmem_tiers")
 _MAX_WARNINGS = 100
-"""Different ones that are remembered, so that each is logged once."""
+"""Number of distinct warnings to remember, so that each is logged once."""
 
 
 class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
-    """Gives an agent a memory of what it does: ``middleware=[TieredTaskMiddleware(engine=engine)]``.
+    """Task memory and loop detection for an agent: ``middleware=[TieredTaskMiddleware(engine=engine)]``.
 
-    Each tool call is recorded as a cycle of thought, action and observation. Warnings of loops, and what was done
-    so far, come in front of the newest turn of what the model sees; the state's messages are never changed. A call
-    that the guard blocks is not run: the model is told why, and may answer with the tool ``answer_guard``; if it asks
-    for nothing else any more, the run ends. What a user asks for anew is no repeat of what was done for a question
-    before. If memory fails, the agent goes on without it, with a warning.
+    Each tool call is recorded as a cycle of thought, action and observation. Loop warnings and completed steps are
+    inserted before the newest turn of the prompt; the messages in the state are never changed. A call that the guard
+    blocks is not executed. The model receives the reason and may respond with the tool ``answer_guard``. The run
+    ends if the model requests only blocked calls. Calls for a new question of the user do not count as repeats. If
+    memory fails, the agent continues without it, and a warning is logged.
 
-    The same call of several at once waits for its twin, so that the guard sees one after another.
+    Concurrent identical calls run one after another, so that the guard sees each of them.
 
     Args:
-        memory: The one task of all runs.
-        engine: In its place: keeps a task for each thread, called like the thread, which goes on after a restart.
-        namespace: Whose tasks, with an engine: labels such as ``("acme", "{user_id}")`` or a function of the runtime;
-            the ``user_id`` of the run or else its thread, if left out. Tasks are in the namespace that has the label
-            ``"agent"`` behind these, apart from what ``TieredMemoryMiddleware`` keeps of the thread.
-        budget_tokens: What may be put in front of the model.
-        show: Whether what was done so far is shown as well, not only warnings.
-        goal_from_first_message: Whether what the user says first is the goal of a task that has none. What is asked
-            later, in four words or more, is the goal from then on.
-        counts_across_turns: Whether what was done for earlier messages of the user counts as a repeat: for agents that
-            are told "go on" after each step.
-        stop_after: Times in a row that the model may ask for nothing but what is blocked, until the run ends; 0 for
-            as often as it likes.
-        unguarded_tools: With an engine: tools that may be called as often as the model likes, such as one that asks
-            whether a job is done.
+        memory: One task for all runs.
+        engine: Alternative to ``memory``: keeps one persistent task per thread, named after the thread.
+        namespace: Owner of the tasks, only with an engine: labels such as ``("acme", "{user_id}")`` or a function of
+            the runtime. Default: the ``user_id`` of the run, or its thread. The label ``"agent"`` is appended, to
+            separate the tasks from the messages that ``TieredMemoryMiddleware`` stores.
+        budget_tokens: Maximum number of tokens inserted into the prompt.
+        show: True to insert completed steps; False for warnings only.
+        goal_from_first_message: True to use the user's first message as the goal of a task without a goal. Later
+            messages of four words or more replace the goal.
+        counts_across_turns: True if calls for earlier messages of the user count as repeats, for agents that receive
+            "continue" after each step.
+        stop_after: Number of consecutive rounds with only blocked calls after which the run ends; 0 for no limit.
+        unguarded_tools: Tools that may be called without limit, such as polling a job; only with an engine.
 
     Raises:
-        InvalidConfigError: Neither a memory nor an engine is given, or both.
+        InvalidConfigError: Neither or both of ``memory`` and ``engine`` are given.
     """
 
-    def __init__(  # noqa: PLR0913 - all but the first by keyword
+    def __init__(  # noqa: PLR0913 - all but the first are keyword-only
         self,
         memory: AgentMemory | None = None,
         *,
@@ -234,9 +235,9 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         unguarded_tools: Collection[str] = (),
     ) -> None:
         super().__init__()
-        one, held = resolve_task_source(memory, engine, namespace, unguarded_tools)
-        self._memory: AgentMemory | None = one
-        self._tasks = None if held is None else ThreadTasks(held, namespace)
+        single_task, registry = resolve_task_source(memory, engine, namespace, unguarded_tools)
+        self._memory: AgentMemory | None = single_task
+        self._tasks = None if registry is None else ThreadTasks(registry, namespace)
         self._budget_tokens = check_whole(budget_tokens, 1, "budget_tokens")
         self._show = show
         self._takes_goal = goal_from_first_message
@@ -244,49 +245,49 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._stop_after = check_whole(stop_after, 0, "stop_after")
         self._locks = LockRegistry()
         self.failures: Counter[str] = Counter()
-        """What failed while the agent went on, by the name of the error."""
+        """Number of failures that did not stop the agent, by error type."""
         self._logged_warnings: set[str] = set()
         self._lock = threading.Lock()
         self.tools = [self._build_answer_tool()]
 
     def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Take up the task of the run; what the user says first is its goal, if it has none."""
+        """Open the task of the run and set its goal from the user's messages."""
         messages = state["messages"]
         memory = self._open_task(runtime, messages, afresh=True)
         if memory is not None:
             try:
                 self._begin_turn(memory, messages)
-            except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
+            except Exception as error:  # noqa: BLE001 - a memory failure must not stop the agent
                 self._report_failure(error)
         return None
 
     async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """The same without keeping the event loop."""
+        """Run ``before_agent`` without blocking the event loop."""
         return await asyncio.to_thread(self.before_agent, state, runtime)
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Learn what worked more than once."""
+        """Learn patterns from action sequences that worked more than once."""
         memory = self._open_task(runtime, state["messages"])
         if memory is not None:
             try:
                 memory.learn_from_success()
-            except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
+            except Exception as error:  # noqa: BLE001 - a memory failure must not stop the agent
                 self._report_failure(error)
         return None
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """The same without keeping the event loop."""
+        """Run ``after_agent`` without blocking the event loop."""
         return await asyncio.to_thread(self.after_agent, state, runtime)
 
     @hook_config(can_jump_to=["end"])
-    def before_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002 - the framework's
-        """End a run that asks for nothing but what is blocked."""
+    def before_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002 - the framework's signature
+        """End a run whose model requests only blocked calls."""
         return build_stop_update(state["messages"], self._stop_after)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Show the model what there is to say about its task."""
+        """Call the model with the text about its task."""
         return handler(self._add_task_text(request))
 
     async def awrap_model_call(
@@ -294,24 +295,25 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """The same without keeping the event loop."""
+        """Run ``wrap_model_call`` without blocking the event loop."""
         return await handler(await asyncio.to_thread(self._add_task_text, request))
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
     ) -> ToolMessage | Command[Any]:
-        """Run a tool unless the guard blocks the call, and record what came of it."""
+        """Run a tool unless the guard blocks the call, and record the result."""
         found = self._read_request(request)
         if found is None:
             return handler(request)
         memory, call, key = found
+        # The lock covers check and record: otherwise, concurrent identical calls would all pass the guard.
         with self._locks.lock(key):
             if (block := self._check_guard(memory, call, request)) is not None:
                 return block
             start = time.perf_counter()
             try:
                 result = handler(request)
-            except GraphBubbleUp:  # it waits for somebody, and is called again
+            except GraphBubbleUp:  # an interrupt, not a result: the tool is called again on resume
                 raise
             except Exception as error:
                 self._record_cycle(memory, call, to_failed_result(error), start)
@@ -324,7 +326,7 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
-        """The same without keeping the event loop."""
+        """Run ``wrap_tool_call`` without blocking the event loop."""
         found = await asyncio.to_thread(self._read_request, request)
         if found is None:
             return await handler(request)
@@ -345,7 +347,7 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _open_task(
         self,
-        runtime: Any,  # noqa: ANN401 - of a node or of a tool
+        runtime: Any,  # noqa: ANN401 - the runtime of a node or of a tool
         messages: Sequence[BaseMessage],
         *,
         afresh: bool = False,
@@ -354,13 +356,13 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return self._memory
         try:
             return self._tasks.open_task(runtime, messages, afresh=afresh)
-        except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
+        except Exception as error:  # noqa: BLE001 - a memory failure must not stop the agent
             self._report_failure(error)
             return None
 
     def _begin_turn(self, memory: AgentMemory, messages: Sequence[BaseMessage]) -> None:
         goal = find_new_goal(messages, memory.working.current_goal) if self._takes_goal else None
-        # Not start_task: what was handed in with the memory, or done already, stays in sight.
+        # Not start_task(), which would discard earlier steps and what the caller set in the memory.
         if goal is not None:
             memory.working.set_goal(goal)
         if messages and isinstance(messages[-1], HumanMessage) and not self._counts_across_turns:
@@ -374,11 +376,11 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return None
         try:
             call = read_requested_action(request)
-            what = (call.action.tool_name, call.action.parameters_json)
+            signature = (call.action.tool_name, call.action.parameters_json)
         except Exception as error:  # noqa: BLE001 - as above
             self._report_failure(error)
             return None
-        return memory, call, (memory.namespace, memory.task, *what)
+        return memory, call, (memory.namespace, memory.task, *signature)
 
     def _check_guard(
         self, memory: AgentMemory, call: RequestedAction, request: ToolCallRequest
@@ -394,24 +396,24 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self, memory: AgentMemory, call: RequestedAction, result: object, start: float
     ) -> None:
         try:
-            ending = to_cycle_result(result)
+            cycle_result = to_cycle_result(result)
         except Exception as error:  # noqa: BLE001 - as above
             self._report_failure(error)
         else:
-            self._record_cycle(memory, call, ending, start)
+            self._record_cycle(memory, call, cycle_result, start)
 
     def _record_cycle(
-        self, memory: AgentMemory, call: RequestedAction, ending: CycleResult, start: float
+        self, memory: AgentMemory, call: RequestedAction, result: CycleResult, start: float
     ) -> None:
         duration_ms = (time.perf_counter() - start) * 1000
         try:
             memory.record_cycle(
                 call.thought,
                 call.action,
-                ending.observation,
-                ending.outcome,
+                result.observation,
+                result.outcome,
                 duration_ms=duration_ms,
-                error_message=ending.error_message,
+                error_message=result.error_message,
                 **call.url_argument,
             )
         except Exception as error:  # noqa: BLE001 - as above
@@ -449,14 +451,15 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         )
 
     def _report_failure(self, error: Exception) -> None:
-        kind, told = type(error).__name__, str(error) if isinstance(error, LangmemTiersError) else ""
+        kind, detail = type(error).__name__, str(error) if isinstance(error, LangmemTiersError) else ""
         with self._lock:
             self.failures[kind] += 1
-            is_new = (what := f"{kind} {told}") not in self._logged_warnings
+            is_new = (warning := f"{kind} {detail}") not in self._logged_warnings
+            # Start over when full: the set must not grow without bound.
             self._logged_warnings = (
-                {*self._logged_warnings, what} if len(self._logged_warnings) < _MAX_WARNINGS else {what}
+                {*self._logged_warnings, warning} if len(self._logged_warnings) < _MAX_WARNINGS else {warning}
             )
         level = logging.WARNING if is_new else logging.DEBUG
-        _log.log(level, "the agent goes on without task memory: %s %s", kind, told)
-        # What a driver raises may quote an address with its password: only who looks closer sees it.
-        _log.debug("the agent goes on without task memory", exc_info=error)
+        _log.log(level, "the agent continues without task memory: %s %s", kind, detail)
+        # Errors of database drivers may contain a URL with a password, so details are logged at DEBUG only.
+        _log.debug("the agent continues without task memory", exc_info=error)

@@ -1,4 +1,4 @@
-"""What the model sees of a thread: its messages within a budget, with what memory has to say."""
+"""Model view of a thread: its messages within a token budget, with summary and recalled memories."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 _QUESTION_DIVISOR = 4
-"""Of the room, one part in so many is the question's if it needs that."""
+"""The question may use up to 1/4 of the available tokens."""
 
 
 class ThreadTrimmer:
-    """Chooses what of a thread is shown.
+    """Selects the messages of a thread that fit a budget.
 
     Args:
-        said: The thread.
-        question: What of it has to stay in sight.
-        size: What a message takes.
-        shortened: A message within so many tokens, as far as that can be.
+        said: Messages of the thread.
+        question: Message that must be kept; the newest message if it is not part of the thread.
+        size: Function that returns the tokens of a message.
+        shortened: Function that shortens a message to a number of tokens, as far as possible.
     """
 
     def __init__(
@@ -52,7 +52,10 @@ class ThreadTrimmer:
         self._question_index = asked[0] if asked else len(self._groups) - 1
 
     def trim(self, room: int) -> tuple[list[BaseMessage], bool]:
-        """What has room, and whether anything was left out.
+        """Return the messages that fit, and True if any message was left out.
+
+        The newest group and the question come first, then a leading system message, then the other groups from
+        new to old until one does not fit.
 
         Raises:
             BudgetExceededError: Not even the newest message and the question fit.
@@ -63,7 +66,7 @@ class ThreadTrimmer:
         sizes = [sum(map(self._count_tokens, group)) for group in groups]
         if groups and sizes[newest] > room:
             raise BudgetExceededError(
-                f"the newest message takes {sizes[newest]} tokens where {room} are left: raise the budget"
+                f"the newest message takes {sizes[newest]} tokens, but only {room} are left: raise the budget"
             )
         if groups:
             chosen[newest] = groups[newest]
@@ -72,7 +75,7 @@ class ThreadTrimmer:
             question = self._shorten(groups[self._question_index][0], room)
             if self._count_tokens(question) > room:
                 raise BudgetExceededError(
-                    f"the newest messages leave {room} tokens for the question, in its fewest words "
+                    f"the newest messages leave {room} tokens for the question, which takes at least "
                     f"{self._count_tokens(question)}: raise the budget"
                 )
             chosen[self._question_index] = [question]
@@ -83,24 +86,30 @@ class ThreadTrimmer:
             if n in chosen:
                 continue
             if sizes[n] > room:
-                break
+                break  # smaller ones before it would leave a gap in the conversation
             chosen[n] = groups[n]
             room -= sizes[n]
         return [message for n in sorted(chosen) for message in chosen[n]], len(chosen) < len(groups)
 
     def _fit_beside_question(self, group: list[BaseMessage], room: int) -> list[BaseMessage]:
-        # The results of tools make room for the question that they are to answer.
-        asked = self._groups[self._question_index][0]
-        left = room if asked in group else room - min(self._count_tokens(asked), room // _QUESTION_DIVISOR)
+        # Shorten tool results so that the question which they answer fits as well.
+        question = self._groups[self._question_index][0]
+        left = room
+        if question not in group:
+            left -= min(self._count_tokens(question), room // _QUESTION_DIVISOR)
         if sum(map(self._count_tokens, group)) <= left:
             return group
-        results = [one for one in group if isinstance(one, ToolMessage)]
-        left -= sum(self._count_tokens(one) for one in group if one not in results)
-        return [self._shorten(one, left // len(results)) if one in results else one for one in group]
+        results = [message for message in group if isinstance(message, ToolMessage)]
+        left -= sum(self._count_tokens(message) for message in group if message not in results)
+        return [
+            self._shorten(message, left // len(results)) if message in results else message
+            for message in group
+        ]
 
 
 def _group_messages(messages: Sequence[BaseMessage]) -> list[list[BaseMessage]]:
-    # Repaired, so results stand right behind their calls.
+    # A call and its results form one group, because providers reject one without the other. The messages were
+    # repaired, so results directly follow their calls.
     groups: list[list[BaseMessage]] = []
     for message in messages:
         if isinstance(message, ToolMessage) and groups:
@@ -113,31 +122,34 @@ def _group_messages(messages: Sequence[BaseMessage]) -> list[list[BaseMessage]]:
 OMITTED_NOTE = "[Earlier messages are not shown.]"
 _OMITTED_NOTE_TOKENS = 16
 _MAX_TRIES = 6
-"""Texts that are put together may take a little more than each by itself, and made up results take some room."""
+"""Attempts to fit the budget: joined texts and placeholder results may take more tokens than estimated."""
 _UNRECORDED_SHARE = 0.5
-"""What may be taken by what has to be in sight although the session does not show it."""
+"""Maximum share of the conversation budget for messages that are required but not stored in the session."""
 _RECALLED_SHARE = 0.3
+"""Share of the tokens reserved for recalled memories in a view without the session's context."""
 _MIN_TEXT_TOKENS = 16
+"""Minimum number of tokens left for text if images and other parts are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedThread:
-    """The messages of a prompt, and what it takes with system prompt and tools, by our counter."""
+    """Messages of a prompt with their total tokens."""
 
     messages: list[Any]
     tokens: int
+    """Tokens including system prompt and tools, by the engine's counter."""
     context: Context | None = None
-    """None if nothing was asked of memory."""
+    """Context that was used; None if the view was built without memory."""
 
 
 class ThreadRenderer:
-    """Lays a thread out for one call.
+    """Builds the view of a thread for one model call.
 
     Args:
-        engine: Where memory is.
-        sizes: Counts messages.
-        allowance: What the call may take.
-        messages: The thread, as the call would show it.
+        engine: Memory engine.
+        sizes: Token counts of messages.
+        allowance: Token budget of the call.
+        messages: Messages of the model request, possibly rewritten by other middleware.
     """
 
     def __init__(
@@ -152,37 +164,38 @@ class ThreadRenderer:
         self._budgeter = sizes
         self._allowance = allowance
         self._messages = messages
-        asked = [one for one in messages if isinstance(one, HumanMessage)]
-        said = (one for one in reversed(asked) if not is_added_by_middleware(one))
-        self._question = next(said, asked[-1] if asked else None)
+        # The question is the newest message of the user; one that a middleware added counts only if there is no
+        # other.
+        human = [message for message in messages if isinstance(message, HumanMessage)]
+        from_user = (message for message in reversed(human) if not is_added_by_middleware(message))
+        self._question = next(from_user, human[-1] if human else None)
 
     def render_with_memory(
         self, thread: ThreadRecord, state: Iterable[BaseMessage], *, recall: bool
     ) -> RenderedThread:
-        """The thread with what its session and its namespace remember.
+        """Return the view with the summary of the session and recalled memories.
 
         Args:
-            thread: Its record.
-            state: Its messages as they are in the state.
-            recall: Whether what was said elsewhere comes along.
+            thread: Record of the thread.
+            state: Messages of the agent's state.
+            recall: True to include memories from other sessions.
 
         Raises:
             BudgetExceededError: Not even the newest message fits.
         """
-        known = {
-            one.id: thread.stored_ids[one.id]
-            for one in self._messages
-            if one.id and one.id in thread.stored_ids
+        stored_ids = {
+            message.id: thread.stored_ids[message.id]
+            for message in self._messages
+            if message.id and message.id in thread.stored_ids
         }
-        ids = frozenset(known.values())
-        seen = self._fit_to_budget(thread, known, self._find_rewritten_ids(thread, state), recall=recall)
-        if seen is not None and thread.session.has_summary_of(ids):
-            return seen
-        # The summary in force tells of another branch of the conversation too: this one is shown without it.
+        view = self._fit_to_budget(thread, stored_ids, self._find_rewritten_ids(thread, state), recall=recall)
+        if view is not None and thread.session.has_summary_of(frozenset(stored_ids.values())):
+            return view
+        # The active summary also covers messages of another branch of the conversation, so it is not shown here.
         return self.render_plain(self._recall_hits(thread) if recall else ())
 
     def render_plain(self, hits: Sequence[Hit] = ()) -> RenderedThread:
-        """The thread without its record: the newest messages that have room, the question, and what was recalled.
+        """Return the view without the session: the newest messages that fit, the question, and recalled memories.
 
         Raises:
             BudgetExceededError: Not even the newest message fits.
@@ -193,26 +206,27 @@ class ThreadRenderer:
         try:
             messages, is_cut = cut.trim(int(room * (1 - _RECALLED_SHARE)) if hits else room)
         except BudgetExceededError:
-            messages, is_cut = cut.trim(room)
-        left = _prepend_opening(messages, "") if is_cut else messages
-        taken = fixed + sum(self._budgeter.count_tokens(one) for one in left)
-        told = self._insert_memories(
-            left, self._render_hits(hits, left, self._allowance.total_tokens - taken)
+            messages, is_cut = cut.trim(room)  # the conversation takes precedence over recalled memories
+        plain = _prepend_opening(messages, "") if is_cut else messages
+        plain_tokens = fixed + sum(map(self._budgeter.count_tokens, plain))
+        with_memories = self._insert_memories(
+            plain, self._render_hits(hits, plain, self._allowance.total_tokens - plain_tokens)
         )
-        tokens = fixed + sum(self._budgeter.count_tokens(one) for one in told)
+        tokens = fixed + sum(map(self._budgeter.count_tokens, with_memories))
         return (
-            RenderedThread(told, tokens)
+            RenderedThread(with_memories, tokens)
             if tokens <= self._allowance.total_tokens
-            else RenderedThread(left, taken)
+            else RenderedThread(plain, plain_tokens)
         )
 
     def _fit_to_budget(
-        self, thread: ThreadRecord, known: Mapping[str, str], rewritten: frozenset[str], *, recall: bool
+        self, thread: ThreadRecord, stored_ids: Mapping[str, str], rewritten: frozenset[str], *, recall: bool
     ) -> RenderedThread | None:
-        others = self._limit_to_share([one for one in self._messages if one.id not in known])
-        extra = _OMITTED_NOTE_TOKENS + sum(self._budgeter.count_tokens(one) for one in others.values())
+        others = self._limit_to_share([message for message in self._messages if message.id not in stored_ids])
+        extra = _OMITTED_NOTE_TOKENS + sum(map(self._budgeter.count_tokens, others.values()))
         question = self._question
-        asked = None if question is None else known.get(question.id or "")
+        question_id = None if question is None else stored_ids.get(question.id or "")
+        # The session has the original text of a rewritten question, so the text of the request is the query.
         query = str(question.text) if question is not None and question.id in rewritten else None
         pinned: BaseMessage | None = None
         for _ in range(_MAX_TRIES):
@@ -223,104 +237,130 @@ class ThreadRenderer:
                 ),
                 recall=recall,
                 tidy=True,
-                only=frozenset(known.values()),
+                only=frozenset(stored_ids.values()),
             )
-            if pinned is None and asked is not None and all(asked != one.id for one in context.messages):
-                # A long run of tools has moved it out of sight.
-                assert question is not None  # noqa: S101 - it is known by its id
+            if (
+                pinned is None
+                and question_id is not None
+                and all(question_id != message.id for message in context.messages)
+            ):
+                # Many tool calls moved the question out of the context: add it back and rebuild with less budget.
+                assert question is not None  # noqa: S101 - question_id is set only if there is a question
                 pinned = others[id(question)] = self._shorten_to_fit(question, self._unrecorded_limit)
                 query = str(question.text)
                 continue
-            seen = self._lay_out(context, known, others, rewritten)
-            if seen.tokens <= self._allowance.total_tokens:
-                return seen
-            extra += seen.tokens - self._allowance.total_tokens
+            view = self._lay_out(context, stored_ids, others, rewritten)
+            if view.tokens <= self._allowance.total_tokens:
+                return view
+            extra += view.tokens - self._allowance.total_tokens
         return None
 
     def _find_rewritten_ids(self, thread: ThreadRecord, state: Iterable[BaseMessage]) -> frozenset[str]:
-        # What is shown in other words than the record has, since it was edited or other middleware says so.
-        texts = {one.id: one for one in state}
-        shown = (one for one in self._messages if one.id in texts and one is not texts[one.id])
+        # Messages whose content differs from the session: edited ones, and those that other middleware rewrote.
+        originals = {message.id: message for message in state}
+        replaced = (
+            message
+            for message in self._messages
+            if message.id in originals and message is not originals[message.id]
+        )
         return (
-            frozenset(one.id or "" for one in shown if one.content != texts[one.id].content)
+            frozenset(
+                message.id or "" for message in replaced if message.content != originals[message.id].content
+            )
             | thread.edited_ids
         )
 
     def _lay_out(
         self,
         context: Context,
-        known: Mapping[str, str],
+        stored_ids: Mapping[str, str],
         others: Mapping[int, BaseMessage],
         rewritten: frozenset[str],
     ) -> RenderedThread:
-        shown, short = {message.id: message for message in context.messages}, frozenset(context.compressed)
+        shown, compressed = (
+            {message.id: message for message in context.messages},
+            frozenset(context.compressed),
+        )
         messages: list[BaseMessage] = []
-        is_newest = False
-        for one in self._messages:
-            is_newest = is_newest or one is self._question
-            told = shown.get(known.get(one.id or "", ""))
-            if told is None:
-                messages += [others[id(one)]] if id(one) in others else []
-            elif told.id not in short:
-                messages.append(one)
-            elif one.id in rewritten:
-                messages.append(self._shorten_to_fit(one, told.token_count + FRAME_TOKENS))
+        is_newest = False  # True from the question on: images of the current turn are kept
+        for message in self._messages:
+            is_newest = is_newest or message is self._question
+            stored = shown.get(stored_ids.get(message.id or "", ""))
+            if stored is None:
+                # Either required although it is not part of the context, or left out by the context.
+                messages += [others[id(message)]] if id(message) in others else []
+            elif stored.id not in compressed:
+                messages.append(message)
+            elif message.id in rewritten:
+                # The stored text is outdated: compress the text of the request instead.
+                messages.append(self._shorten_to_fit(message, stored.token_count + FRAME_TOKENS))
             else:
-                messages.append(shorten_message(one, told, with_parts=is_newest))
+                messages.append(shorten_message(message, stored, with_parts=is_newest))
         is_cut = len(messages) < len(self._messages)
-        ours = frozenset(known.values())
-        beside = [message for message in context.messages if message.id not in ours]
-        summary = [neutralize_fence_tags(message.content) for message in beside if message.is_summary]
-        memories = "\n".join(message.content for message in beside if not message.is_summary)
-        whole = self._insert_memories(repair_tool_calls(messages), memories)
+        conversation_ids = frozenset(stored_ids.values())
+        injected = [message for message in context.messages if message.id not in conversation_ids]
+        summary = [neutralize_fence_tags(message.content) for message in injected if message.is_summary]
+        memories = "\n".join(message.content for message in injected if not message.is_summary)
+        view = self._insert_memories(repair_tool_calls(messages), memories)
         if summary or is_cut:
-            whole = _prepend_opening(whole, wrap_in_fence(summary) if summary else "")
-        return RenderedThread(whole, self._count_tokens(whole, known, shown), context)
+            view = _prepend_opening(view, wrap_in_fence(summary) if summary else "")
+        return RenderedThread(view, self._count_tokens(view, stored_ids, shown), context)
 
     def _insert_memories(self, messages: list[BaseMessage], memories: str) -> list[BaseMessage]:
-        # In front of the question: all before it stays as it was in the turn before, which providers cache.
+        # Insert before the question: earlier messages stay the same as in the last turn, so that prompt caches of
+        # providers remain valid.
         if not memories:
             return messages
-        asked = self._question.id if self._question is not None else None
-        place = next((n for n, one in enumerate(messages) if asked is not None and one.id == asked), None)
-        if place is None:
+        question_id = self._question.id if self._question is not None else None
+        index = next(
+            (
+                n
+                for n, message in enumerate(messages)
+                if question_id is not None and message.id == question_id
+            ),
+            None,
+        )
+        if index is None:
             return _prepend_opening(messages, memories)
-        return [*messages[:place], prepend_text(messages[place], memories), *messages[place + 1 :]]
+        return [*messages[:index], prepend_text(messages[index], memories), *messages[index + 1 :]]
 
     def _recall_hits(self, thread: ThreadRecord) -> Sequence[Hit]:
-        asked = "" if self._question is None else str(self._question.text)
-        if not asked.strip():
+        query = "" if self._question is None else str(self._question.text)
+        if not query.strip():
             return ()
-        found = self._engine.namespace(thread.session.namespace).recall(asked)
-        least = self._engine.config.recall.relevance_threshold
-        return [hit for hit in found if hit.relevance >= least]
+        hits = self._engine.namespace(thread.session.namespace).recall(query)
+        threshold = self._engine.config.recall.relevance_threshold
+        return [hit for hit in hits if hit.relevance >= threshold]
 
     def _render_hits(self, hits: Sequence[Hit], messages: Sequence[BaseMessage], room: int) -> str:
-        seen, lines = {str(one.text) for one in (*messages, *self._messages[-1:])}, list[str]()
-        seen.add("" if self._question is None else str(self._question.text))
+        # Skip memories that the model sees as messages anyway.
+        visible = {str(message.text) for message in (*messages, *self._messages[-1:])}
+        visible.add("" if self._question is None else str(self._question.text))
+        lines: list[str] = []
         for hit in hits:
             entry = hit.entry
             line = neutralize_fence_tags(f"{entry.role or entry.kind}: {' '.join(entry.content.split())}")
-            told = wrap_in_fence([*lines, line])
-            if entry.content not in seen and self._engine.counter.count(told) + FRAME_TOKENS <= room:
+            text = wrap_in_fence([*lines, line])
+            if entry.content not in visible and self._engine.counter.count(text) + FRAME_TOKENS <= room:
                 lines.append(line)
         return wrap_in_fence(lines) if lines else ""
 
     def _limit_to_share(self, others: Sequence[BaseMessage]) -> dict[int, BaseMessage]:
-        # What is no part of the record is always in sight, such as the summary of another middleware.
-        share = self._unrecorded_limit
-        if sum(self._budgeter.count_tokens(one) for one in others) <= share:
-            return {id(one): one for one in others}
-        return {id(one): self._shorten_to_fit(one, share // len(others)) for one in others}
+        # Messages that are not stored are always shown, such as the summary of another middleware. If they exceed
+        # their share, each is shortened to an equal part of it.
+        limit = self._unrecorded_limit
+        if sum(map(self._budgeter.count_tokens, others)) <= limit:
+            return {id(message): message for message in others}
+        return {id(message): self._shorten_to_fit(message, limit // len(others)) for message in others}
 
     def _shorten_to_fit(self, message: BaseMessage, room: int) -> BaseMessage:
-        """The message within so many tokens, as far as that can be; pictures stay if they leave room for words."""
+        """Shorten a message to ``room`` tokens as far as possible; images are kept if text still fits."""
         if self._budgeter.count_tokens(message) <= room:
             return message
         parts = part_tokens(message)
         with_parts = parts + _MIN_TEXT_TOKENS <= room
-        words = room - 2 * FRAME_TOKENS - (parts if with_parts else 0)
-        text = self._compressor.compress(str(message.text), max_tokens=max(1, words)).text
+        text_tokens = room - 2 * FRAME_TOKENS - (parts if with_parts else 0)
+        text = self._compressor.compress(str(message.text), max_tokens=max(1, text_tokens)).text
         return replace_text(message, text, with_parts=with_parts)
 
     @property
@@ -328,27 +368,30 @@ class ThreadRenderer:
         return int(self._allowance.conversation_budget(0).available * _UNRECORDED_SHARE)
 
     def _count_tokens(
-        self, messages: Sequence[BaseMessage], known: Mapping[str, str], shown: Mapping[str, Message]
+        self, messages: Sequence[BaseMessage], stored_ids: Mapping[str, str], shown: Mapping[str, Message]
     ) -> int:
         tokens = self._allowance.system_tokens + self._allowance.tool_tokens + REPLY_TOKENS
-        for one in messages:
-            told = shown.get(known.get(one.id or "", ""))
-            if told is not None and one.content == told.content:
-                tokens += told.token_count + FRAME_TOKENS
+        for message in messages:
+            stored = shown.get(stored_ids.get(message.id or "", ""))
+            if stored is not None and message.content == stored.content:
+                tokens += stored.token_count + FRAME_TOKENS  # counted when it was stored
             else:
-                tokens += self._budgeter.count_tokens(one)
+                tokens += self._budgeter.count_tokens(message)
         return tokens
 
 
 def _prepend_opening(messages: list[BaseMessage], text: str) -> list[BaseMessage]:
-    """With a text before everything, in the first message if a person says that; else in one of its own.
+    """Put a text before the conversation: in a leading user message, or else in a new message.
 
-    A list that begins with an answer is refused by some providers, so there is always something before it.
+    Some providers reject a conversation that begins with an answer of the model. If the first message is not from
+    the user, a message is always inserted, with ``OMITTED_NOTE`` if the text is empty.
     """
-    place = next((n for n, one in enumerate(messages) if not isinstance(one, SystemMessage)), len(messages))
-    if place < len(messages) and isinstance(messages[place], HumanMessage):
+    index = next(
+        (n for n, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages)
+    )
+    if index < len(messages) and isinstance(messages[index], HumanMessage):
         if not text:
             return messages
-        return [*messages[:place], prepend_text(messages[place], text), *messages[place + 1 :]]
+        return [*messages[:index], prepend_text(messages[index], text), *messages[index + 1 :]]
     opening = HumanMessage(text or OMITTED_NOTE, additional_kwargs=dict(SOURCE_METADATA))
-    return [*messages[:place], opening, *messages[place:]]
+    return [*messages[:index], opening, *messages[index:]]

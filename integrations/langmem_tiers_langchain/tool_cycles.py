@@ -1,4 +1,4 @@
-"""A tool call as a cycle: why it was made, what it was, what came of it."""
+"""Conversion of tool calls to cycles of thought, action and observation."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from langgraph.prebuilt.tool_node import ToolCallRequest
 
 _MIN_GOAL_WORDS = 4
-"""What is shorter, such as "yes, go on", is none by itself."""
+"""Minimum number of words of a goal; shorter texts, such as "yes, go on", are not goals."""
 _FIRST_UNSPACED_CHARACTER = "\u0e00"
-"""From here on stand the scripts of Thai, Chinese, Japanese and others without blanks between words."""
+"""First character (Thai) of the scripts without spaces between words, such as Chinese and Japanese."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedAction:
-    """What a model asked for."""
+    """Tool call requested by a model."""
 
     thought: str
     action: AgentAction
     url: str | None
-    """Where, if the arguments say so; else it is where the task is."""
+    """URL from the arguments; None for the current page of the task."""
 
     @property
     def url_argument(self) -> dict[str, str]:
-        """The address as an argument, if there is one."""
+        """URL as a keyword argument; empty if there is none."""
         return {} if self.url is None else {"url": self.url}
 
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """How a call ended."""
+    """Outcome of a tool call."""
 
     outcome: ExecutionOutcome
     observation: str
@@ -48,69 +48,75 @@ class CycleResult:
 
 
 def read_requested_action(request: ToolCallRequest) -> RequestedAction:
-    """The call that a request is about."""
-    asked = request.tool_call
-    arguments = asked["args"]
+    """Return the requested action with the model's text that preceded it."""
+    call = request.tool_call
+    arguments = call["args"]
     url = arguments.get("url")
     return RequestedAction(
-        _find_thought(get_state_messages(request.state), asked["id"]),
-        AgentAction(asked["name"], arguments),
+        _find_thought(get_state_messages(request.state), call["id"]),
+        AgentAction(call["name"], arguments),
         url if isinstance(url, str) and url else None,
     )
 
 
 def find_new_goal(messages: Sequence[BaseMessage], goal: str | None) -> str | None:
-    """What the user asks for, if that is something new.
+    """Return the user's newest request if it differs from the goal, else None.
 
     Args:
-        messages: Of the run.
-        goal: What the task is now. One that no message says was set by hand, and stays.
+        messages: Messages of the run.
+        goal: Current goal. A goal that is not one of the messages was set by the caller and is kept.
     """
-    said = [
-        str(one.text) for one in messages if isinstance(one, HumanMessage) and not is_added_by_middleware(one)
+    texts = [
+        str(message.text)
+        for message in messages
+        if isinstance(message, HumanMessage) and not is_added_by_middleware(message)
     ]
-    said = [text for text in said if text.strip()]
-    if not said or (goal and goal not in said):
+    texts = [text for text in texts if text.strip()]
+    if not texts or (goal and goal not in texts):
         return None
-    wanted = next((text for text in reversed(said) if _is_request(text)), goal or said[0])
-    return wanted if wanted != goal else None
+    new_goal = next((text for text in reversed(texts) if _is_request(text)), goal or texts[0])
+    return new_goal if new_goal != goal else None
 
 
 def _is_request(text: str) -> bool:
-    # Where words are not parted by blanks, two characters are about one.
-    unparted = sum(char >= _FIRST_UNSPACED_CHARACTER for char in text)
-    return len(text.split()) + unparted // 2 >= _MIN_GOAL_WORDS
+    # In scripts without spaces, two characters count as one word.
+    unspaced = sum(char >= _FIRST_UNSPACED_CHARACTER for char in text)
+    return len(text.split()) + unspaced // 2 >= _MIN_GOAL_WORDS
 
 
 def get_state_messages(state: object) -> Sequence[BaseMessage]:
-    """The messages of a state of any shape."""
+    """Return the messages of a graph state: a list, a mapping or an object."""
     if isinstance(state, list):
         return state
-    found = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
-    return found if isinstance(found, list) else []
+    messages = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
+    return messages if isinstance(messages, list) else []
 
 
 def to_cycle_result(result: object) -> CycleResult:
-    """What a tool gave back: a message, a command for the graph, or several of them."""
+    """Convert the result of a tool: a message, a command for the graph, or a list of them."""
     parts = result if isinstance(result, list) else [result]
     messages = [message for part in parts for message in _list_messages(part)]
-    said = "\n".join(text for message in messages if (text := str(message.text)))
-    told = said or "\n".join(_describe_command(part) for part in parts if isinstance(part, Command))
+    message_text = "\n".join(text for message in messages if (text := str(message.text)))
+    observation = message_text or "\n".join(
+        _describe_command(part) for part in parts if isinstance(part, Command)
+    )
     if any(isinstance(message, ToolMessage) and message.status == "error" for message in messages):
-        return CycleResult(ExecutionOutcome.FAILURE, told, told or "the tool answered with an error")
-    return CycleResult(ExecutionOutcome.SUCCESS, told)
+        return CycleResult(
+            ExecutionOutcome.FAILURE, observation, observation or "the tool answered with an error"
+        )
+    return CycleResult(ExecutionOutcome.SUCCESS, observation)
 
 
 def to_failed_result(error: Exception) -> CycleResult:
-    """What a tool raised."""
+    """Convert an exception that a tool raised."""
     outcome = ExecutionOutcome.TIMEOUT if isinstance(error, TimeoutError) else ExecutionOutcome.FAILURE
-    told = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return CycleResult(outcome, told, told)
+    observation = f"{type(error).__name__}: {error}".removesuffix(": ")  # the text may be empty
+    return CycleResult(outcome, observation, observation)
 
 
 def _find_thought(messages: Sequence[BaseMessage], call_id: str | None) -> str:
     for message in reversed(messages):
-        if isinstance(message, AIMessage) and any(one["id"] == call_id for one in message.tool_calls):
+        if isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls):
             return str(message.text)
     return ""
 
@@ -119,14 +125,15 @@ def _list_messages(part: object) -> list[BaseMessage]:
     if not isinstance(part, Command):
         return [part] if isinstance(part, BaseMessage) else []
     changes: Any = part.update
-    if isinstance(changes, list):  # pairs of a channel and a value, or messages by themselves
-        changes = dict(one for one in changes if isinstance(one, tuple) and len(one) == 2)
-    held = changes.get("messages") if isinstance(changes, Mapping) else getattr(changes, "messages", None)
-    several = held if isinstance(held, list | tuple) else [held]
-    return [one for one in several if isinstance(one, BaseMessage)]
+    # An update may be a mapping, an object, or a list of (channel, value) pairs.
+    if isinstance(changes, list):
+        changes = dict(pair for pair in changes if isinstance(pair, tuple) and len(pair) == 2)
+    value = changes.get("messages") if isinstance(changes, Mapping) else getattr(changes, "messages", None)
+    candidates = value if isinstance(value, list | tuple) else [value]
+    return [message for message in candidates if isinstance(message, BaseMessage)]
 
 
 def _describe_command(command: Command[Any]) -> str:
-    where = f"goto {command.goto!r}" if command.goto else ""
-    changed = f"update {sorted(map(str, command.update))!r}" if isinstance(command.update, Mapping) else ""
-    return "; ".join(filter(None, [where, changed]))
+    target = f"goto {command.goto!r}" if command.goto else ""
+    changes = f"update {sorted(map(str, command.update))!r}" if isinstance(command.update, Mapping) else ""
+    return "; ".join(filter(None, [target, changes]))

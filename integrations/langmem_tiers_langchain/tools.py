@@ -1,4 +1,4 @@
-"""Tools with which an agent searches and manages its memories."""
+"""Tools with which an agent searches and manages memories."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ if TYPE_CHECKING:
 
 
 class StoreMemoryBackend:
-    """The items of a LangGraph store, as ``{"content": ...}``.
+    """Backend for memories that are items of a LangGraph store, as ``{"content": ...}``.
 
     Args:
-        store: The store; that of the graph that runs, if left out.
+        store: The store; None for the store of the running graph.
     """
 
     def __init__(self, store: BaseStore | None) -> None:
         self._store = store
 
     def search(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
-        """What answers a query, in the store's own order."""
+        """Return the items that match a query, in the order of the store."""
         found = self._require_store().search(
             namespace, query=wish.query, limit=wish.limit, offset=wish.offset, filter=wish.filter
         )
         return [_to_result(item, namespace) for item in found]
 
     async def asearch(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
-        """The same without blocking."""
+        """Run ``search`` with the store's async interface."""
         found = await self._require_store().asearch(
             namespace, query=wish.query, limit=wish.limit, offset=wish.offset, filter=wish.filter
         )
         return [_to_result(item, namespace) for item in found]
 
     def change(self, namespace: NamespacePath, change: MemoryChange) -> str:
-        """Carry a change out; the id of the memory."""
+        """Apply a change and return the id of the memory."""
         store, key = self._require_store(), change.id or str(uuid.uuid4())
         if change.id is not None and store.get(namespace, key) is None:
             raise build_unknown_memory_error(key)
@@ -67,7 +67,7 @@ class StoreMemoryBackend:
         return key
 
     async def achange(self, namespace: NamespacePath, change: MemoryChange) -> str:
-        """The same without blocking."""
+        """Run ``change`` with the store's async interface."""
         store, key = self._require_store(), change.id or str(uuid.uuid4())
         if change.id is not None and await store.aget(namespace, key) is None:
             raise build_unknown_memory_error(key)
@@ -82,39 +82,40 @@ class StoreMemoryBackend:
             return self._store
         try:
             running: BaseStore | None = get_store()
-        except (RuntimeError, KeyError):  # outside of a graph
+        except (RuntimeError, KeyError):  # not inside a graph
             running = None
         if running is None:
             raise InvalidConfigError(
-                "the memory tool has no store: pass engine= or store= to it, or a store to the graph"
+                "the memory tool has no store: pass engine= or store= to the tool, or compile the graph with a store"
             )
         return running
 
 
 def _to_result(item: Item, namespace: NamespacePath) -> dict[str, Any]:
-    value, there = item.value, item.dict()
-    told = {name: there[name] for name in ("created_at", "updated_at", "score") if name in there}
+    value, fields = item.value, item.dict()
+    shown = {name: fields[name] for name in ("created_at", "updated_at", "score") if name in fields}
+    # The search also finds items of child namespaces. The tool cannot address those, so they are read-only.
     is_ours = tuple(item.namespace) == namespace
     return {
         "id": item.key,
         "content": value["content"] if set(value) == {"content"} else value,
         **({} if is_ours else {"namespace": list(item.namespace)}),
-        **told,
+        **shown,
         "can_be_changed": is_ours,
     }
 
 
 MemoryAction = Literal["create", "update", "delete"]
 _ACTIONS: tuple[MemoryAction, ...] = get_args(MemoryAction)
-_MAX_MEMORIES = 100  # memories that a model may ask for at once
+_MAX_MEMORIES = 100  # maximum number of memories per search
 
-SEARCH_INSTRUCTIONS = "Use it before you answer whatever may depend on an earlier conversation."
-"""The default instructions of the search tool."""
+SEARCH_INSTRUCTIONS = "Use it before you answer anything that may depend on an earlier conversation."
+"""Default instructions of the search tool."""
 MANAGE_INSTRUCTIONS = (
-    "Use it without being asked when you learn what the user prefers, when the user asks you to remember "
-    "something, when your work brought up what will matter later, and when a memory is wrong or out of date."
+    "Use it proactively when you learn a preference of the user, when the user asks you to remember something, when "
+    "your work reveals something that will matter later, and when a memory is wrong or outdated."
 )
-"""The default instructions of the manage tool."""
+"""Default instructions of the manage tool."""
 
 
 def create_search_memory_tool(
@@ -127,42 +128,42 @@ def create_search_memory_tool(
     limit: int = 10,
     response_format: Literal["content", "content_and_artifact"] = "content",
 ) -> StructuredTool:
-    """A tool that searches the memories of a namespace.
+    """Create a tool that searches the memories of a namespace.
 
-    It answers JSON, ``{"note": ..., "memories": [{"id": ..., "content": ...}, ...], "end": ...}``, fenced
-    as data: what memory tells an agent is never stored as something new. A failure is told to the
-    model as an error; the agent goes on.
+    The tool returns JSON, ``{"note": ..., "memories": [{"id": ..., "content": ...}, ...], "end": ...}``. It is
+    fenced as data, so that memory does not store its own results as new messages. The model receives a failure
+    as an error message, and the agent continues.
 
     Args:
         namespace: Labels; ``"{user_id}"`` is filled with the ``user_id`` of the run's configuration
             (``config["configurable"]``) or context.
-        engine: Searches the messages and the knowledge of an engine.
-        store: Searches a LangGraph store, which looks into namespaces that begin with these labels as well.
-            With neither, that of the graph that runs.
-        instructions: Tells the model when to use the tool.
-        name: The tool's name.
-        limit: How many memories come if the model does not say.
+        engine: Engine whose messages and knowledge are searched.
+        store: LangGraph store to search, including child namespaces. If neither ``engine`` nor ``store`` is
+            given, the store of the running graph is used.
+        instructions: Part of the description that tells the model when to use the tool.
+        name: Name of the tool.
+        limit: Default number of memories, from 1 to 100; the model may request another number.
         response_format: ``"content_and_artifact"`` adds the memories as dicts.
 
     Raises:
-        InvalidInputError: A setting makes no sense.
+        InvalidInputError: A setting is invalid.
     """
     memories, template = _choose_backend(engine, store), NamespaceTemplate(namespace)
     with_artifact = response_format == "content_and_artifact"
 
-    def search(**asked: Any) -> object:  # noqa: ANN401 - checked by the schema
+    def search(**arguments: Any) -> object:  # noqa: ANN401 - checked by the schema
         with _raise_tool_errors():
-            found = memories.search(template.fill(), SearchRequest(**asked))
+            found = memories.search(template.fill(), SearchRequest(**arguments))
         return (render_memories(found), found) if with_artifact else render_memories(found)
 
-    async def asearch(**asked: Any) -> object:  # noqa: ANN401 - checked by the schema
+    async def asearch(**arguments: Any) -> object:  # noqa: ANN401 - checked by the schema
         with _raise_tool_errors():
-            found = await memories.asearch(template.fill(), SearchRequest(**asked))
+            found = await memories.asearch(template.fill(), SearchRequest(**arguments))
         return (render_memories(found), found) if with_artifact else render_memories(found)
 
     return StructuredTool(
         name=name,
-        description=f"Search what is remembered from earlier conversations. {instructions}".strip(),
+        description=f"Search memories from earlier conversations. {instructions}".strip(),
         args_schema=_build_search_arguments(limit, with_filter=engine is None),
         func=search,
         coroutine=asearch,
@@ -182,36 +183,36 @@ def create_manage_memory_tool(
     actions_permitted: Sequence[MemoryAction] = _ACTIONS,
     name: str = "manage_memory",
 ) -> StructuredTool:
-    """A tool that creates, updates and deletes memories of a namespace.
+    """Create a tool that creates, updates and deletes memories of a namespace.
 
-    With an engine memories are notes among its knowledge: recall and contexts find them, and what was
-    updated or deleted stays in its history. A failure is told to the model as an error; the agent
-    goes on.
+    With an engine, memories are notes of its knowledge: recall and contexts include them, and the history keeps
+    updated and deleted versions. The model receives a failure as an error message, and the agent continues.
 
     Args:
         namespace: Labels; ``"{user_id}"`` is filled with the ``user_id`` of the run's configuration
             (``config["configurable"]``) or context.
-        engine: Keeps the memories in an engine.
-        store: Keeps them in a LangGraph store. With neither, in that of the graph that runs.
-        instructions: Tells the model when to use the tool.
-        schema: What a memory is: text, or a pydantic model, which is kept as JSON.
-        actions_permitted: What the model may do.
-        name: The tool's name.
+        engine: Engine that stores the memories.
+        store: LangGraph store that stores the memories. If neither ``engine`` nor ``store`` is given, the store
+            of the running graph is used.
+        instructions: Part of the description that tells the model when to use the tool.
+        schema: Type of a memory: ``str``, or a pydantic model, which is stored as JSON.
+        actions_permitted: Actions that the model may use. Default: all.
+        name: Name of the tool.
 
     Raises:
-        InvalidInputError: A setting makes no sense.
+        InvalidInputError: A setting is invalid.
     """
     memories, template = _choose_backend(engine, store), NamespaceTemplate(namespace)
     permitted = _check_actions(actions_permitted)
 
-    def manage(**asked: Any) -> str:  # noqa: ANN401 - checked by the schema
+    def manage(**arguments: Any) -> str:  # noqa: ANN401 - checked by the schema
         with _raise_tool_errors():
-            change = _build_change(**asked)
+            change = _build_change(**arguments)
             return f"{change.action}d memory {memories.change(template.fill(), change)}"
 
-    async def amanage(**asked: Any) -> str:  # noqa: ANN401 - checked by the schema
+    async def amanage(**arguments: Any) -> str:  # noqa: ANN401 - checked by the schema
         with _raise_tool_errors():
-            change = _build_change(**asked)
+            change = _build_change(**arguments)
             return f"{change.action}d memory {await memories.achange(template.fill(), change)}"
 
     verbs = " or ".join(permitted)
@@ -230,7 +231,7 @@ def _choose_backend(engine: object, store: BaseStore | None) -> MemoryBackend:
     if engine is None:
         return StoreMemoryBackend(store)
     if store is not None:
-        raise InvalidConfigError("a memory tool has one place for memories: pass engine= or store=, not both")
+        raise InvalidConfigError("expected engine= or store= for a memory tool, got both: pass one of them")
     if not isinstance(engine, MemoryEngine):
         raise InvalidConfigError(
             f"engine must be a MemoryEngine, got a {type(engine).__name__}: open one with MemoryEngine(url)"
@@ -242,7 +243,7 @@ def _check_actions(actions: Sequence[MemoryAction]) -> tuple[MemoryAction, ...]:
     chosen = tuple(action for action in _ACTIONS if action in actions)
     if not chosen or isinstance(actions, str) or set(actions) - set(_ACTIONS):
         raise InvalidConfigError(
-            f"actions_permitted must name some of {', '.join(_ACTIONS)}, got {actions!r}: use e.g. ('create',)"
+            f"actions_permitted must be a tuple of {', '.join(_ACTIONS)}, got {actions!r}: use for example ('create',)"
         )
     return chosen
 
@@ -251,12 +252,15 @@ def _build_search_arguments(limit: object, *, with_filter: bool) -> type[BaseMod
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_MEMORIES:
         raise InvalidConfigError(f"limit must be a whole number from 1 to {_MAX_MEMORIES}, got {limit!r}")
     fields: dict[str, Any] = {
-        "query": (str, Field(description="A question or words.")),
-        "limit": (int, Field(limit, ge=1, le=_MAX_MEMORIES, description="How many memories at most.")),
-        "offset": (int, Field(0, ge=0, description="How many of the best to pass over.")),
+        "query": (str, Field(description="A question or keywords.")),
+        "limit": (int, Field(limit, ge=1, le=_MAX_MEMORIES, description="Maximum number of memories.")),
+        "offset": (int, Field(0, ge=0, description="Number of best results to skip.")),
     }
     if with_filter:
-        fields["filter"] = (dict[str, Any] | None, Field(None, description="Values that must be the same."))
+        fields["filter"] = (
+            dict[str, Any] | None,
+            Field(None, description="Fields and values that must match exactly."),
+        )
     arguments: type[BaseModel] = create_model(
         "search_memory", __config__=ConfigDict(extra="forbid"), **fields
     )
@@ -264,16 +268,18 @@ def _build_search_arguments(limit: object, *, with_filter: bool) -> type[BaseMod
 
 
 def _build_manage_arguments(schema: type[Any], permitted: tuple[MemoryAction, ...]) -> type[BaseModel]:
-    says, names = [one for one in permitted if one != "delete"], [one for one in permitted if one != "create"]
-    fields: dict[str, Any] = {"action": (Literal[permitted], Field(permitted[0], description="What to do."))}
-    if says:
+    # Each action has its own required arguments, so arguments of actions that are not permitted are left out.
+    with_content = [action for action in permitted if action != "delete"]
+    with_id = [action for action in permitted if action != "create"]
+    fields: dict[str, Any] = {"action": (Literal[permitted], Field(permitted[0], description="The action."))}
+    if with_content:
         fields["content"] = (
             schema | None,
-            Field(None, description=f"The memory, to {' or '.join(says)} it."),
+            Field(None, description=f"The memory to {' or '.join(with_content)}."),
         )
-    if names:
-        told = f"Of the memory to {' or '.join(names)}, as a search gave it."
-        fields["id"] = (str | None, Field(None, description=told))
+    if with_id:
+        description = f"The id, from a search, of the memory to {' or '.join(with_id)}."
+        fields["id"] = (str | None, Field(None, description=description))
     arguments: type[BaseModel] = create_model(
         "manage_memory", __config__=ConfigDict(extra="forbid"), **fields
     )
@@ -286,15 +292,15 @@ def _build_change(
     id: str | None = None,  # noqa: A002 - the argument name that models see
 ) -> MemoryChange:
     if action == "create" and id is not None:
-        raise InvalidInputError(f"a new memory gets its id by itself, got {id!r}: leave the id out")
+        raise InvalidInputError(f"a new memory gets its id automatically, got {id!r}: omit the id")
     if action != "create" and not id:
         raise InvalidInputError(
-            f"to {action} a memory its id is needed: search first and use the id of the memory"
+            f"the id is required to {action} a memory: search first and use the id of the memory"
         )
     plain = content.model_dump(mode="json") if isinstance(content, BaseModel) else content
     if action != "delete" and (plain is None or (isinstance(plain, str) and not plain.strip())):
         raise InvalidInputError(
-            f"to {action} a memory its content is needed, got {content!r}: say what to remember"
+            f"the content is required to {action} a memory, got {content!r}: pass the text to remember"
         )
     return MemoryChange(action=action, content=plain, id=id)
 
@@ -303,12 +309,12 @@ def _build_change(
 def _raise_tool_errors() -> Iterator[None]:
     try:
         yield
-    except InvalidNamespaceError as error:
+    except InvalidNamespaceError as error:  # a usage error of LangGraph: its text is safe to show
         raise ToolException(str(error)) from error
     except Exception as error:
         raise ToolException(describe_tool_error(error)) from error
 
 
 def _describe_validation_error(error: ValidationError | Any) -> str:  # noqa: ANN401 - the framework's type, of two pydantics
-    problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-    return f"the tool was called wrongly, nothing was done: {'; '.join(problems)}"
+    problems = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
+    return f"invalid arguments, nothing was changed: {'; '.join(problems)}"

@@ -73,12 +73,13 @@ _FRAMEWORK_PACKAGES = ("llama_index", "llama_index_instrumentation")
 
 
 def __getattr__(name: str) -> object:
-    # The framework takes seconds to import: each name brings only what it needs.
+    # Lazy imports: the framework takes seconds to import, so each name loads only the module that it needs.
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ModuleNotFoundError as error:
+        # Only a missing framework means a missing extra; any other missing module is a real defect.
         if (error.name or "").partition(".")[0] not in _FRAMEWORK_PACKAGES:
             raise
         raise MissingExtraError(

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langmem_tiers")
 _SESSION_KEY = "session_id"
 _MAX_CACHED_QUERIES = 64
-"""Questions that are held in case that their memories are to be cut."""
+"""Number of cached queries, needed if ``Memory`` truncates their text later."""
 _MAX_TRIES = 6
-"""The engine counts by its own counter, so that what it gives may take more by LlamaIndex's tokenizer."""
+"""Attempts to fit the limit: LlamaIndex's tokenizer may count more tokens than the engine's counter."""
 _FOLLOW_UP_MESSAGES = 3
-"""Messages that say what a short question is about."""
+"""Number of newest messages that provide the topic of a short question."""
 _ARCHIVED_LOOKBACK_MESSAGES = 200
-"""Archived messages, beside as many as there are new ones, among which these are looked for."""
+"""Number of archived messages, in addition to the number of new ones, searched for duplicates."""
 
 
 class _BlockQuery(NamedTuple):
@@ -50,18 +50,19 @@ class _BlockQuery(NamedTuple):
 
 
 class TieredMemoryBlock(EngineBackedModel, BaseMemoryBlock[str]):
-    """What memory has to say to the newest question, for ``Memory.from_defaults(memory_blocks=[...])``.
+    """Memory block with memories for the newest question, for ``Memory.from_defaults(memory_blocks=[...])``.
 
-    What ``Memory`` moves out of its queue is stored, in a session of that name. If the store fails, ``Memory`` goes
-    on, and what could not be stored waits.
+    Messages that ``Memory`` moves out of its queue are stored in a session with the same id. If the store fails,
+    ``Memory`` continues, and the messages are stored later.
 
     Args:
-        engine: Where memory is; one in memory, if left out.
-        user_id: Whose it is; recall reaches all sessions of that user.
-        namespace: Whose it is, where a user is not enough. Without both, each session recalls from no other.
-        token_limit: What the block may take, by LlamaIndex's tokenizer.
-        name: Its name in the prompt, and its session if ``Memory`` does not say which.
-        priority: 0 is never cut; a larger one is cut to what there is room for, the least relevant first.
+        engine: Memory engine. Default: a new one in memory.
+        user_id: Owner of the memory; recall covers all sessions of that user.
+        namespace: Owner as a namespace. Without ``user_id`` and ``namespace``, a session does not recall from
+            others.
+        token_limit: Maximum number of tokens of the block, by LlamaIndex's tokenizer.
+        name: Name of the block in the prompt, and of its session if ``Memory`` does not pass a session id.
+        priority: 0 is never truncated; other values may be truncated, the least relevant memories first.
     """
 
     name: str = "TieredMemory"
@@ -77,7 +78,7 @@ class TieredMemoryBlock(EngineBackedModel, BaseMemoryBlock[str]):
         super().__init__(engine, **data)
         if user is not None and self.namespace != [user]:
             raise InvalidInputError(
-                f"whose memory it is was told twice, as user_id={user!r} and namespace={namespace!r}: pass one"
+                f"expected user_id or namespace, got user_id={user!r} and namespace={namespace!r}: pass one of them"
             )
 
     async def aput(
@@ -86,12 +87,12 @@ class TieredMemoryBlock(EngineBackedModel, BaseMemoryBlock[str]):
         from_short_term_memory: bool = False,  # noqa: FBT001, FBT002 - the framework's signature
         session_id: str | None = None,
     ) -> None:
-        """Store what was moved out of the queue; the messages themselves stay as they are."""
+        """Store messages that were moved out of the queue, without changing them."""
         if self.accept_short_term_memory or not from_short_term_memory:
             session_id = session_id or _find_session_id(messages)
-            # Copied before anybody else runs: other blocks write into the messages that all of them share.
-            said = [_remove_session_id(one, session_id) for one in messages]
-            await asyncio.to_thread(self._store_messages, said, session_id)
+            # Copy before the first await: all blocks share the messages, and other blocks write into them.
+            copies = [_remove_session_id(message, session_id) for message in messages]
+            await asyncio.to_thread(self._store_messages, copies, session_id)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         await self.aput(messages)
@@ -100,7 +101,7 @@ class TieredMemoryBlock(EngineBackedModel, BaseMemoryBlock[str]):
         return await asyncio.to_thread(self._recall_text, messages or [], block_kwargs.get(_SESSION_KEY))
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
-        """The block with so many tokens less, the least relevant memories first; None if nothing is left."""
+        """Return the text with fewer tokens, without the least relevant memories; None if nothing is left."""
         return await asyncio.to_thread(self._truncate, content, tokens_to_truncate)
 
     def _resolve_session(self, session_id: str | None) -> tuple[NamespacePath, str]:
@@ -108,65 +109,68 @@ class TieredMemoryBlock(EngineBackedModel, BaseMemoryBlock[str]):
         return resolve_namespace(self._namespace_path, name), name
 
     def _recall_text(self, messages: Sequence[ChatMessage], session_id: str | None) -> str:
-        newest = next((one for one in reversed(messages) if one.role is MessageRole.USER), None)
+        newest = next((message for message in reversed(messages) if message.role is MessageRole.USER), None)
         query = "" if newest is None else newest.content or ""
         if not query.strip():
             return ""
         namespace, _ = self._resolve_session(session_id)
-        seen = frozenset(to_draft(one, self._engine.counter).content for one in messages)
-        talk = "\n".join(text for one in messages[-_FOLLOW_UP_MESSAGES:] if (text := one.content))
-        for words in (query, talk):  # "And Germany?" asks about what was just spoken of
-            asked = _BlockQuery(namespace, words, seen)
-            told = self._try_render(asked, self.token_limit)
-            if told is None:
+        seen = frozenset(to_draft(message, self._engine.counter).content for message in messages)
+        recent = "\n".join(text for message in messages[-_FOLLOW_UP_MESSAGES:] if (text := message.content))
+        # If the question alone finds nothing, try it with its context: "And Germany?" depends on earlier messages.
+        for query_text in (query, recent):
+            block_query = _BlockQuery(namespace, query_text, seen)
+            text = self._try_render(block_query, self.token_limit)
+            if text is None:
                 break
-            if told:
-                self._cache_query(told, asked)
-                return told
+            if text:
+                self._cache_query(text, block_query)
+                return text
         return ""
 
-    def _cache_query(self, told: str, asked: _BlockQuery) -> None:
+    def _cache_query(self, text: str, query: _BlockQuery) -> None:
         with self._lock:
-            known = self._queries.pop(told, asked)
-            # What was told in the same words to another tenant must not be cut to what that one knows.
-            is_ours = known is not None and known.namespace == asked.namespace
-            self._queries[told] = asked if is_ours else None
+            cached = self._queries.pop(text, query)
+            # The cache is keyed by the text, because Memory passes nothing else to atruncate(). If two tenants got
+            # the same text, store None: truncating must not use the memories of the other tenant.
+            is_ours = cached is not None and cached.namespace == query.namespace
+            self._queries[text] = query if is_ours else None
             while len(self._queries) > _MAX_CACHED_QUERIES:
                 self._queries.popitem(last=False)
 
     def _truncate(self, content: object, tokens_to_truncate: int) -> str | None:
         with self._lock:
-            asked = self._queries.get(content) if isinstance(content, str) else None
-        if asked is None or not isinstance(content, str):
-            return None  # nothing that this block told, or nothing at all
-        return self._try_render(asked, len(get_tokenizer()(content)) - tokens_to_truncate) or None
+            query = self._queries.get(content) if isinstance(content, str) else None
+        if query is None or not isinstance(content, str):
+            return None  # not a text of this block, or an ambiguous one
+        return self._try_render(query, len(get_tokenizer()(content)) - tokens_to_truncate) or None
 
-    def _try_render(self, asked: _BlockQuery, limit: int) -> str | None:
+    def _try_render(self, query: _BlockQuery, limit: int) -> str | None:
         try:
-            return self._render_to_fit(asked, limit)
+            return self._render_to_fit(query, limit)
         except STORE_ERRORS as error:
-            _log.warning("%s recalls nothing: %s", self.name, type(error).__name__)
+            _log.warning("%s could not recall memories: %s", self.name, type(error).__name__)
             return None
 
-    def _render_to_fit(self, asked: _BlockQuery, limit: int) -> str:
-        count, budget, tenant = get_tokenizer(), limit, self._engine.namespace(asked.namespace)
+    def _render_to_fit(self, query: _BlockQuery, limit: int) -> str:
+        tokenize, budget, tenant = get_tokenizer(), limit, self._engine.namespace(query.namespace)
         for _ in range(_MAX_TRIES):
             if budget < 1:
                 break
-            context = tenant.build_context(asked.query, budget=TokenBudget.of(budget), seen=asked.seen_texts)
-            told = protect_placeholders("\n".join(message.content for message in context.messages))
-            tokens = len(count(told))
+            context = tenant.build_context(query.query, budget=TokenBudget.of(budget), seen=query.seen_texts)
+            text = protect_placeholders("\n".join(message.content for message in context.messages))
+            tokens = len(tokenize(text))
             if tokens <= limit:
-                return told
+                return text
+            # Scale the budget by the ratio of both counts; the -1 guarantees progress.
             budget = budget * limit // tokens - 1
         return ""
 
     def _store_messages(self, messages: Sequence[ChatMessage], session_id: str | None) -> None:
         namespace, name = self._resolve_session(session_id)
-        said = [one for one in messages if one.blocks or one.additional_kwargs]
-        drafts = [to_draft(one, self._engine.counter, id=self._engine.new_id()) for one in said]
-        unsaved = get_retry_queue(self._engine)
-        waiting = unsaved.pop_drafts(namespace, name)
+        nonempty = [message for message in messages if message.blocks or message.additional_kwargs]
+        drafts = [to_draft(message, self._engine.counter, id=self._engine.new_id()) for message in nonempty]
+        retry_queue = get_retry_queue(self._engine)
+        waiting = retry_queue.pop_drafts(namespace, name)
         if not waiting and not drafts:
             return
         try:
@@ -174,41 +178,45 @@ class TieredMemoryBlock(EngineBackedModel, BaseMemoryBlock[str]):
             new = [*_drop_archived(session.transcript, waiting), *_drop_archived(session.transcript, drafts)]
             session.add_many(new)
         except STORE_ERRORS as error:
-            unsaved.add_failed(namespace, name, [*waiting, *drafts])
+            retry_queue.add_failed(namespace, name, [*waiting, *drafts])
             _log.warning(
-                "%s could not store %d messages, they wait: %s", self.name, len(drafts), type(error).__name__
+                "%s could not store %d messages and will retry: %s",
+                self.name,
+                len(drafts),
+                type(error).__name__,
             )
         except BaseException:
-            unsaved.add_failed(namespace, name, waiting)
+            retry_queue.add_failed(namespace, name, waiting)
             raise
 
 
 def _drop_archived(transcript: Transcript, drafts: Sequence[MessageDraft]) -> Sequence[MessageDraft]:
-    # A TieredChatStore on the same engine has them already, one behind the other among those it archived.
-    wanted = [_get_content_key(one) for one in drafts]
-    archived, kinds = transcript.count((Listing.ARCHIVED,)) if drafts else 0, set(wanted)
+    # Memory archives messages in its chat store before it passes them to the block. If that store is a
+    # TieredChatStore on the same engine, they are stored already, as a contiguous run of archived messages.
+    keys = [_get_content_key(draft) for draft in drafts]
+    archived, distinct = transcript.count((Listing.ARCHIVED,)) if drafts else 0, set(keys)
     if not archived:
         return drafts
     newest = transcript.messages(
         (Listing.ARCHIVED,), offset=max(0, archived - len(drafts) - _ARCHIVED_LOOKBACK_MESSAGES)
     )
-    there = [said for one in newest if (said := _get_content_key(one)) in kinds]
-    runs = (there[place : place + len(wanted)] for place in range(len(there)))
-    return () if wanted in runs else drafts
+    stored = [key for message in newest if (key := _get_content_key(message)) in distinct]
+    runs = (stored[start : start + len(keys)] for start in range(len(stored)))
+    return () if keys in runs else drafts
 
 
 def _get_content_key(message: Message | MessageDraft) -> object:
-    # Without its payload: what other blocks have written into a message is a part of that.
+    # Without the payload, because other blocks may have written into the message.
     return message.role, message.content, message.tool_calls, message.tool_call_id
 
 
 def _find_session_id(messages: Sequence[ChatMessage]) -> str | None:
-    told = messages[0].additional_kwargs.get(_SESSION_KEY) if messages else None
-    return told if isinstance(told, str) and told else None
+    session_id = messages[0].additional_kwargs.get(_SESSION_KEY) if messages else None
+    return session_id if isinstance(session_id, str) and session_id else None
 
 
 def _remove_session_id(message: ChatMessage, session_id: str | None) -> ChatMessage:
     kwargs = dict(message.additional_kwargs)
     if session_id is not None and kwargs.get(_SESSION_KEY) == session_id:
-        del kwargs[_SESSION_KEY]  # Memory writes it into the messages that its blocks share
+        del kwargs[_SESSION_KEY]  # added by Memory, not part of the original message
     return message.model_copy(update={"additional_kwargs": kwargs})

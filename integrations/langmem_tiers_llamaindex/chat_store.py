@@ -22,13 +22,13 @@ _ACTIVE = MessageStatus.ACTIVE
 class TieredChatStore(EngineBackedModel, AsyncDBChatStore):
     """Conversations by key with archive status, for ``Memory.from_defaults(chat_store=...)``.
 
-    A message that is deleted is neither shown nor recalled any more, though a summary that was written before may
-    still tell of it; a key that is deleted is erased.
+    A deleted message is no longer shown or recalled, but an earlier summary may still mention it. A deleted key is
+    erased.
 
     Args:
-        engine: Where they are; one in memory, if left out.
-        namespace: Whose they are: recall reaches all keys of a namespace, so give each user one. Without it, each
-            key has a namespace of its own.
+        engine: Engine that stores the conversations. Default: a new one in memory.
+        namespace: Owner of the conversations. Recall covers all keys of a namespace, so use one per user.
+            Default: a separate namespace for each key.
     """
 
     _lists: KeyedMessageLists = PrivateAttr()
@@ -39,7 +39,7 @@ class TieredChatStore(EngineBackedModel, AsyncDBChatStore):
 
     @classmethod
     def class_name(cls) -> str:
-        """Its name in what is written down."""
+        """Name of the class in serialized data."""
         return "TieredChatStore"
 
     async def get_messages(
@@ -49,45 +49,45 @@ class TieredChatStore(EngineBackedModel, AsyncDBChatStore):
         limit: int | None = None,
         offset: int | None = None,
     ) -> list[ChatMessage]:
-        """The messages of a key, oldest first; with the status None, archived ones as well."""
+        """Return the messages of a key, oldest first; the status None includes archived ones."""
         return await asyncio.to_thread(self._lists.read, key, status, limit, offset)
 
     async def count_messages(self, key: str, status: MessageStatus | None = _ACTIVE) -> int:
-        """How many messages a key has."""
+        """Return the number of messages of a key."""
         return await asyncio.to_thread(self._lists.count, key, status)
 
     async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = _ACTIVE) -> None:
-        """Put a message at the end."""
+        """Append a message."""
         await asyncio.to_thread(self._lists.add, key, [message], status)
 
     async def add_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = _ACTIVE
     ) -> None:
-        """Put messages at the end, in one transaction; none is nothing to do."""
+        """Append messages in one transaction; an empty list has no effect."""
         await asyncio.to_thread(self._lists.add, key, messages, status)
 
     async def set_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = _ACTIVE
     ) -> None:
-        """Put another list in the place of that of a key; what both have stays as it is."""
+        """Replace the messages of a key; messages in both lists are kept."""
         await asyncio.to_thread(self._lists.replace, key, messages, status)
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Take the active message at a place out of the list; None if there is none."""
+        """Remove the active message at an index and return it; None if there is none."""
         return await asyncio.to_thread(self._lists.remove, key, idx)
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
-        """Erase a key, or take the messages of one status out of its list."""
+        """Erase a key, or remove its messages with a status."""
         await asyncio.to_thread(self._lists.remove_all, key, status)
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Take the oldest active messages out of the list; which they were."""
+        """Remove the oldest active messages and return them."""
         return await asyncio.to_thread(self._lists.move_oldest, key, n, Listing.REMOVED)
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Archive the oldest active messages; which they were."""
+        """Archive the oldest active messages and return them."""
         return await asyncio.to_thread(self._lists.move_oldest, key, n, Listing.ARCHIVED)
 
     async def get_keys(self) -> list[str]:
-        """All keys."""
+        """Return all keys."""
         return await asyncio.to_thread(self._lists.list_keys)

@@ -1,4 +1,4 @@
-"""One conversation of LlamaIndex in an engine: written, shown, replaced, begun anew. A failing store ends no turn."""
+"""One LlamaIndex conversation in an engine: write, render, replace and reset, also while the store fails."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 def find_answered_calls(
     drafts: Sequence[MessageDraft], before: Callable[[], Sequence[_AnyMessage]]
 ) -> list[str | None]:
-    """For each draft, the id of the call whose result it is; None if it is none.
+    """Return, for each draft, the id of the tool call that it answers; None if it is not a result.
 
     Args:
-        drafts: What is about to be stored.
-        before: What was said just before; asked only if the drafts begin with a result.
+        drafts: Drafts to be stored.
+        before: Function that returns the preceding messages; called only if the first draft is a result.
     """
     opened: list[ToolCall] = []
     if drafts and drafts[0].role is Role.TOOL:
@@ -62,32 +62,33 @@ def _match_result(message: _AnyMessage, opened: list[ToolCall]) -> str | None:
         if message.tool_calls or message.role is Role.USER:
             opened[:] = message.tool_calls
         return None
-    told = message.tool_call_id
-    by_id = (call for call in opened if call.id == told)
-    by_name = (call for call in opened if not told or call.name == told)
+    # Some model integrations put the name of the tool instead of the call id into a result, or nothing at all.
+    answered_id = message.tool_call_id
+    by_id = (call for call in opened if call.id == answered_id)
+    by_name = (call for call in opened if not answered_id or call.name == answered_id)
     call = next(by_id, None) or next(by_name, None)
     if call is None:
-        return told
+        return answered_id
     opened.remove(call)
     return call.id
 
 
 _log = logging.getLogger("langmem_tiers")
 _RECOVERABLE_ERRORS = (StorageError, SessionNotFoundError)
-"""What ends no turn. A closed engine is none of it: what waits for it would wait for ever."""
+"""Errors that do not end a turn. A closed engine does, because its pending writes could never be stored."""
 _PAGE_SIZE = 1000
 _SYSTEM_ROLES = (MessageRole.SYSTEM, MessageRole.DEVELOPER)
-_NOT_REMOVED = tuple(one for one in Listing if one is not Listing.REMOVED)
+_NOT_REMOVED = tuple(listing for listing in Listing if listing is not Listing.REMOVED)
 
 
 class ChatConversation:
-    """A session and what is held of it in this process.
+    """One session with its pending writes and turn state in this process.
 
     Args:
-        engine: Where it is.
-        namespace: Whose it is.
-        session_id: Its name.
-        sizes: Counts what is shown.
+        engine: Engine that stores the session.
+        namespace: Namespace of the session.
+        session_id: Name of the session.
+        sizes: Token counts of messages.
     """
 
     def __init__(
@@ -102,40 +103,41 @@ class ChatConversation:
 
     @property
     def unsaved(self) -> list[ChatMessage]:
-        """What the store did not take yet, oldest first."""
+        """Messages that are not stored yet, oldest first."""
         return [_draft_to_chat_message(draft) for draft in self._retry_queue.list_pending(*self._key)]
 
     @property
     def failures(self) -> int:
-        """How many writes failed in this process."""
+        """Number of failed writes in this process."""
         return self._retry_queue.count_failures(*self._key)
 
     def render(self, wish: ViewRequest) -> list[ChatMessage]:
-        """What a model is shown."""
+        """Return the messages for a model; without the store, the ones that are cached."""
         turn = self._turn
         with turn.lock:
             self._write([])
             waiting = self.unsaved
+            # A pending replacement means that the stored messages are outdated.
             if self._retry_queue.get_replacement(*self._key) is not None:
                 return self._render_without_store(turn, wish.limit)
             try:
-                view = ConversationRenderer(
+                renderer = ConversationRenderer(
                     self._engine, self._open_session(), self._token_counts, turn, waiting
                 )
-                seen = view.render(wish)
+                view = renderer.render(wish)
             except _RECOVERABLE_ERRORS as error:
                 self._report_failure(error)
                 return self._render_without_store(turn, wish.limit)
             if not waiting:
-                turn.shown_messages = list(seen.messages)
-            self._send_retrieved_event(seen, wish)
-        return list(seen.messages)
+                turn.shown_messages = list(view.messages)
+            self._send_retrieved_event(view, wish)
+        return list(view.messages)
 
     def messages(self) -> list[ChatMessage]:
-        """All that is in the list, as it was said, with what waits.
+        """Return all messages of the conversation unchanged, including unsaved ones.
 
         Raises:
-            StorageError: The store failed: a part of the list would be taken for all of it.
+            StorageError: The store failed; an incomplete list could be mistaken for the whole conversation.
         """
         with self._turn.lock:
             if self._retry_queue.get_replacement(*self._key) is not None:
@@ -143,11 +145,11 @@ class ChatConversation:
             return [*map(to_message, self._open_session().transcript.messages()), *self.unsaved]
 
     def add(self, messages: Sequence[ChatMessage]) -> None:
-        """Store messages in one transaction, with what could not be stored before."""
+        """Store messages, together with earlier unsaved messages, in one transaction."""
         self._write(self._to_drafts(messages, self._list_newest))
 
     def replace(self, messages: Sequence[ChatMessage]) -> None:
-        """Put another list in the place of this one."""
+        """Replace the messages of the conversation; an empty list resets it."""
         drafts = self._to_drafts(messages, list)
         if not drafts:
             self.reset()
@@ -155,7 +157,7 @@ class ChatConversation:
         turn = self._turn
         with turn.lock:
             try:
-                self._write([], must=True)  # what waits was said before this
+                self._write([], must=True)  # pending messages precede the replacement
                 added = self._replace_list(drafts)
             except _RECOVERABLE_ERRORS as error:
                 self._retry_queue.add_failed_replacement(*self._key, drafts)
@@ -168,10 +170,10 @@ class ChatConversation:
             self._send_stored_event(added)
 
     def reset(self) -> None:
-        """Begin anew. What was said stays in the record."""
+        """Start a new conversation; the earlier messages stay stored in an archived session."""
         with self._turn.lock:
             self._write([], must=True)
-            if self._has_own_namespace:  # then nobody could want it recalled in another conversation
+            if self._has_own_namespace:  # without a user, earlier messages must not be recalled
                 for record in self._list_records():
                     ids = [message.id for message in record.transcript.messages(_NOT_REMOVED)]
                     record.transcript.move(ids, Listing.REMOVED)
@@ -181,9 +183,9 @@ class ChatConversation:
             self._turn.reset()
 
     def delete(self) -> int:
-        """Erase all of it, with what was said before it was begun anew; how many messages that were."""
+        """Erase the conversation and its archived sessions; return the number of messages."""
         tenant = self._engine.namespace(self._namespace)
-        with self._turn.lock:  # or what waits is stored in between
+        with self._turn.lock:  # otherwise, a concurrent call could store pending messages in between
             count = sum(session.delete().messages for session in self._list_records())
             if self._has_own_namespace and not tenant.sessions(limit=1).sessions:
                 tenant.delete()
@@ -200,7 +202,7 @@ class ChatConversation:
         return self._namespace == resolve_namespace(None, self._session_id)
 
     def _list_records(self) -> list[Session]:
-        # The conversation, and what it was before it was begun anew.
+        # The session of the conversation, and the sessions that were archived by resets.
         tenant, names, after = self._engine.namespace(self._namespace), list[str](), None
         while True:
             page = tenant.sessions(after=after, limit=_PAGE_SIZE)
@@ -211,7 +213,7 @@ class ChatConversation:
         return [found for name in names if (found := tenant.find_session(name)) is not None]
 
     def _open_session(self) -> Session:
-        # Looked up each time: another process may have begun the conversation anew.
+        # Looked up for each use: another process may have reset the conversation.
         return self._engine.session(self._namespace, self._session_id)
 
     def _is_own_session(self, name: str) -> bool:
@@ -220,7 +222,7 @@ class ChatConversation:
     def _to_drafts(
         self, messages: Sequence[ChatMessage], before: Callable[[], Sequence[Message | MessageDraft]]
     ) -> list[MessageDraft]:
-        # With an id from here on: a second try must not store it twice.
+        # Ids are assigned before the first attempt, so that a retry cannot store a message twice.
         counter = self._engine.counter
         drafts = [to_draft(message, counter, id=self._engine.new_id()) for message in messages]
         return [
@@ -240,21 +242,21 @@ class ChatConversation:
             return waiting
 
     def _replace_list(self, drafts: Sequence[MessageDraft]) -> Sequence[Message]:
-        # A list in the place of the one that is there; what is new of it.
+        # Replace the messages in the store and return the added ones.
         session = self._open_session()
-        done = session.transcript.replace(drafts, behind_summaries=False)
-        if done is not None:
-            return done.added
-        _archive_session(
-            session
-        )  # its summary tells of what is gone: the new list is a conversation of its own
+        result = session.transcript.replace(drafts, behind_summaries=False)
+        if result is not None:
+            return result.added
+        # The summary of the session covers messages that the new list does not have, so start a new session.
+        _archive_session(session)
         return self._open_session().add_many(drafts).stored
 
     def _write_pending_replacement(self) -> None:
-        waiting = self._retry_queue.get_replacement(*self._key)
-        if waiting is not None:
-            self._open_session().add_many(waiting.earlier_drafts)
-            self._replace_list(waiting.drafts)
+        replacement = self._retry_queue.get_replacement(*self._key)
+        if replacement is not None:
+            # The earlier drafts were part of the conversation before it was replaced, so they are stored first.
+            self._open_session().add_many(replacement.earlier_drafts)
+            self._replace_list(replacement.drafts)
             self._retry_queue.remove_replacement(*self._key)
 
     def _write(self, new: Sequence[MessageDraft], *, must: bool = False) -> None:
@@ -272,22 +274,22 @@ class ChatConversation:
                     raise
                 self._report_failure(error)
                 return
-            except BaseException:
+            except BaseException:  # the caller still has `new`; only earlier drafts must not get lost
                 self._retry_queue.add_failed(*self._key, waiting)
                 raise
             turn.add_shown([to_message(message) for message in report.stored])
         self._send_stored_event(report.stored)
 
     def _render_without_store(self, turn: TurnState, limit: int) -> list[ChatMessage]:
-        held = [*turn.shown_messages, *self.unsaved]
-        pinned = [*itertools.takewhile(lambda message: message.role in _SYSTEM_ROLES, held)]
-        return cut_to_limit(pinned, held[len(pinned) :], limit, self._token_counts)[0]
+        cached = [*turn.shown_messages, *self.unsaved]
+        pinned = [*itertools.takewhile(lambda message: message.role in _SYSTEM_ROLES, cached)]
+        return cut_to_limit(pinned, cached[len(pinned) :], limit, self._token_counts)[0]
 
     def _report_failure(self, error: Exception) -> None:
-        # Its type alone: the words of an error may name what a log should not hold.
+        # Only the error type: the message may contain data that does not belong in a log.
         kind, waiting = type(error).__name__, self._retry_queue.count_pending(*self._key)
         _log.warning(
-            "the conversation %r goes on without its store: %s, %d messages wait",
+            "the conversation %r continues without its store: %s, %d messages are pending",
             self._session_id,
             kind,
             waiting,
@@ -308,18 +310,18 @@ class ChatConversation:
             )
         )
 
-    def _send_retrieved_event(self, seen: RenderedConversation, wish: ViewRequest) -> None:
+    def _send_retrieved_event(self, view: RenderedConversation, wish: ViewRequest) -> None:
         dispatcher.event(
             MemoryRetrievedEvent(
                 namespace=list(self._namespace),
                 session_id=self._session_id,
                 query=wish.query,
-                messages=len(seen.messages),
-                tokens=seen.tokens,
+                messages=len(view.messages),
+                tokens=view.tokens,
                 token_limit=wish.limit,
-                recalled=[hit.entry.id for hit in seen.recalled],
-                dropped=0 if seen.context is None else len(seen.context.dropped),
-                is_from_turn=seen.is_from_turn,
+                recalled=[hit.entry.id for hit in view.recalled],
+                dropped=0 if view.context is None else len(view.context.dropped),
+                is_from_turn=view.is_from_turn,
             )
         )
 

@@ -1,4 +1,4 @@
-"""What a model is shown of a conversation: within its limit, with what memory has to say."""
+"""Model view of a conversation: its messages within a limit, with summary and recalled memories."""
 
 from __future__ import annotations
 
@@ -36,36 +36,38 @@ _NO_RESULT_TEXT = "[no result: the call did not come to its end]"
 
 
 def repair_messages(messages: Sequence[Message]) -> list[Message]:
-    """The messages with every tool call answered right behind it.
+    """Return the messages with a result directly after every tool call.
 
-    A result that came late moves to its call, one without a call is left out, and where none came a result says so,
-    unless nothing but results follows: that call may still be running.
+    A late result moves to its call, a result without a call is dropped, and a missing result is replaced by a
+    placeholder. The newest message gets no placeholders, because its calls may still be running.
     """
-    answers = _match_results(messages)
-    newest = max((place for place, one in enumerate(messages) if one.tool_call_id is None), default=-1)
-    whole: list[Message] = []
-    for place, message in enumerate(messages):
+    results_by_index = _match_results(messages)
+    newest = max(
+        (index for index, message in enumerate(messages) if message.tool_call_id is None), default=-1
+    )
+    repaired: list[Message] = []
+    for index, message in enumerate(messages):
         if message.tool_call_id is not None:
-            continue  # behind its call, or left out
-        given = answers.get(place, {})
-        calls = {call.id: call for call in message.tool_calls if call.id not in given and place != newest}
-        whole += [
+            continue  # inserted after its call below, or dropped
+        results = results_by_index.get(index, {})
+        missing = {call.id: call for call in message.tool_calls if call.id not in results and index != newest}
+        repaired += [
             message,
-            *given.values(),
-            *(_build_missing_result(message, call) for call in calls.values()),
+            *results.values(),
+            *(_build_missing_result(message, call) for call in missing.values()),
         ]
-    return whole
+    return repaired
 
 
 def _match_results(messages: Sequence[Message]) -> dict[int, dict[str, Message]]:
-    answers: dict[int, dict[str, Message]] = {}
-    opened: dict[str, int] = {}  # an id may be used again: a result belongs to the latest call
-    for place, message in enumerate(messages):
-        opened.update((call.id, place) for call in message.tool_calls)
-        start = opened.pop(message.tool_call_id or "", None)
+    results: dict[int, dict[str, Message]] = {}
+    open_calls: dict[str, int] = {}  # ids may be reused: a result belongs to the latest call with its id
+    for index, message in enumerate(messages):
+        open_calls.update((call.id, index) for call in message.tool_calls)
+        start = open_calls.pop(message.tool_call_id or "", None)
         if message.tool_call_id is not None and start is not None:
-            answers.setdefault(start, {})[message.tool_call_id] = message
-    return answers
+            results.setdefault(start, {})[message.tool_call_id] = message
+    return results
 
 
 def _build_missing_result(message: Message, call: ToolCall) -> Message:
@@ -82,55 +84,56 @@ def _build_missing_result(message: Message, call: ToolCall) -> Message:
 
 _log = logging.getLogger("langmem_tiers")
 _MAX_TRIES = 6
-"""The engine counts by its own counter, so that what it gives may take more by the tokenizer of the memory."""
+"""Attempts to fit the limit: the memory's tokenizer may count more tokens than the engine's counter."""
 _MIN_VIEW_TOKENS = 64
-"""Below this there is no room for anything but the newest messages."""
+"""Minimum limit for a view with context; below it, only the newest messages are shown."""
 _MIN_TIDY_TOKENS = 500
-"""Below this a view is not worth compressing the conversation for good."""
+"""Minimum limit of a view that may permanently compress the conversation."""
 _USUAL_SHARE = 0.8
-"""Of the largest limit of a conversation's memories; for a narrower view it is not compressed for good."""
+"""Views below this share of the conversation's largest limit do not permanently compress it."""
 _MAX_LEADING_MESSAGES = 64
-"""System messages at the beginning of a conversation that are looked at."""
+"""Maximum number of leading system messages to read."""
 _MIN_PINNED_MESSAGES, _PINNED_SHARE = 8, 0.5
-"""So many of them stay in sight as they were said, and more up to that part of the limit."""
+"""Leading system messages that are always shown unchanged, and the share of the limit for further ones."""
 _QUESTION_LOOKBACK_MESSAGES = (30, 1000)
-"""Messages among which the newest one of the user is looked for, and if an agent has called many tools since."""
+"""Numbers of newest messages to search for the question; the second is used after many tool calls."""
 _MAX_PLAIN_MESSAGES = 400
-"""Messages that a plain cut looks at."""
+"""Maximum number of messages to read for a view without context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewRequest:
-    """What is asked for."""
+    """Request for a view."""
 
     query: str | None
-    """What memory is asked for; the newest message of the user, if None."""
+    """Recall query; None for the newest message of the user."""
     limit: int
-    """Tokens."""
+    """Maximum number of tokens."""
     insert: InsertMethod
     recall: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedConversation:
-    """A view, and how it came about."""
+    """View of a conversation, with the context and the memories it is built from."""
 
     messages: list[ChatMessage]
     tokens: int
     context: Context | None = None
     recalled: tuple[Hit, ...] = ()
     is_from_turn: bool = False
+    """True if the memories were recalled by an earlier call in the same turn."""
 
 
 class ConversationRenderer:
-    """Makes views of one conversation.
+    """Builds views of one conversation.
 
     Args:
-        engine: Where it is.
-        session: Its record.
-        sizes: Counts what is shown.
-        turn: What is held of it.
-        waiting: What was said after what is in the record, and is not there yet.
+        engine: Memory engine.
+        session: Session of the conversation.
+        sizes: Token counts of messages.
+        turn: State of the current turn.
+        waiting: Messages that follow the stored ones and are not stored yet.
     """
 
     def __init__(
@@ -149,30 +152,32 @@ class ConversationRenderer:
         self._pinned: list[Message] = []
 
     def render(self, wish: ViewRequest) -> RenderedConversation:
-        """The view for a wish."""
+        """Return the view for a request; without context if that does not fit."""
         self._pinned = self._find_leading_system(wish.limit)
         try:
-            found = self._render_to_fit(wish) if wish.limit >= _MIN_VIEW_TOKENS else None
+            view = self._render_to_fit(wish) if wish.limit >= _MIN_VIEW_TOKENS else None
         except BudgetExceededError:
-            found = None
-        return found or self._render_plain(wish.limit)
+            view = None
+        return view or self._render_plain(wish.limit)
 
     def _render_to_fit(self, wish: ViewRequest) -> RenderedConversation | None:
         question = self._find_question(wish)
-        told = self._get_cached_memories(question) if wish.recall else None
-        beside = self._token_counts.count_messages(self._unsaved_messages) + (
-            0 if told is None else self._token_counts.count_text(told)
+        cached = self._get_cached_memories(question) if wish.recall else None
+        # Unsaved messages and cached memories are not part of the context. Pinned messages are, but they are always
+        # shown in full.
+        outside = self._token_counts.count_messages(self._unsaved_messages) + (
+            0 if cached is None else self._token_counts.count_text(cached)
         )
-        fixed = beside + self._token_counts.count_messages(map(_to_shown_message, self._pinned))
-        budget = wish.limit - beside
+        fixed = outside + self._token_counts.count_messages(map(_to_shown_message, self._pinned))
+        budget = wish.limit - outside
         for _ in range(_MAX_TRIES):
             if budget < 1 or wish.limit <= fixed:
                 return None
-            context = self._build_context(question, wish, budget, recall=wish.recall and told is None)
-            memories = _join_memories(context) if told is None else told
+            context = self._build_context(question, wish, budget, recall=wish.recall and cached is None)
+            memories = _join_memories(context) if cached is None else cached
             messages, tokens = self._lay_out(context, memories, wish.insert, question)
             if tokens <= wish.limit:
-                if told is None and wish.recall:
+                if cached is None and wish.recall:
                     self._turn.question, self._turn.memories = question.key, memories
                     self._turn.recalled_hits, self._turn.knowledge_hits = context.recalled, context.knowledge
                 return RenderedConversation(
@@ -180,70 +185,74 @@ class ConversationRenderer:
                     tokens,
                     context,
                     self._turn.recalled_hits if wish.recall else (),
-                    told is not None,
+                    cached is not None,
                 )
+            # Scale the budget by the ratio of both counts without the fixed part; the -1 guarantees progress.
             budget = min(budget - 1, budget * (wish.limit - fixed) // (tokens - fixed))
         return None
 
     def _build_context(self, question: _Question, wish: ViewRequest, tokens: int, *, recall: bool) -> Context:
         budget = self._engine.config.budget.resized(tokens)
         build = partial(self._session.build_context, question.query, budget=budget, recall=recall)
-        # For good, so only by what most views of the conversation have; and what takes no messages takes no summary.
+        # tidy=True stores summaries permanently. A single narrow view must not compress the conversation for wider
+        # ones, and a store that rejects messages would also reject summaries.
         is_usual = wish.limit >= max(_MIN_TIDY_TOKENS, _USUAL_SHARE * self._turn.max_token_limit)
         if not is_usual or self._unsaved_messages:
             return build(tidy=False)
         try:
             return build(tidy=True)
         except StorageError as error:
-            _log.warning("%r is not tidied this time: %s", self._session, type(error).__name__)
+            _log.warning("%r could not be compressed this time: %s", self._session, type(error).__name__)
             return build(tidy=False)
 
     def _find_question(self, wish: ViewRequest) -> _Question:
-        # In one turn agents ask without a query, then with the text of the question that is there already.
-        waiting = next(
-            (one for one in reversed(self._unsaved_messages) if one.role is MessageRole.USER), None
+        # Within one turn, agents request views first without a query and later with the text of the stored question.
+        # Both must have the same key, so a query that repeats the question is dropped.
+        unsaved = next(
+            (message for message in reversed(self._unsaved_messages) if message.role is MessageRole.USER),
+            None,
         )
-        since = [] if waiting is not None else self._list_since_question()
+        since = [] if unsaved is not None else self._list_since_question()
         newest = since[0] if since else None
-        said = (waiting.content or "" if waiting is not None else "") if newest is None else newest.content
-        query = None if wish.query is None or wish.query.strip() in ("", said.strip()) else wish.query
-        key = (self._session.key, None if newest is None else newest.id, said, query)
-        # What waits is not in the record, where the engine would look for it.
-        asked = said or None if waiting is not None and query is None else query
-        is_said = wish.query is not None and query is None and bool(said)
+        text = (unsaved.content or "" if unsaved is not None else "") if newest is None else newest.content
+        query = None if wish.query is None or wish.query.strip() in ("", text.strip()) else wish.query
+        key = (self._session.key, None if newest is None else newest.id, text, query)
+        # Without a query the engine uses the newest stored question, so an unsaved one must be passed explicitly.
+        recall_query = text or None if unsaved is not None and query is None else query
+        is_in_conversation = wish.query is not None and query is None and bool(text)
         has_room = (
             newest is not None
             and self._token_counts.count_stored(newest, _to_shown_message(newest)) <= wish.limit // 2
         )
-        return _Question(asked, key, is_said, since if query is None and has_room else ())
+        return _Question(recall_query, key, is_in_conversation, since if query is None and has_room else ())
 
     def _list_since_question(self) -> Sequence[Message]:
-        transcript = self._session.transcript  # not the record, which has what was taken out as well
+        transcript = self._session.transcript  # without messages that were removed from the list
         for count in _QUESTION_LOOKBACK_MESSAGES:
             newest = transcript.latest(count)
-            places = reversed(range(len(newest)))
-            place = next((place for place in places if newest[place].role is Role.USER), None)
-            if place is not None:
-                return newest[place:]
+            indexes = reversed(range(len(newest)))
+            index = next((index for index in indexes if newest[index].role is Role.USER), None)
+            if index is not None:
+                return newest[index:]
             if len(newest) < count:
                 break
         return ()
 
     def _get_cached_memories(self, question: _Question) -> str | None:
-        # What was recalled for the same question, unless something of it was erased since.
+        # Reuse the memories of the same question, unless one of them was erased in the meantime.
         if self._turn.question != question.key:
             return None
         tenant = self._engine.namespace(self._session.namespace)
-        said: dict[str, set[str]] = defaultdict(set)
+        ids_by_session: dict[str, set[str]] = defaultdict(set)
         for hit in self._turn.recalled_hits:
             if hit.message is not None and hit.session is not None:
-                said[hit.session].add(hit.message.id)
-        for name, ids in said.items():
+                ids_by_session[hit.session].add(hit.message.id)
+        for name, ids in ids_by_session.items():
             session = tenant.find_session(name)
             if session is None or session.find_known_ids(ids) != ids:
                 return None
-        known = (hit.knowledge for hit in self._turn.knowledge_hits)
-        if any(tenant.knowledge.get(one.category, one.key, use=False) is None for one in known):
+        entries = (hit.knowledge for hit in self._turn.knowledge_hits)
+        if any(tenant.knowledge.get(entry.category, entry.key, use=False) is None for entry in entries):
             return None
         return self._turn.memories
 
@@ -252,19 +261,26 @@ class ConversationRenderer:
     ) -> tuple[list[ChatMessage], int]:
         parts, sizes = self._build_parts(context, memories, question)
         messages = arrange_messages(parts, insert)
-        return messages, sum(sizes.get(id(one)) or self._token_counts.count_message(one) for one in messages)
+        return messages, sum(
+            sizes.get(id(message)) or self._token_counts.count_message(message) for message in messages
+        )
 
     def _build_parts(
         self, context: Context, memories: str, question: _Question
     ) -> tuple[ViewParts, dict[int, int]]:
-        said = {*context.full, *context.compressed}
+        # Return the parts of a view, and the tokens of stored messages by the identity of the shown messages.
+        conversation_ids = {*context.full, *context.compressed}
         pinned = {message.id for message in self._pinned}
-        talk = [one for one in context.messages if one.id in said and one.id not in pinned]
+        talk = [
+            message
+            for message in context.messages
+            if message.id in conversation_ids and message.id not in pinned
+        ]
         talk = repair_messages(question.keep_in_sight(talk))
         summary = [
-            neutralize_fence_tags(one.content)
-            for one in context.messages
-            if one.is_summary and one.id not in said
+            neutralize_fence_tags(message.content)
+            for message in context.messages
+            if message.is_summary and message.id not in conversation_ids
         ]
         shown = self._to_shown_messages(talk)
         leading = [_to_shown_message(message) for message in self._pinned]
@@ -276,22 +292,22 @@ class ConversationRenderer:
             summary=protect_placeholders(wrap_in_fence(summary)) if summary else "",
             memories=protect_placeholders(memories),
         )
-        stored = zip((*self._pinned, *talk), (*leading, *shown), strict=True)
+        pairs = zip((*self._pinned, *talk), (*leading, *shown), strict=True)
         return parts, {
-            id(message): self._token_counts.count_stored(one, message)
-            for one, message in stored
-            if one.id != self._turn.live_id  # agents write into it
+            id(message): self._token_counts.count_stored(stored, message)
+            for stored, message in pairs
+            if stored.id != self._turn.live_id  # agents change this message, so its count is not cached
         }
 
     def _to_shown_messages(self, talk: Sequence[Message]) -> list[ChatMessage]:
-        place = next((n for n in reversed(range(len(talk))) if talk[n].role is Role.USER), None)
+        index = next((n for n in reversed(range(len(talk))) if talk[n].role is Role.USER), None)
         shown = [_to_shown_message(message) for message in talk]
-        if place is not None and talk[place].payload_json is not None:
-            shown[place] = self._share_question_blocks(talk[place].id, shown[place])
+        if index is not None and talk[index].payload_json is not None:
+            shown[index] = self._share_question_blocks(talk[index].id, shown[index])
         return shown
 
     def _share_question_blocks(self, message_id: str, message: ChatMessage) -> ChatMessage:
-        # Agents write their state into the question that they were given, and count on finding it there again.
+        # Agents write their state into the blocks of the question and expect to find it in the next view of the turn.
         if self._turn.live_id != message_id:
             self._turn.live_id, self._turn.live_blocks = message_id, list(message.blocks)
         return message.model_copy(update={"blocks": list(self._turn.live_blocks)})
@@ -301,10 +317,10 @@ class ConversationRenderer:
         if len(first) == _MIN_PINNED_MESSAGES and all(message.role is Role.SYSTEM for message in first):
             first = self._session.transcript.messages(IN_LIST, limit=_MAX_LEADING_MESSAGES)
         leading = list(itertools.takewhile(lambda message: message.role is Role.SYSTEM, first))
-        taken = itertools.accumulate(
-            self._token_counts.count_stored(one, _to_shown_message(one)) for one in leading
+        running_totals = itertools.accumulate(
+            self._token_counts.count_stored(message, _to_shown_message(message)) for message in leading
         )
-        fitting = sum(tokens <= limit * _PINNED_SHARE for tokens in taken)
+        fitting = sum(total <= limit * _PINNED_SHARE for total in running_totals)
         return leading[: max(_MIN_PINNED_MESSAGES, fitting)]
 
     def _render_plain(self, limit: int) -> RenderedConversation:
@@ -314,7 +330,7 @@ class ConversationRenderer:
             repair_messages([message for message in newest if message.id not in pinned])
         )
         messages, tokens = cut_to_limit(
-            [_to_shown_message(one) for one in self._pinned],
+            [_to_shown_message(message) for message in self._pinned],
             _remove_empty([*talk, *self._unsaved_messages]),
             limit,
             self._token_counts,
@@ -322,7 +338,7 @@ class ConversationRenderer:
         )
         if tokens > limit:
             _log.warning(
-                "%r shows %d tokens where %d are allowed: not even its newest message fits, raise token_limit",
+                "the view of %r takes %d tokens, the limit is %d: its newest message does not fit, raise token_limit",
                 self._session,
                 tokens,
                 limit,
@@ -334,19 +350,20 @@ class ConversationRenderer:
 class _Question:
     query: str | None
     key: object
-    """The same for the whole turn."""
+    """Identity of the question; the same for the whole turn."""
     is_in_conversation: bool
-    """Whether the query is the newest message of the user."""
+    """True if the query is the newest message of the user."""
     messages_since: Sequence[Message]
-    """That message and what came after it, if it is asked and can be shown as it is."""
+    """The question and the messages after it; empty if it must not be added to the view."""
 
     def keep_in_sight(self, talk: list[Message]) -> list[Message]:
-        # A long run of tools moves it behind a summary, or out of what has room.
-        if not self.messages_since or any(one.id == self.messages_since[0].id for one in talk):
+        # After many tool calls, the question may be part of a summary or no longer fit. Insert it before the first
+        # message that follows it.
+        if not self.messages_since or any(message.id == self.messages_since[0].id for message in talk):
             return talk
-        later = {one.id for one in self.messages_since}
-        place = next((place for place, one in enumerate(talk) if one.id in later), len(talk))
-        return [*talk[:place], self.messages_since[0], *talk[place:]]
+        later = {message.id for message in self.messages_since}
+        index = next((index for index, message in enumerate(talk) if message.id in later), len(talk))
+        return [*talk[:index], self.messages_since[0], *talk[index:]]
 
 
 def _to_shown_message(message: Message) -> ChatMessage:
@@ -354,18 +371,22 @@ def _to_shown_message(message: Message) -> ChatMessage:
 
 
 def _protect_message(message: ChatMessage) -> ChatMessage:
-    for place, block in enumerate(message.blocks):
+    for index, block in enumerate(message.blocks):
         safe = map_text(block, protect_placeholders)
         if safe is not block:
-            message.blocks[place] = safe
+            message.blocks[index] = safe
     return message
 
 
 def _remove_empty(talk: Sequence[ChatMessage]) -> list[ChatMessage]:
-    # Providers refuse a message that says nothing, such as an answer that never came.
+    # Providers reject empty messages, such as an answer that was never completed.
     return [message for message in talk if message.blocks or message.additional_kwargs]
 
 
 def _join_memories(context: Context) -> str:
-    said = {*context.full, *context.compressed}
-    return "\n".join(one.content for one in context.messages if one.id not in said and not one.is_summary)
+    conversation_ids = {*context.full, *context.compressed}
+    return "\n".join(
+        message.content
+        for message in context.messages
+        if message.id not in conversation_ids and not message.is_summary
+    )

@@ -1,4 +1,4 @@
-"""LlamaIndex's messages as the engine stores them, and back, without loss."""
+"""Lossless conversion between LlamaIndex messages and stored messages."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ _CHAT_ROLES = {
     Role.TOOL: MessageRole.TOOL,
 }
 _INJECTABLE_ROLES = (Role.SYSTEM, Role.USER)
-"""Whose messages memory is put into."""
+"""Roles of messages into which memory is inserted."""
 _PLAIN_PAYLOADS = {to_json({PAYLOAD_KEY: role.value}, "payload"): role for role in MessageRole}
-"""What is stored of messages that are a role and a text."""
+"""Stored payloads of plain messages, which consist of a role and a text."""
 _STEP_LABEL = re.compile(r"^(Thought|Action|Action Input|Observation|Answer): ?", re.MULTILINE)
 _ANSWER_LABEL = "\nAnswer:"
 _MAX_THOUGHT_TOKENS = 1_000_000
-"""Tokens of one thought; a block that tells of more has counted something else."""
+"""Maximum plausible size of one thought; larger reported numbers are ignored."""
 _MEDIA_TOKENS: dict[type, int] = {
     ImageBlock: IMAGE_TOKENS,
     AudioBlock: AUDIO_TOKENS,
@@ -96,34 +96,35 @@ def to_draft(
     message: ChatMessage,
     counter: TokenCounter | None = None,
     *,
-    id: str | None = None,  # noqa: A002 - the word that frameworks use
+    id: str | None = None,  # noqa: A002 - the name that frameworks use
     answers: str | None = None,
 ) -> MessageDraft:
-    """A LlamaIndex message on its way into the engine; the whole of it travels as the payload.
+    """Convert a LlamaIndex message to a draft for the engine; the payload has the whole message.
 
-    What memory itself had put into the message is left out. Of the trace of a ``ReActAgent`` the engine reads
-    observations and the answer; the payload has all of it.
+    Text that memory injected into the message is removed. The content of a ``ReActAgent`` trace is limited to
+    observations and the answer; the payload has the whole trace.
 
     Args:
         message: The message.
-        counter: Counts the words beside images, audio and files; pass ``engine.counter``.
-        id: Under which it is stored; one of its own, if left out.
-        answers: The id of the call whose result it is, where the message itself does not say it.
+        counter: Token counter for the text next to images, audio and files. Pass ``engine.counter``.
+        id: Id of the stored message. Default: a new id.
+        answers: Id of the answered tool call, if the message itself does not have it.
 
     Raises:
-        InvalidMessageError: It is no message, or its role or one of its blocks is none.
+        InvalidMessageError: The object is not a message, or its role or one of its blocks is invalid.
     """
     if not isinstance(message, ChatMessage):
         raise InvalidMessageError(
-            f"a {type(message).__name__} is no message of LlamaIndex: use ChatMessage(role='user', content='...')"
+            f"expected a LlamaIndex message, got {type(message).__name__}: use ChatMessage(role='user', "
+            "content='...')"
         )
     _check_message(message)
     message = remove_memory(message) or message
     role = _ROLES[get_chat_role(message)]
-    said = _get_text(message)
-    text = _strip_reasoning(said) if role is Role.ASSISTANT else said
-    if role is Role.TOOL and is_only_fenced(said):
-        text = ""  # a result stays with its call, and what memory told is nothing to remember
+    full_text = _get_text(message)
+    text = _strip_reasoning(full_text) if role is Role.ASSISTANT else full_text
+    if role is Role.TOOL and is_only_fenced(full_text):
+        text = ""  # keep the result of a memory tool for its call, but do not store recalled memories again
     fields: dict[str, Any] = {
         "tool_calls": get_tool_calls(message),
         "tool_call_id": answers or get_answered_call_id(message),
@@ -131,30 +132,31 @@ def to_draft(
     payload = encode_chat_message(message, text)
     tokens = None
     counter = ContentAwareCounter() if counter is None else counter
-    if (parts := _count_part_tokens(message.blocks, counter.count)) or text is not said:
-        tokens = count_draft(counter, MessageDraft(role, said, **fields)) + parts
+    if (parts := _count_part_tokens(message.blocks, counter.count)) or text is not full_text:
+        # The model sees the whole message, so its tokens are counted, not those of the shortened content.
+        tokens = count_draft(counter, MessageDraft(role, full_text, **fields)) + parts
     return MessageDraft(role, text, id=id, payload=payload, token_count=tokens, **fields)
 
 
 def to_message(message: Message) -> ChatMessage:
-    """The LlamaIndex message that was stored.
+    """Convert a stored message to the original LlamaIndex message.
 
-    One that came from elsewhere, or is shown compressed, becomes the LlamaIndex message of its role.
+    A compressed message, or one that was not stored by this adapter, becomes the LlamaIndex message of its role.
     """
     form = message.payload_json
     if form is None:
         return _build_message(message)
-    if (role := _PLAIN_PAYLOADS.get(form)) is not None:  # as most are
+    if (role := _PLAIN_PAYLOADS.get(form)) is not None:  # most messages: skip parsing the payload
         return build_chat_message(role, [build_text_block(message.content)], {})
     return decode_chat_message(message.payload, message.content) or _build_message(message)
 
 
 def message_tokens(message: ChatMessage, count: Callable[[str], int]) -> int:
-    """What a message takes: text, thoughts, tool calls and rough figures for pictures and the like.
+    """Return the tokens of a message: text, thoughts and tool calls, with estimates for images and other media.
 
     Args:
         message: The message.
-        count: Tokens of a text.
+        count: Function that counts the tokens of a text.
     """
     calls = _list_calls(message)
     tokens = count(_get_text(message)) + _count_part_tokens(message.blocks, count)
@@ -162,51 +164,51 @@ def message_tokens(message: ChatMessage, count: Callable[[str], int]) -> int:
 
 
 def remove_memory(message: ChatMessage) -> ChatMessage | None:
-    """The message as it was before memory put something into it; None if nothing is left of it."""
-    is_place = _ROLES.get(message.role) in _INJECTABLE_ROLES
-    said = [_remove_injected_text(block, is_place=is_place) for block in message.blocks]
-    left = [block for block in said if block is not None]
-    if message.blocks and not left:
+    """Return the message without injected memory; None if nothing is left."""
+    is_injectable = _ROLES.get(message.role) in _INJECTABLE_ROLES
+    cleaned = [_remove_injected_text(block, is_injectable=is_injectable) for block in message.blocks]
+    remaining = [block for block in cleaned if block is not None]
+    if message.blocks and not remaining:
         return None
-    if all(new is old for new, old in zip(said, message.blocks, strict=True)):
+    if all(new is old for new, old in zip(cleaned, message.blocks, strict=True)):
         return message
-    return message.model_copy(update={"blocks": left})
+    return message.model_copy(update={"blocks": remaining})
 
 
 def get_tool_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
-    """The tool calls that a message makes, each with an id."""
+    """Return the tool calls of a message, each with an id."""
     return _list_calls(message) if _ROLES.get(message.role) is Role.ASSISTANT else ()
 
 
 def get_call_ids(message: ChatMessage) -> set[str]:
-    """Ids of the tool calls that a message makes."""
+    """Return the ids of the tool calls of a message."""
     return {call.id for call in get_tool_calls(message)}
 
 
 def get_answered_call_id(message: ChatMessage) -> str | None:
-    """Id of the tool call whose result a message is, as it says itself."""
-    found = message.additional_kwargs.get("tool_call_id")
-    return found if found and isinstance(found, str) and _ROLES.get(message.role) is Role.TOOL else None
+    """Return the id of the tool call that a message answers, if the message has it."""
+    call_id = message.additional_kwargs.get("tool_call_id")
+    return call_id if call_id and isinstance(call_id, str) and _ROLES.get(message.role) is Role.TOOL else None
 
 
 def _check_message(message: ChatMessage) -> None:
-    # Whatever a message holds that was built without its validators.
+    # A message that was built without its validators may contain anything.
     get_chat_role(message)
     blocks: object = message.blocks
     kwargs: object = message.additional_kwargs
     if not isinstance(blocks, list) or not isinstance(kwargs, dict):
         raise InvalidMessageError(
-            f"a message whose blocks are a {type(blocks).__name__} and whose additional_kwargs are a "
-            f"{type(kwargs).__name__} is none: use ChatMessage(role='user', content='...')"
+            f"invalid message: expected blocks to be a list and additional_kwargs to be a dict, got "
+            f"{type(blocks).__name__} and {type(kwargs).__name__}: use ChatMessage(role='user', content='...')"
         )
 
 
-def _remove_injected_text(block: Any, *, is_place: bool) -> Any:  # noqa: ANN401 - any block, or None for one of ours
+def _remove_injected_text(block: Any, *, is_injectable: bool) -> Any:  # noqa: ANN401 - any block, or None for one of ours
     text = block.text if type(block) is TextBlock else None
-    if is_place and isinstance(text, str):
+    if is_injectable and isinstance(text, str):
         if is_only_fenced(text):
             return None
-        # Where a message became one text, memory stands at its beginning or at its end.
+        # If an agent joined the blocks into one text, memory is at its beginning or at its end.
         if text.startswith(FENCE_OPENING) or text.endswith(FENCE_CLOSING):
             block = build_text_block(strip_fences(text))
     return map_text(block, restore_placeholders)
@@ -218,8 +220,8 @@ def _get_text(message: ChatMessage) -> str:
 
 def _list_texts(block: object) -> Iterable[str]:
     if isinstance(block, TextBlock):
-        said: object = block.text  # whatever a block holds that was built without its validators
-        return [said] if isinstance(said, str) else ()
+        text: object = block.text  # anything, if the block was built without its validators
+        return [text] if isinstance(text, str) else ()
     return [text for part in _list_nested_blocks(block) for text in _list_texts(part)]
 
 
@@ -231,13 +233,13 @@ def _list_nested_blocks(block: object) -> list[Any]:
 
 
 def _strip_reasoning(text: str) -> str:
-    # An agent that writes down its steps: what it found and what it answered is what was said.
+    # The trace of a ReActAgent: keep its observations and its answer.
     if not text.startswith("Thought:") or _ANSWER_LABEL not in text:
         return text
     trace, _, answer = text.partition(_ANSWER_LABEL)
     pieces = _STEP_LABEL.split(trace)[1:]
     steps = zip(pieces[::2], pieces[1::2], strict=True)
-    return "\n".join([*(told.strip() for step, told in steps if step == "Observation"), answer.strip()])
+    return "\n".join([*(text.strip() for step, text in steps if step == "Observation"), answer.strip()])
 
 
 def _count_part_tokens(blocks: Iterable[object], count: Callable[[str], int]) -> int:
@@ -246,8 +248,8 @@ def _count_part_tokens(blocks: Iterable[object], count: Callable[[str], int]) ->
 
 def _count_block_tokens(block: object, count: Callable[[str], int]) -> int:
     if isinstance(block, ThinkingBlock):
-        told = block.num_tokens or 0
-        return told if 0 < told <= _MAX_THOUGHT_TOKENS else count(block.content or "")
+        reported = block.num_tokens or 0
+        return reported if 0 < reported <= _MAX_THOUGHT_TOKENS else count(block.content or "")
     if isinstance(block, ImageBlock) and block.detail == "low":
         return SMALL_IMAGE_TOKENS
     if isinstance(block, CitableBlock):
@@ -261,26 +263,28 @@ def _count_block_tokens(block: object, count: Callable[[str], int]) -> int:
 
 def _list_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
     blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
-    own = [_to_tool_call(place, block) for place, block in enumerate(blocks)]
-    # Older integrations of models have them beside the blocks, some in both places.
-    known, beside = {call.id for call in own}, read_extra_tool_calls(message)
-    if own and not all(call.id for call in beside):
+    own = [_to_tool_call(index, block) for index, block in enumerate(blocks)]
+    # Older model integrations have the calls in additional_kwargs, and some have them in both places. Without ids,
+    # duplicates cannot be recognized, so only the blocks are used.
+    known_ids, extra = {call.id for call in own}, read_extra_tool_calls(message)
+    if own and not all(call.id for call in extra):
         return tuple(own)
-    new = [call for call in beside if call.id not in known]
-    return (*own, *(_fill_call_id(len(own) + place, call) for place, call in enumerate(new)))
+    new = [call for call in extra if call.id not in known_ids]
+    return (*own, *(_fill_call_id(len(own) + index, call) for index, call in enumerate(new)))
 
 
-def _to_tool_call(place: int, block: ToolCallBlock) -> ToolCall:
+def _to_tool_call(index: int, block: ToolCallBlock) -> ToolCall:
     return _fill_call_id(
-        place, ToolCall(block.tool_call_id or "", str(block.tool_name), dump_tool_arguments(block))
+        index, ToolCall(block.tool_call_id or "", str(block.tool_name), dump_tool_arguments(block))
     )
 
 
-def _fill_call_id(place: int, call: ToolCall) -> ToolCall:
+def _fill_call_id(index: int, call: ToolCall) -> ToolCall:
     if call.id:
         return call
-    said = f"{place} {call.name} {call.arguments}".encode("utf-8", "surrogatepass")
-    return replace(call, id=f"call-{hashlib.blake2b(said, digest_size=8).hexdigest()}")
+    # Deterministic, so that storing the same message again is recognized as a repeat.
+    content = f"{index} {call.name} {call.arguments}".encode("utf-8", "surrogatepass")
+    return replace(call, id=f"call-{hashlib.blake2b(content, digest_size=8).hexdigest()}")
 
 
 def _build_message(message: Message) -> ChatMessage:
@@ -297,7 +301,7 @@ def _build_message(message: Message) -> ChatMessage:
 
 def _parse_arguments(arguments: str) -> dict[str, Any] | str:
     try:
-        found = json.loads(arguments)
+        parsed = json.loads(arguments)
     except (ValueError, RecursionError):
         return arguments
-    return found if isinstance(found, dict) else arguments
+    return parsed if isinstance(parsed, dict) else arguments

@@ -1,4 +1,4 @@
-"""The agents of ``langmem-tiers demo --framework llama-index``: one without memory, one with it, all else the same."""
+"""Agents of ``langmem-tiers demo --framework llama-index``: one with memory and one without."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class _DemoAgent:
-    """A LlamaIndex agent with an offline model.
+    """LlamaIndex agent with an offline model.
 
     Args:
-        memory_of: The memory of a thread, by its name.
+        memory_of: Function that creates the memory of a thread by its name.
     """
 
     def __init__(self, memory_of: Callable[[str], BaseMemory]) -> None:
@@ -34,7 +34,7 @@ class _DemoAgent:
         self._threads: dict[str, BaseMemory] = {}
 
     def ask(self, question: str, thread: str) -> Reply:
-        """Ask something in a thread."""
+        """Ask a question in a thread and return the answer with its prompt."""
         return asyncio.run(self._ask(question, thread))
 
     async def _ask(self, question: str, thread: str) -> Reply:
@@ -49,19 +49,19 @@ class _DemoAgent:
 
 
 def make_assistants(engine: MemoryEngine, namespace: NamespacePath, budget: int) -> Assistants:
-    """Both agents, with all sessions of a namespace as threads that they had before.
+    """Create both agents, with the sessions of a namespace as their existing threads.
 
     Args:
-        engine: The memory of one of them.
-        namespace: Whose it is.
-        budget: What a prompt may take, in tokens.
+        engine: Memory engine of one of the agents.
+        namespace: Namespace with the sessions.
+        budget: Maximum size of a prompt in tokens.
     """
 
     def plain(thread: str) -> BaseMemory:
         session = engine.namespace(namespace).find_session(thread)
-        said = [] if session is None else session.transcript.messages()
-        # All of the thread, as an agent of LangChain has it from its checkpoints.
-        return ChatMemoryBuffer.from_defaults(chat_history=[*map(to_message, said)], token_limit=2**31)
+        messages = [] if session is None else session.transcript.messages()
+        # The whole thread, to be comparable with a LangChain agent, which has it in its checkpoints.
+        return ChatMemoryBuffer.from_defaults(chat_history=[*map(to_message, messages)], token_limit=2**31)
 
     def remembering(thread: str) -> BaseMemory:
         return TieredMemory.from_defaults(

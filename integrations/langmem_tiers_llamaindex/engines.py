@@ -1,7 +1,7 @@
-"""Which engine a memory stands on, so that it is found again when the memory comes back from JSON.
+"""References to engines, with which memories find their engine again when they are restored from JSON.
 
-LlamaIndex writes the memory of an agent down and reads it again between two runs of a ``Context``. What is
-written names the engine and holds no secret.
+LlamaIndex serializes the memory of an agent between two runs of a ``Context``. The reference identifies the engine
+and contains no secrets.
 """
 
 from __future__ import annotations
@@ -32,18 +32,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langmem_tiers")
 _FILE_PREFIX, _URI_PREFIX = "sqlite:///", "file:"
+# The password of "scheme://user:password@host".
 _PASSWORD = re.compile(r"(?<=://)([^:/?#@]*):[^/?#@]*(?=@)")
 _lock = threading.Lock()
+# Weak references: these tables must not keep engines open.
 _names_by_engine: WeakKeyDictionary[MemoryEngine, str] = WeakKeyDictionary()
 _engines_by_name: WeakValueDictionary[str, MemoryEngine] = WeakValueDictionary()
 _engines_by_url: WeakValueDictionary[str, MemoryEngine] = WeakValueDictionary()
 
 
 def attach(engine: MemoryEngine) -> MemoryEngine:
-    """Let memories that come back from JSON use this engine, if it is on the database that they were on.
+    """Register an engine for memories that are restored from JSON, if they belong to its database.
 
-    Memories and stores do so by themselves with the engines that they are given. Call it in a new process before a
-    ``Context`` is read, for a database with a password or an engine with an embedder or a model of its own.
+    Engines that are passed to memories and stores are registered automatically. In a new process, call it before a
+    ``Context`` is restored, for a database with a password or an engine with a custom embedder or model.
 
     Returns:
         The engine.
@@ -56,7 +58,7 @@ def attach(engine: MemoryEngine) -> MemoryEngine:
 
 
 def build_engine_reference(engine: MemoryEngine) -> dict[str, str | None]:
-    """What is written down of an engine: JSON without a secret."""
+    """Return the reference to an engine as JSON without secrets."""
     with _lock:
         name = _names_by_engine.setdefault(engine, uuid.uuid4().hex)
         _engines_by_name[name] = engine
@@ -64,11 +66,11 @@ def build_engine_reference(engine: MemoryEngine) -> dict[str, str | None]:
 
 
 def resolve_engine(reference: object) -> MemoryEngine:
-    """The engine that was written down: the one that is live in this process, or its database opened again.
+    """Return the engine of a reference: an open one of this process, or a new one on the same database.
 
     Raises:
-        InvalidInputError: That is nothing that was written down, or its database was in memory and is gone.
-        StorageUnavailableError: Its database does not open.
+        InvalidInputError: The reference is invalid, or the database was in memory and no longer exists.
+        StorageUnavailableError: The database cannot be opened.
     """
     name, url, database = _read_reference(reference)
     live = next((engine for engine in _list_known_engines(name, url, database) if not engine.is_closed), None)
@@ -76,16 +78,16 @@ def resolve_engine(reference: object) -> MemoryEngine:
         return _check_database(live, database)
     if url is None:
         raise InvalidInputError(
-            "the engine of this memory is gone, and its database cannot be opened again: it was in memory, or its "
-            "URL has settings that are not written down. Use a file or a server, keep the engine, or read the memory "
-            "by itself, as TieredMemory.from_dict(data, engine=engine)"
+            "the engine of this memory no longer exists, and its database cannot be opened again: it was in memory, "
+            "or its URL has settings that are not serialized. Use a file or a server, keep the engine open, or pass "
+            "an engine, as in TieredMemory.from_dict(data, engine=engine)"
         )
     return _check_database(_reopen(url), database)
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """What a store is built from."""
+    """Engine, namespace and fields of a chat store or memory block."""
 
     engine: MemoryEngine
     namespace: NamespacePath | None
@@ -93,74 +95,79 @@ class StoreSettings:
 
 
 def resolve_store_settings(engine: MemoryEngine | None, fields: Mapping[str, Any]) -> StoreSettings:
-    """The engine that was handed in, or written down before, or a new one in memory; and the store's fields.
+    """Resolve the engine and the fields of a store.
 
     Args:
-        engine: As it was handed in.
-        fields: As they were handed in, or as they were written down.
+        engine: Engine passed by the caller. Default: the engine of the serialized fields, or a new one in memory.
+        fields: Fields passed by the caller, or serialized fields.
     """
     reference, namespace = fields.get("engine_reference"), fields.get("namespace")
     if engine is None:
         engine = resolve_engine(reference) if reference else MemoryEngine()
     check_engine(engine)
-    whose = None if namespace is None else check_namespace(namespace)
-    told = {key: value for key, value in fields.items() if key != "class_name"}
-    told |= {
+    path = None if namespace is None else check_namespace(namespace)
+    values = {key: value for key, value in fields.items() if key != "class_name"}
+    values |= {
         "engine_reference": build_engine_reference(engine),
-        "namespace": None if whose is None else list(whose),
+        "namespace": None if path is None else list(path),
     }
-    return StoreSettings(engine, whose, told)
+    return StoreSettings(engine, path, values)
 
 
 def _list_known_engines(name: str, url: str | None, database: str | None) -> list[MemoryEngine]:
-    # The one that was written down, the one that was attached, and any other on the same database or at its place.
-    place = None if url is None else _remove_password(url)
+    # Candidates in order of preference: the engine with this name, engines on the same database (an attached one
+    # first), and engines with the same URL.
+    plain_url = None if url is None else _remove_password(url)
     with _lock:
-        others = [None if place is None else _engines_by_url.get(place), *_names_by_engine]
+        others = [None if plain_url is None else _engines_by_url.get(plain_url), *_names_by_engine]
         known = [_engines_by_name.get(name), *others]
     live = [engine for engine in known if engine is not None and not engine.is_closed]
-    same = [engine for engine in live if database is not None and engine.database_id == database]
+    same_database = [engine for engine in live if database is not None and engine.database_id == database]
     return [
-        *live[: known[0] in live],
-        *same,
-        *(one for one in live if place is not None and one.url == place),
+        *live[: known[0] in live],  # the named engine, if it is open: it is the first element then
+        *same_database,
+        *(engine for engine in live if plain_url is not None and engine.url == plain_url),
     ]
 
 
 def _check_database(engine: MemoryEngine, database: str | None) -> MemoryEngine:
     if database is not None and engine.database_id != database:
         raise InvalidInputError(
-            f"{engine!r} is another database than the one that this memory was on, which is gone or elsewhere: put "
-            "it back, attach(MemoryEngine(url)) where it is now, or make a new memory"
+            f"{engine!r} is not the database of this memory, which was moved or deleted: restore it, call "
+            "attach(MemoryEngine(url)) with its new URL, or create a new memory"
         )
     return engine
 
 
 def _remove_password(url: str) -> str:
-    # None is ever written down: somebody may have put one in by hand.
+    # References never contain a password, but it may have been added by hand.
     return _PASSWORD.sub(r"\1", url)
 
 
 def _reopen(url: str) -> MemoryEngine:
-    # Of a server nothing but its address: what stands before and behind it may be a secret.
+    # For a server, show only host and database: credentials and query parameters may be secret.
     shown = url if url.startswith("sqlite") else url.rpartition("@")[2].partition("?")[0]
-    if url.startswith(_FILE_PREFIX) and not _database_exists(url):  # opening it would make an empty one
+    if url.startswith(_FILE_PREFIX) and not _database_exists(
+        url
+    ):  # opening it would create an empty database
         raise StorageUnavailableError(
-            f"the database {shown!r} of this memory is not there any more: put the file back, or open another with "
-            "MemoryEngine(url) and make a new memory"
+            f"the database file {shown!r} of this memory does not exist: restore it to this path, or create a new "
+            "memory on MemoryEngine(url)"
         )
     try:
         engine = MemoryEngine(url)
     except LangmemTiersError as error:
         raise StorageUnavailableError(
-            f"the database {shown!r} of this memory does not open ({type(error).__name__}). Open it yourself "
-            "and call langmem_tiers_llamaindex.attach(engine) before the memory is read; passwords are never "
-            "written down"
+            f"the database {shown!r} of this memory cannot be opened ({type(error).__name__}). Open it yourself "
+            "and call langmem_tiers_llamaindex.attach(engine) before the memory is restored; passwords are never "
+            "serialized"
         ) from error
     if engine.url is None:
         engine.close()
-        raise InvalidInputError(f"{shown!r} is in memory, and what was there is gone: use a file or a server")
-    _log.info("opened %r again for a memory, with the default embedder and no model", engine)
+        raise InvalidInputError(
+            f"the database {shown!r} was in memory and no longer exists: use a file or a server"
+        )
+    _log.info("reopened %r for a restored memory, with the default embedder and without a model", engine)
     return attach(engine)
 
 
@@ -168,63 +175,63 @@ def _database_exists(url: str) -> bool:
     path = url.removeprefix(_FILE_PREFIX)
     if path.startswith(_URI_PREFIX):
         path = path.removeprefix(_URI_PREFIX).partition("?")[0]
-    # Whether a name is written with escapes depends on the release of SQLAlchemy.
+    # Depending on its version, SQLAlchemy percent-encodes the path in a URL.
     return any(_is_nonempty_file(Path(name)) for name in (path, unquote(path)))
 
 
 def _is_nonempty_file(path: Path) -> bool:
     try:
-        return path.stat().st_size > 0  # an empty one is what is left of a database, or none yet
+        return path.stat().st_size > 0  # an empty file is not a database
     except (OSError, ValueError):
         return False
 
 
 def _read_reference(reference: object) -> tuple[str, str | None, str | None]:
-    given: Mapping[str, Any] = reference if isinstance(reference, dict) else {}
-    name, url, database = given.get("name"), given.get("url"), given.get("database")
+    values: Mapping[str, Any] = reference if isinstance(reference, dict) else {}
+    name, url, database = values.get("name"), values.get("url"), values.get("database")
     is_ours = isinstance(name, str) and isinstance(database, str | None) and _is_own_url(url)
     if not is_ours:
         raise InvalidInputError(
-            f"a {type(reference).__name__} without the engine's name and url is nothing that to_dict() gave: pass "
-            "the whole dict"
+            "invalid engine_reference: expected the dict with name, url and database from to_dict(), got "
+            f"{type(reference).__name__}: pass the whole result of to_dict()"
         )
     return str(name), url, database
 
 
 def _is_own_url(url: object) -> bool:
-    # Other URLs may name a database that is empty each time, such as one in memory.
+    # Other URLs may refer to a new, empty database on each use, such as one in memory.
     return url is None or (isinstance(url, str) and url.startswith((_FILE_PREFIX, "postgresql://")))
 
 
 class EngineBackedModel(BaseModel):
-    """Names and settings around an engine. So it may be copied, written down and read again.
+    """Base class of pydantic models with an engine; they can be copied, serialized and restored.
 
     Args:
-        engine: Where everything is; one in memory, if left out.
-        **data: The fields; a misspelled one is an error.
+        engine: Engine that stores the data. Default: a new one in memory.
+        **data: Fields of the model; a misspelled field is an error.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    # What says where everything is cannot be changed: that would be another one.
+    # The fields that identify the data are frozen: with other values, this would be another object.
     namespace: list[str] | None = Field(default=None, frozen=True)
     engine_reference: dict[str, str | None] = Field(default_factory=dict, frozen=True)
-    """Where the engine is found again; without secrets."""
+    """Reference to the engine for deserialization, without secrets."""
     _engine: MemoryEngine = PrivateAttr()
     _namespace_path: tuple[str, ...] | None = PrivateAttr()
 
     def __init__(self, engine: MemoryEngine | None = None, **data: Any) -> None:  # noqa: ANN401 - the fields
-        found = resolve_store_settings(engine, data)
-        super().__init__(**found.fields)
-        self._engine, self._namespace_path = found.engine, found.namespace
+        settings = resolve_store_settings(engine, data)
+        super().__init__(**settings.fields)
+        self._engine, self._namespace_path = settings.engine, settings.namespace
 
     @property
     def engine(self) -> MemoryEngine:
-        """Where everything is."""
+        """Engine that stores the data."""
         return self._engine
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return copy.copy(self)  # on the same engine: agents copy their state with all memory in it
+        return copy.copy(self)  # agents deep-copy their state, but an engine cannot be copied
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).model_validate, (self.model_dump(mode="json"),)

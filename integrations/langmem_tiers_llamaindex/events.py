@@ -1,4 +1,4 @@
-"""What memory tells those who watch: events and spans through LlamaIndex's dispatcher."""
+"""Instrumentation events of memory, sent through LlamaIndex's dispatcher."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ dispatcher = get_dispatcher("langmem_tiers.llamaindex")
 
 
 class MemoryRetrievedEvent(BaseEvent):
-    """A view of a conversation was made for a model."""
+    """Event: a view of a conversation was built for a model."""
 
     namespace: list[str]
     session_id: str
     query: str | None
-    """What memory was asked for; the newest message of the user, if None."""
+    """Recall query; None for the newest message of the user."""
     messages: int
-    """How many the model is shown."""
+    """Number of messages in the view."""
     tokens: int
     token_limit: int
     recalled: list[str]
-    """Ids of what was recalled, best first."""
+    """Ids of recalled memories, best first."""
     dropped: int
-    """How many messages of the conversation had no room."""
+    """Number of messages of the conversation that did not fit."""
     is_from_turn: bool
-    """Whether what was recalled is that of an earlier call in the same turn."""
+    """True if the memories were recalled by an earlier call in the same turn."""
 
     @classmethod
     def class_name(cls) -> str:
-        """Its name."""
+        """Name of the event."""
         return "MemoryRetrievedEvent"
 
 
 class MemoryStoredEvent(BaseEvent):
-    """Messages were stored."""
+    """Event: messages were stored."""
 
     namespace: list[str]
     session_id: str
@@ -42,21 +42,21 @@ class MemoryStoredEvent(BaseEvent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Its name."""
+        """Name of the event."""
         return "MemoryStoredEvent"
 
 
 class MemoryFailedEvent(BaseEvent):
-    """The store failed, and the turn goes on without it; what was not stored waits."""
+    """Event: the store failed, and the turn continues; unsaved messages are stored later."""
 
     namespace: list[str]
     session_id: str
     error: str
-    """The name of the error. Its words may name what a log should not hold."""
+    """Type of the error. The message is omitted, because it may contain sensitive data."""
     waiting: int
-    """How many messages wait to be stored."""
+    """Number of messages that are not stored yet."""
 
     @classmethod
     def class_name(cls) -> str:
-        """Its name."""
+        """Name of the event."""
         return "MemoryFailedEvent"

@@ -1,4 +1,4 @@
-"""A chat model for demonstrations: offline, and it knows nothing but its prompt."""
+"""Offline chat model for demonstrations that only quotes its prompt."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _CONTEXT_WINDOW_TOKENS = 8_192
 
 
 class ExtractiveLLM(FunctionCallingLLM):
-    """Answers with the sentence of its prompt that shares most words with the newest question.
+    """Chat model that answers with the sentence of its prompt that shares most words with the newest question.
 
-    Where none shares enough, it says ``I don't know.``, and to what has no question mark ``Noted.``. It makes nothing
-    up and keeps nothing from one call to the next, so its answers show what the prompt held. It takes tools and
-    never calls one. What a prompt took is in the answer's ``additional_kwargs["prompt_tokens"]``.
+    Without a good match the answer is ``I don't know.``; a text without a question mark gets ``Noted.``. The model is
+    stateless and invents nothing, so its answers show what the prompt contained. It accepts tools but never calls
+    them. The answer's ``additional_kwargs["prompt_tokens"]`` is the size of the prompt.
     """
 
     @classmethod
     def class_name(cls) -> str:
-        """Its name."""
+        """Name of the class in serialized data."""
         return "ExtractiveLLM"
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What it can do."""
+        """Capabilities of the model."""
         return LLMMetadata(
             context_window=_CONTEXT_WINDOW_TOKENS,
             is_chat_model=True,
@@ -49,17 +49,17 @@ class ExtractiveLLM(FunctionCallingLLM):
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **_: Any) -> ChatResponse:  # noqa: ANN401 - the framework's signature
-        """The answer."""
+        """Return the answer."""
         return _build_chat_response(messages)
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **_: Any) -> ChatResponse:  # noqa: ANN401 - as above
-        """The answer."""
+        """Return the answer."""
         return _build_chat_response(messages)
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **_: Any) -> Iterator[ChatResponse]:  # noqa: ANN401 - as above
-        """The answer, in one piece."""
+        """Return the answer as a stream of one chunk."""
 
         def pieces() -> Iterator[ChatResponse]:
             yield _to_stream_chunk(_build_chat_response(messages))
@@ -68,7 +68,7 @@ class ExtractiveLLM(FunctionCallingLLM):
 
     @llm_chat_callback()
     async def astream_chat(self, messages: Sequence[ChatMessage], **_: Any) -> AsyncIterator[ChatResponse]:  # noqa: ANN401 - as above
-        """The answer, in one piece."""
+        """Return the answer as a stream of one chunk."""
 
         async def pieces() -> AsyncIterator[ChatResponse]:
             yield _to_stream_chunk(_build_chat_response(messages))
@@ -77,12 +77,12 @@ class ExtractiveLLM(FunctionCallingLLM):
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:  # noqa: ANN401, ARG002, FBT001, FBT002 - as above
-        """The answer to a prompt that is one text."""
+        """Return the answer to a text prompt."""
         return _build_completion(prompt)
 
     @llm_completion_callback()
     async def acomplete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:  # noqa: ANN401, ARG002, FBT001, FBT002 - as above
-        """The answer to a prompt that is one text."""
+        """Return the answer to a text prompt."""
         return _build_completion(prompt)
 
     @llm_completion_callback()
@@ -92,7 +92,7 @@ class ExtractiveLLM(FunctionCallingLLM):
         formatted: bool = False,  # noqa: ARG002, FBT001, FBT002 - as above
         **_: Any,  # noqa: ANN401 - as above
     ) -> Iterator[CompletionResponse]:
-        """The answer to a prompt that is one text, in one piece."""
+        """Return the answer to a text prompt as a stream of one chunk."""
 
         def pieces() -> Iterator[CompletionResponse]:
             answer = _build_completion(prompt)
@@ -107,7 +107,7 @@ class ExtractiveLLM(FunctionCallingLLM):
         formatted: bool = False,  # noqa: ARG002, FBT001, FBT002 - as above
         **_: Any,  # noqa: ANN401 - as above
     ) -> AsyncIterator[CompletionResponse]:
-        """The answer to a prompt that is one text, in one piece."""
+        """Return the answer to a text prompt as a stream of one chunk."""
 
         async def pieces() -> AsyncIterator[CompletionResponse]:
             answer = _build_completion(prompt)
@@ -115,33 +115,32 @@ class ExtractiveLLM(FunctionCallingLLM):
 
         return pieces()
 
-    def _prepare_chat_with_tools(  # type: ignore[override]  # what it takes is what it uses
+    def _prepare_chat_with_tools(  # type: ignore[override]  # only the arguments that it uses
         self,
-        tools: Sequence[Any],  # noqa: ARG002 - it answers in words alone
+        tools: Sequence[Any],  # noqa: ARG002 - it never calls tools
         user_msg: str | ChatMessage | None = None,
         chat_history: list[ChatMessage] | None = None,
         **_: Any,  # noqa: ANN401 - as above
     ) -> dict[str, Any]:
-        asked = (
+        question = (
             ChatMessage(role=MessageRole.USER, content=user_msg) if isinstance(user_msg, str) else user_msg
         )
-        return {"messages": [*(chat_history or ()), *(() if asked is None else (asked,))]}
+        return {"messages": [*(chat_history or ()), *(() if question is None else (question,))]}
 
     def get_tool_calls_from_response(self, *_: Any, **__: Any) -> list[Any]:  # noqa: ANN401 - as above
-        """None."""
+        """Return no tool calls."""
         return []
 
 
 def _quote_from_messages(messages: Sequence[ChatMessage]) -> str:
-    """The sentence of a prompt that answers its newest question, or that it is not known."""
-    asked = (one.content or "" for one in reversed(messages) if one.role is MessageRole.USER)
-    return quote_answer([one.content or "" for one in messages], next(asked, None))
+    questions = (message.content or "" for message in reversed(messages) if message.role is MessageRole.USER)
+    return quote_answer([message.content or "" for message in messages], next(questions, None))
 
 
 def count_prompt_tokens(messages: Sequence[ChatMessage]) -> int:
-    """What a prompt takes, by the engine's own counter."""
+    """Return the tokens of a prompt by the engine's default counter."""
     count = ContentAwareCounter().count
-    return sum(message_tokens(one, count) + FRAME_TOKENS for one in messages) + REPLY_TOKENS
+    return sum(message_tokens(message, count) + FRAME_TOKENS for message in messages) + REPLY_TOKENS
 
 
 def _build_chat_response(messages: Sequence[ChatMessage]) -> ChatResponse:
@@ -154,5 +153,6 @@ def _to_stream_chunk(answer: ChatResponse) -> ChatResponse:
 
 
 def _build_completion(prompt: str) -> CompletionResponse:
+    # A text prompt has no roles: its last line with a question mark is the question.
     question = next((line for line in reversed(prompt.splitlines()) if "?" in line), None)
     return CompletionResponse(text=quote_answer([prompt], question))

@@ -1,4 +1,4 @@
-"""Lists of messages by key, in an engine: what both chat stores stand on."""
+"""Lists of messages by key in an engine, shared by both chat stores."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _LISTINGS = {MessageStatus.ACTIVE: Listing.ACTIVE, MessageStatus.ARCHIVED: Listing.ARCHIVED}
 _PAGE_SIZE = 1000
-_MAX_TRIES = 20  # far more than somebody needs who writes to a key that others erase
+_MAX_TRIES = 20  # attempts to write to a key that is erased concurrently; usually two are enough
 _lock = threading.Lock()
 _locks_by_engine: WeakKeyDictionary[MemoryEngine, threading.Lock] = WeakKeyDictionary()
 
 
 class KeyedMessageLists:
-    """The conversations of a store.
+    """Conversations of a chat store by key.
 
     Args:
-        engine: Where they are.
-        namespace: Whose they are; if None, each has a namespace of its own and recalls from no other.
+        engine: Engine that stores the conversations.
+        namespace: Owner of the conversations. None for a separate namespace per key, without recall from other
+            keys.
     """
 
     def __init__(self, engine: MemoryEngine, namespace: NamespacePath | None) -> None:
@@ -53,88 +54,89 @@ class KeyedMessageLists:
     def read(
         self, key: str, status: Status, limit: int | None = None, offset: int | None = None
     ) -> list[ChatMessage]:
-        """The messages of a key, oldest first."""
+        """Return the messages of a key, oldest first."""
         listings = _to_listings(status)
 
-        def found(session: Session) -> Sequence[Message]:
+        def read_messages(session: Session) -> Sequence[Message]:
             return session.transcript.messages(listings, limit=limit, offset=offset or 0)
 
-        return [*map(to_message, self._use_existing(key, found) or ())]
+        return [*map(to_message, self._use_existing(key, read_messages) or ())]
 
     def count(self, key: str, status: Status) -> int:
-        """How many messages a key has."""
+        """Return the number of messages of a key."""
         listings = _to_listings(status)
         return self._use_existing(key, lambda session: session.transcript.count(listings)) or 0
 
     def add(self, key: str, messages: Sequence[ChatMessage], status: Status) -> None:
-        """Put messages at the end, in one transaction."""
+        """Append messages in one transaction."""
         drafts, (listing,) = self._to_drafts(messages), _to_listing(status)
         if drafts:
             self._write(key, lambda session: session.transcript.add(drafts, listing))
 
     def insert(self, key: str, message: ChatMessage, place: int) -> None:
-        """Put a message before the one that stands at a place."""
-        place, new = _check_position(place), self._to_drafts([message])
+        """Insert a message before the active message at an index."""
+        index, new = _check_position(place), self._to_drafts([message])
 
-        def put(session: Session) -> None:
-            behind = session.transcript.messages((Listing.ACTIVE,))[place:]
-            # First in, then out: what others add in between is not lost.
-            session.transcript.add([*new, *map(_copy_to_draft, behind)])
-            session.transcript.move([one.id for one in behind], Listing.REMOVED)
+        def insert_messages(session: Session) -> None:
+            # Transcripts only grow at the end: append the new message and copies of the following ones, then remove
+            # the originals. In this order, messages that are added concurrently are not lost.
+            following = session.transcript.messages((Listing.ACTIVE,))[index:]
+            session.transcript.add([*new, *map(_copy_to_draft, following)])
+            session.transcript.move([original.id for original in following], Listing.REMOVED)
 
         with _get_position_lock(self._engine):
-            self._write(key, put)
+            self._write(key, insert_messages)
 
     def replace(self, key: str, messages: Sequence[ChatMessage], status: Status) -> None:
-        """Put another list in the place of that of a key, archived messages among them."""
+        """Replace the messages of a key, including archived ones."""
         drafts, (listing,) = self._to_drafts(messages), _to_listing(status)
 
-        def put(session: Session) -> None:
+        def replace_messages(session: Session) -> None:
             if session.transcript.replace(drafts, listing, behind_summaries=False) is None:
-                # A summary tells of what is gone: the new list is a conversation of its own.
+                # The summary of the session covers messages that the new list does not have: start a new session.
                 session.set_aside()
                 self._open_session(key).transcript.add(drafts, listing)
 
-        self._write(key, put)
+        self._write(key, replace_messages)
 
     def remove(self, key: str, place: int) -> ChatMessage | None:
-        """Take the active message at a place out; None if there is none."""
-        place = _check_position(place)
+        """Remove the active message at an index and return it; None if there is none."""
+        index = _check_position(place)
 
-        def taken(session: Session) -> Sequence[Message]:
+        def remove_message(session: Session) -> Sequence[Message]:
             count = session.transcript.count((Listing.ACTIVE,))
-            if not -count <= place < count:
+            if not -count <= index < count:
                 return ()
-            found = session.transcript.messages((Listing.ACTIVE,), limit=1, offset=place % count)
+            found = session.transcript.messages((Listing.ACTIVE,), limit=1, offset=index % count)
             session.transcript.move([message.id for message in found], Listing.REMOVED)
             return found
 
         with _get_position_lock(self._engine):
-            found = self._use_existing(key, taken)
-        return to_message(found[0]) if found else None
+            removed = self._use_existing(key, remove_message)
+        return to_message(removed[0]) if removed else None
 
     def remove_all(self, key: str, status: Status) -> list[ChatMessage] | None:
-        """Erase a key with all its messages, or take those of one status out; what it was, None for nothing."""
+        """Erase a key, or remove its messages with a status; return them, or None if the key does not exist."""
         listings = _to_listings(status)
 
-        def taken(session: Session) -> Sequence[Message]:
+        def remove_messages(session: Session) -> Sequence[Message]:
             found = session.transcript.messages(listings)
             if status is not None:
                 session.transcript.move([message.id for message in found], Listing.REMOVED)
             return found
 
-        found = self._use_existing(key, taken)
+        removed = self._use_existing(key, remove_messages)
         if status is None:
             self._delete(key)
-        return None if found is None else [*map(to_message, found)]
+        return None if removed is None else [*map(to_message, removed)]
 
     def move_oldest(self, key: str, count: int, listing: Listing) -> list[ChatMessage]:
-        """Archive the oldest active messages, or take them out; which they were."""
+        """Archive or remove the oldest active messages and return them."""
         moved = self._use_existing(key, lambda session: session.transcript.move_oldest(count, listing))
         return [*map(to_message, moved or ())]
 
     def list_keys(self) -> list[str]:
-        """All keys, in a fixed order: as they came, if the store has a namespace."""
+        """Return all keys in a stable order; by creation, if the store has a namespace."""
         if self._namespace is None:
             return [*self._list_own_namespaces()]
         return [name for name in self._list_sessions() if not is_archived_name(name)][::-1]
@@ -155,14 +157,15 @@ class KeyedMessageLists:
                 return
 
     def _delete(self, key: str) -> None:
-        place = self._resolve_namespace(key)
-        get_retry_queue(self._engine).clear(place, key)
-        get_turn_registry(self._engine).get_turn(place, key).reset()
-        tenant = self._engine.namespace(place)
+        # Pending writes and cached turns would otherwise bring erased messages back.
+        namespace = self._resolve_namespace(key)
+        get_retry_queue(self._engine).clear(namespace, key)
+        get_turn_registry(self._engine).get_turn(namespace, key).reset()
+        tenant = self._engine.namespace(namespace)
         if self._namespace is None:
             tenant.delete()
             return
-        # With what it was before it was begun anew.
+        # Include the sessions that were archived by resets of the conversation.
         names = [name for name in self._list_sessions() if name == key or is_archived_name(name, of=key)]
         for session in map(tenant.find_session, names):
             if session is not None:
@@ -176,13 +179,13 @@ class KeyedMessageLists:
         try:
             return None if session is None else use(session)
         except NotFoundError:
-            return None  # somebody erased it in between
+            return None  # erased concurrently
 
     def _write(self, key: str, write: Callable[[Session], object]) -> None:
         for _ in range(_MAX_TRIES - 1):
             try:
                 write(self._open_session(key))
-            except NotFoundError:  # somebody erased it in between: begin it anew
+            except NotFoundError:  # erased concurrently: create it again
                 continue
             return
         write(self._open_session(key))
@@ -193,14 +196,15 @@ class KeyedMessageLists:
     def _to_drafts(self, messages: Iterable[ChatMessage]) -> list[MessageDraft]:
         if isinstance(messages, str | Mapping | ChatMessage) or not isinstance(messages, Iterable):
             raise InvalidInputError(
-                f"messages must be a list of ChatMessage, got a {type(messages).__name__}: put a single one "
-                "into a list"
+                f"messages must be a list of ChatMessage, got a {type(messages).__name__}: wrap a single "
+                "message in a list"
             )
         return [to_draft(message, self._engine.counter) for message in messages]
 
 
 def _get_position_lock(engine: MemoryEngine) -> threading.Lock:
-    # Places are counted, then something is done at one: two at a time would mean the same message.
+    # Serializes operations on indexes: reading an index and changing the list are separate steps, so two concurrent
+    # calls could change the same message.
     with _lock:
         return _locks_by_engine.setdefault(engine, threading.Lock())
 
@@ -218,12 +222,12 @@ def _copy_to_draft(message: Message) -> MessageDraft:
     )
 
 
-def _check_position(place: object) -> int:
-    if isinstance(place, bool) or not isinstance(place, int):
+def _check_position(index: object) -> int:
+    if isinstance(index, bool) or not isinstance(index, int):
         raise InvalidInputError(
-            f"idx must be a whole number, got {place!r:.60}: it is the place in the list, and -1 is the last"
+            f"idx must be an int, got {index!r:.60}: pass the index of a message; -1 is the last one"
         )
-    return place
+    return index
 
 
 def _to_listings(status: Status) -> tuple[Listing, ...]:

@@ -1,4 +1,4 @@
-"""Where memory stands among the messages that a model is shown."""
+"""Position of summary and memories among the messages of a view."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ _NON_OPENING_ROLES = (
 
 @dataclass(frozen=True, slots=True)
 class ViewParts:
-    """What a view is made of."""
+    """Parts of a view."""
 
     pinned: Sequence[ChatMessage]
-    """The system messages that the conversation begins with."""
+    """Leading system messages of the conversation."""
     conversation: Sequence[ChatMessage]
-    """The rest of it."""
+    """Other messages of the conversation."""
     is_cut: bool
-    """Whether something of it is not there."""
+    """True if messages of the conversation were left out."""
     has_question: bool = False
-    """Whether the newest message of the user is the question, although others stand behind it."""
+    """True if the newest message of the user is the question even if other messages follow it."""
     summary: str = ""
-    """What stands for older messages, fenced."""
+    """Fenced summary of older messages."""
     memories: str = ""
-    """What is known and what was recalled, fenced."""
+    """Fenced knowledge and recalled memories."""
 
 
 def arrange_messages(parts: ViewParts, insert: InsertMethod) -> list[ChatMessage]:
-    """The messages in order.
+    """Arrange the parts of a view as a list of messages.
 
-    By ``auto`` memories stand in front of the question, inside its message, if it is in the list: some agents throw
-    the first system message away. Where the question is not in the list yet, they are a system message. The summary
-    stands before the first message of the user that is there.
+    With ``auto``, memories are inserted into the message of the question, because some agents discard the first
+    system message. If the question is not part of the list yet, they become a system message. The summary is
+    inserted before the first message.
 
     Args:
-        parts: What there is.
-        insert: Where memory goes.
+        parts: Parts of the view.
+        insert: Position of memories.
     """
     talk, question = list(parts.conversation), _find_question(parts)
     if insert == "system" or (insert == "auto" and question is None):
-        told = [text for text in (parts.summary, parts.memories) if text]
+        injected = [text for text in (parts.summary, parts.memories) if text]
         return [
-            *_add_system_texts(parts.pinned, told),
+            *_add_system_texts(parts.pinned, injected),
             *(_cut_to_safe_beginning(talk) if parts.is_cut else talk),
         ]
     if parts.memories and question is not None:
@@ -74,7 +74,7 @@ def arrange_messages(parts: ViewParts, insert: InsertMethod) -> list[ChatMessage
 
 
 def prepend_texts(message: ChatMessage, *texts: str) -> ChatMessage:
-    """The message with texts in front of its own, which stay the objects that they are."""
+    """Return the message with texts before its blocks; the blocks are not copied."""
     blocks = [*(TextBlock(text=text) for text in texts), *message.blocks]
     return ChatMessage.model_construct(
         role=message.role, additional_kwargs=message.additional_kwargs, blocks=blocks
@@ -82,32 +82,32 @@ def prepend_texts(message: ChatMessage, *texts: str) -> ChatMessage:
 
 
 def can_begin(message: ChatMessage) -> bool:
-    """Whether a provider takes it as the first one."""
+    """Return True if providers accept the message as the first one."""
     return message.role not in _NON_OPENING_ROLES
 
 
 def _find_question(parts: ViewParts) -> int | None:
-    places = reversed(range(len(parts.conversation)))
-    newest = next((place for place in places if parts.conversation[place].role is MessageRole.USER), None)
+    indexes = reversed(range(len(parts.conversation)))
+    newest = next((index for index in indexes if parts.conversation[index].role is MessageRole.USER), None)
     return newest if parts.has_question or newest == len(parts.conversation) - 1 else None
 
 
 def find_unsafe_cuts(talk: Sequence[ChatMessage]) -> set[int]:
-    """Places before which the list cannot be cut without parting a tool call from its result."""
-    opened: dict[str, int] = {}
-    inside: set[int] = set()
-    for place, message in enumerate(talk):
-        opened.update(dict.fromkeys(get_call_ids(message), place))
-        call = get_answered_call_id(message)
-        if call is not None and call in opened:
-            inside.update(range(opened[call] + 1, place + 1))
-    return inside
+    """Return the indexes at which a cut would separate a tool call from its result."""
+    calls: dict[str, int] = {}
+    unsafe: set[int] = set()
+    for index, message in enumerate(talk):
+        calls.update(dict.fromkeys(get_call_ids(message), index))
+        call_id = get_answered_call_id(message)
+        if call_id is not None and call_id in calls:
+            unsafe.update(range(calls[call_id] + 1, index + 1))
+    return unsafe
 
 
 def _cut_to_safe_beginning(talk: list[ChatMessage]) -> list[ChatMessage]:
-    # Where something was cut off, an answer without its question is no beginning.
-    inside = find_unsafe_cuts(talk)
-    safe = (place for place, message in enumerate(talk) if can_begin(message) and place not in inside)
+    # After a cut, the list must not begin with an answer without its question.
+    unsafe = find_unsafe_cuts(talk)
+    safe = (index for index, message in enumerate(talk) if can_begin(message) and index not in unsafe)
     return talk[next(safe, 0) :]
 
 
@@ -132,29 +132,31 @@ def cut_to_limit(
     *,
     is_whole: bool = True,
 ) -> tuple[list[ChatMessage], int]:
-    """What is shown, and its tokens.
+    """Return the newest messages that fit the limit, and their tokens.
 
-    The newest message is there in any case, with its tool call if it is the result of one: a model that says that
-    its prompt is too long is better than one that was not asked.
+    The newest message is always included, together with its tool call if it is a result. An error of the model that
+    the prompt is too long is better than a prompt without the question.
 
     Args:
-        pinned: What stands before everything.
-        talk: The rest of the conversation, oldest first.
-        limit: Tokens.
-        sizes: Counts them.
-        is_whole: Whether the talk begins where the conversation does.
+        pinned: Messages that are always shown first.
+        talk: Other messages of the conversation, oldest first.
+        limit: Maximum number of tokens.
+        sizes: Token counts of messages.
+        is_whole: True if ``talk`` starts at the beginning of the conversation.
     """
-    taken = sizes.count_messages(pinned)
-    inside = find_unsafe_cuts(talk)
+    total = sizes.count_messages(pinned)
+    unsafe = find_unsafe_cuts(talk)
+    # The first message that is required: the newest one, or the one that made the calls of the newest results.
     newest = max(0, len(talk) - 1)
-    while newest > 0 and (newest in inside or talk[newest].role in _TOOL_ROLES):
+    while newest > 0 and (newest in unsafe or talk[newest].role in _TOOL_ROLES):
         newest -= 1
-    start, tokens = len(talk), taken
-    for place in reversed(range(len(talk))):
-        tokens += sizes.count_message(talk[place])
-        if tokens > limit and place < newest:
+    # Walk from new to old and remember the oldest safe beginning that fits.
+    start, tokens = len(talk), total
+    for index in reversed(range(len(talk))):
+        tokens += sizes.count_message(talk[index])
+        if tokens > limit and index < newest:
             break
-        is_beginning = can_begin(talk[place]) and place not in inside
-        if place >= newest or is_beginning or (place == 0 and is_whole):
-            start, taken = place, tokens
-    return [*pinned, *talk[start:]], taken
+        is_beginning = can_begin(talk[index]) and index not in unsafe
+        if index >= newest or is_beginning or (index == 0 and is_whole):
+            start, total = index, tokens
+    return [*pinned, *talk[start:]], total

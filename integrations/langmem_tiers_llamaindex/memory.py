@@ -1,4 +1,4 @@
-"""Memory for chat engines and agents."""
+"""Memory for LlamaIndex chat engines and agents."""
 
 from __future__ import annotations
 
@@ -34,44 +34,45 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
 
 DEFAULT_TOKEN_LIMIT = 30_000
-"""As LlamaIndex's own memory has it."""
+"""Default of LlamaIndex's own memory."""
 WINDOW_SHARE = 0.75
-"""Of a model's window, where a model is given and no limit."""
+"""Share of the model's window that is the limit if a model but no limit is given."""
 OVER_LIMIT_MESSAGE = "Initial token count exceeds token limit"
-"""What LlamaIndex's own memories say then, word by word."""
+"""Error message of LlamaIndex's own memories, word for word."""
 
 
 class TieredMemory(BaseMemory):
     """Memory of one conversation, for ``memory=`` of every chat engine and agent.
 
-    A model is shown as much of the conversation as ``token_limit`` holds, older messages in fewer words or behind a
-    summary, and what answers the newest question from other conversations of the same user. Nothing that was said is
-    taken out of the record. If the store fails, the turn goes on; see ``unsaved`` and ``failures``.
+    The model sees as much of the conversation as fits ``token_limit``; older messages are compressed or summarized.
+    Memories from other conversations of the same user are included if they match the newest question. Stored
+    messages are never removed. If the store fails, the turn continues; see ``unsaved`` and ``failures``.
 
-    The object holds no messages: all of them are in the engine. So it may be copied, written down as JSON and read
-    again, by this process or by another one.
+    The object holds no messages, because they are stored by the engine. It can therefore be copied, serialized as
+    JSON and restored, in this process or in another one.
 
     Args:
-        engine: Where the messages are. ``from_defaults`` makes one in memory, if left out.
-        session_id: The conversation; a new one, if left out.
-        user_id: Whose it is; recall reaches all conversations of that user.
-        namespace: Whose it is, where a user is not enough, such as ``["acme", "alice"]``. Without a user and a
-            namespace, the conversation recalls from no other.
-        token_limit: What a view may take, by ``tokenizer_fn``.
-        insert_method: Where memories stand: in a ``system`` message, in front of the newest question (``user``), or
-            where every agent sees them (``auto``).
-        recall: Whether what is known and what was said elsewhere comes along.
-        tokenizer_fn: From a text to its tokens; LlamaIndex's global one, if left out. It is not written down: another
-            process counts by its global one.
+        engine: Engine that stores the messages. ``from_defaults`` creates one in memory by default.
+        session_id: Name of the conversation. Default: a new conversation.
+        user_id: Owner of the conversation; recall covers all conversations of that user.
+        namespace: Owner as a namespace, such as ``["acme", "alice"]``. Without ``user_id`` and ``namespace``, the
+            conversation does not recall from others.
+        token_limit: Maximum number of tokens of a view, by ``tokenizer_fn``.
+        insert_method: Position of memories: in a ``system`` message, before the newest question (``user``), or where
+            every kind of agent sees them (``auto``).
+        recall: True to include knowledge and memories from other conversations.
+        tokenizer_fn: Function from a text to its tokens. Default: LlamaIndex's global tokenizer. It is not
+            serialized; another process uses its own global tokenizer.
 
     Raises:
-        ValidationError: Pydantic's, a ``ValueError``: a name is empty, a limit is no number above 0.
-        InvalidInputError: There is no engine.
+        ValidationError: A name is empty, or a limit is not a positive number. This is pydantic's error, a
+            ``ValueError``.
+        InvalidInputError: The engine is missing.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    # What says where the messages are cannot be changed: that would be another memory.
+    # The fields that identify the conversation are frozen: with other values, this would be another memory.
     session_id: str = Field(default_factory=lambda: uuid.uuid4().hex, frozen=True)
     user_id: str | None = Field(default=None, frozen=True)
     namespace: list[str] = Field(default_factory=list, frozen=True)
@@ -79,13 +80,13 @@ class TieredMemory(BaseMemory):
     insert_method: InsertMethod = "auto"
     recall: bool = True
     engine_reference: dict[str, str | None] = Field(default_factory=dict, frozen=True)
-    """Where the engine is found again; without secrets."""
+    """Reference to the engine for deserialization, without secrets."""
     tokenizer_fn: Any = Field(default_factory=get_tokenizer, exclude=True, repr=False, frozen=True)
     _engine: MemoryEngine = PrivateAttr()
     _conversation: ChatConversation = PrivateAttr()
 
     def __init__(self, engine: MemoryEngine | None = None, **data: Any) -> None:  # noqa: ANN401 - the fields
-        data.pop("class_name", None)  # of what to_dict() gave
+        data.pop("class_name", None)  # part of the result of to_dict()
         if engine is None and not data.get("engine_reference"):
             raise InvalidInputError(
                 "a TieredMemory needs an engine: pass engine=MemoryEngine('sqlite:///memory.db'), or use "
@@ -99,6 +100,8 @@ class TieredMemory(BaseMemory):
         self.__dict__["namespace"] = list(
             self._resolve_namespace(self.user_id, self.namespace, self.session_id)
         )
+        # The tokenizer is not part of the JSON. A memory that is restored in the same process gets it back from the
+        # state of its conversation.
         turn = get_turn_registry(opened).get_turn(tuple(self.namespace), self.session_id)
         if engine is None and turn.tokenizer is not None:
             self.__dict__["tokenizer_fn"] = turn.tokenizer
@@ -118,18 +121,19 @@ class TieredMemory(BaseMemory):
     def _resolve_namespace(user: str | None, namespace: Sequence[str], session_id: str) -> NamespacePath:
         if user is not None and namespace and list(namespace) != [user]:
             raise InvalidInputError(
-                f"whose memory it is was told twice, as user_id={user!r} and namespace={list(namespace)!r}: pass one"
+                f"expected user_id or namespace, got user_id={user!r} and namespace={list(namespace)!r}: pass one of "
+                "them"
             )
-        given = namespace or ([] if user is None else [user])
-        return check_namespace(given) if given else resolve_namespace(None, session_id)
+        labels = namespace or ([] if user is None else [user])
+        return check_namespace(labels) if labels else resolve_namespace(None, session_id)
 
     @classmethod
     def class_name(cls) -> str:
-        """Its name in what is written down."""
+        """Name of the class in serialized data."""
         return "TieredMemory"
 
     @classmethod
-    def from_defaults(  # noqa: PLR0913 - what the memories of LlamaIndex take, and ours
+    def from_defaults(  # noqa: PLR0913 - the arguments of LlamaIndex's memories, and ours
         cls,
         chat_history: list[ChatMessage] | None = None,
         llm: LLM | None = None,
@@ -144,38 +148,38 @@ class TieredMemory(BaseMemory):
         tokenizer_fn: Callable[[str], Any] | None = None,
         chat_store: TieredSyncChatStore | None = None,
         chat_store_key: str | None = None,
-        **kwargs: Any,  # noqa: ANN401 - refused below
+        **kwargs: Any,  # noqa: ANN401 - rejected below
     ) -> Self:
-        """A memory; also as ``memory_cls=TieredMemory``.
+        """Create a memory; also used by ``memory_cls=TieredMemory``.
 
         Args:
-            chat_history: What the conversation is to be, in place of what it was; an empty list changes nothing.
-            llm: Its window decides the limit, if none is given.
-            token_limit: What a view may take.
-            engine: Where the messages are; one in memory, if left out.
-            session_id: The conversation; a new one, if left out.
-            user_id: Whose it is.
-            namespace: Whose it is, where a user is not enough.
-            insert_method: Where memories stand.
-            recall: Whether what is known and what was said elsewhere comes along.
-            tokenizer_fn: From a text to its tokens.
-            chat_store: One of ours, in place of an engine and a namespace.
-            chat_store_key: The same as ``session_id``, as it is called with a store.
-            **kwargs: Nothing; a misspelled setting is an error.
+            chat_history: Messages that replace the conversation; an empty list changes nothing.
+            llm: Model whose window determines the default of ``token_limit``.
+            token_limit: Maximum number of tokens of a view.
+            engine: Engine that stores the messages. Default: a new one in memory.
+            session_id: Name of the conversation. Default: a new conversation.
+            user_id: Owner of the conversation.
+            namespace: Owner as a namespace.
+            insert_method: Position of memories.
+            recall: True to include knowledge and memories from other conversations.
+            tokenizer_fn: Function from a text to its tokens.
+            chat_store: A TieredSyncChatStore, as an alternative to ``engine`` and ``namespace``.
+            chat_store_key: Alternative name of ``session_id``, as used with chat stores.
+            **kwargs: Not accepted; a misspelled setting is an error.
 
         Raises:
-            InvalidInputError: A setting makes no sense.
+            InvalidInputError: A setting is invalid.
         """
         if kwargs:
-            raise InvalidInputError(f"Unexpected kwargs: {kwargs!r}: check the spelling, or leave them out")
+            raise InvalidInputError(f"Unexpected kwargs: {kwargs!r}: check the spelling, or omit them")
         if chat_store is not None:
             engine, namespace = _unpack_store(chat_store, engine, namespace)
         if session_id is None:
             session_id = uuid.uuid4().hex if chat_store_key is None else chat_store_key
         elif chat_store_key not in (None, session_id):
             raise InvalidInputError(
-                f"the conversation was named twice, as session_id={session_id!r} and "
-                f"chat_store_key={chat_store_key!r}: pass one"
+                f"expected session_id or chat_store_key, got session_id={session_id!r} and "
+                f"chat_store_key={chat_store_key!r}: pass one of them"
             )
         if token_limit is None:
             token_limit = (
@@ -198,114 +202,115 @@ class TieredMemory(BaseMemory):
 
     @property
     def engine(self) -> MemoryEngine:
-        """Where the messages are."""
+        """Engine that stores the messages."""
         return self._engine
 
     @property
     def unsaved(self) -> list[ChatMessage]:
-        """What the store did not take yet, oldest first."""
+        """Messages that are not stored yet, oldest first."""
         return self._conversation.unsaved
 
     @property
     def failures(self) -> int:
-        """How many writes of this conversation failed in this process."""
+        """Number of failed writes of this conversation in this process."""
         return self._conversation.failures
 
     @dispatcher.span
     def get(self, input: object = None, initial_token_count: int = 0, **_: Any) -> list[ChatMessage]:  # noqa: A002, ANN401 - the framework's signature
-        """What the model is shown, within the limit.
+        """Return the messages for the model, within the limit.
 
         Args:
-            input: The question, if it is not in the conversation yet: a text, a message or a query.
-            initial_token_count: What of the limit is taken already, such as by a system prompt.
-            **_: What other memories take.
+            input: The question, if it is not part of the conversation yet: a text, a message or a query.
+            initial_token_count: Tokens of the limit that are already used, such as by a system prompt.
+            **_: Arguments of other memories; ignored.
 
         Raises:
-            BudgetExceededError: More is taken already than there is.
+            BudgetExceededError: ``initial_token_count`` exceeds the limit.
         """
         return self._conversation.render(self._build_request(input, initial_token_count))
 
     @dispatcher.span
     async def aget(self, input: object = None, initial_token_count: int = 0, **_: Any) -> list[ChatMessage]:  # noqa: A002, ANN401 - as above
-        """What the model is shown; see ``get``."""
+        """Run ``get`` in a thread."""
         return await asyncio.to_thread(
             self._conversation.render, self._build_request(input, initial_token_count)
         )
 
     @dispatcher.span
     def get_all(self) -> list[ChatMessage]:
-        """All messages of the conversation as they were said, whatever the limit.
+        """Return all messages of the conversation unchanged, independent of the limit.
 
         Raises:
-            StorageError: The store failed: what is held would be a part only.
+            StorageError: The store failed; the messages in memory would be incomplete.
         """
         return self._conversation.messages()
 
     @dispatcher.span
     async def aget_all(self) -> list[ChatMessage]:
-        """All messages of the conversation; see ``get_all``."""
+        """Run ``get_all`` in a thread."""
         return await asyncio.to_thread(self._conversation.messages)
 
     @dispatcher.span
     def put(self, message: ChatMessage) -> None:
-        """Store a message; see ``put_messages``."""
+        """Store one message; see ``put_messages``."""
         self._conversation.add([message])
 
     @dispatcher.span
     async def aput(self, message: ChatMessage) -> None:
-        """Store a message; see ``put_messages``."""
+        """Run ``put`` in a thread."""
         await asyncio.to_thread(self._conversation.add, [message])
 
     @dispatcher.span
     def put_messages(self, messages: list[ChatMessage]) -> None:
-        """Store the messages in one transaction, with what could not be stored before.
+        """Store the messages, together with earlier unsaved messages, in one transaction.
 
         Raises:
-            InvalidMessageError: One of them is no message; nothing was stored.
+            InvalidMessageError: One of them is not a message; nothing was stored.
         """
         self._conversation.add(_check_messages(messages))
 
     @dispatcher.span
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
-        """Store the messages; see ``put_messages``."""
+        """Run ``put_messages`` in a thread."""
         await asyncio.to_thread(self._conversation.add, _check_messages(messages))
 
     @dispatcher.span
     def set(self, messages: list[ChatMessage]) -> None:
-        """Put another list in the place of this conversation; an empty one begins it anew, as ``reset`` does.
+        """Replace the messages of the conversation; an empty list starts a new one, as ``reset`` does.
 
-        What both have stays as it is. What is no longer there stays in the record, where recall may find it. If the
-        store fails, the list is the conversation all the same, and waits to be stored; see ``unsaved``.
+        Messages in both lists are kept. Messages that are not in the new list leave the conversation, but stay stored,
+        and recall may find them. If the store fails, the new list is used and kept for the next write; see
+        ``unsaved``.
 
         Raises:
-            InvalidMessageError: One of them is no message; nothing was changed.
+            InvalidMessageError: One of them is not a message; nothing was changed.
         """
         self._conversation.replace(_check_messages(messages))
 
     @dispatcher.span
     async def aset(self, messages: list[ChatMessage]) -> None:
-        """Put another list in the place of this conversation; see ``set``."""
+        """Run ``set`` in a thread."""
         await asyncio.to_thread(self._conversation.replace, _check_messages(messages))
 
     @dispatcher.span
     def reset(self) -> None:
-        """Begin the conversation anew. What was said stays in the record; ``forget`` erases.
+        """Start a new conversation. Earlier messages stay stored; ``forget`` erases them.
 
-        The user's memory keeps it as well: later conversations recall it. A conversation that belongs to no user
-        recalls nothing of what was said before.
+        Later conversations of the same user recall the earlier messages. A conversation without a user or a
+        namespace does not recall them.
 
         Raises:
-            StorageError: The store failed; the conversation goes on.
+            StorageError: The store failed; the conversation is unchanged.
         """
         self._conversation.reset()
 
     @dispatcher.span
     async def areset(self) -> None:
-        """Begin the conversation anew; see ``reset``."""
+        """Run ``reset`` in a thread."""
         await asyncio.to_thread(self._conversation.reset)
 
     def forget(self) -> int:
-        """Erase the conversation with all that was said before it was reset; how many messages that were.
+        """Erase the conversation, including messages from before a reset, and return the number of messages.
 
         Raises:
             StorageError: The store failed; call it again.
@@ -313,73 +318,74 @@ class TieredMemory(BaseMemory):
         return self._conversation.delete()
 
     async def aforget(self) -> int:
-        """Erase the conversation; see ``forget``."""
+        """Run ``forget`` in a thread."""
         return await asyncio.to_thread(self._conversation.delete)
 
     def to_dict(self, **_: Any) -> dict[str, Any]:  # noqa: ANN401 - the framework's signature
-        """What it takes to have this memory again: names and settings, no messages and no secret."""
+        """Serialize names and settings, without messages and secrets."""
         return self.model_dump(mode="json")
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:  # noqa: ANN401 - fields to have otherwise
-        """The memory that was written down, on the engine that it was on.
+    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:  # noqa: ANN401 - fields to override
+        """Restore a memory from the result of ``to_dict``, on its original engine.
 
         Raises:
-            InvalidInputError: That is nothing that was written down, or its engine was in memory and is gone.
-            StorageUnavailableError: Its database does not open.
+            InvalidInputError: The data is not from ``to_dict``, or the engine was in memory and no longer exists.
+            StorageUnavailableError: The database cannot be opened.
         """
         if not isinstance(data, dict):
             raise InvalidInputError(
-                f"a {type(data).__name__} is nothing that to_dict() gave: pass the whole dict"
+                f"expected the dict returned by to_dict(), got {type(data).__name__}: pass the whole dict"
             )
         return cls(**{**data, **kwargs})
 
     def to_string(self) -> str:
-        """The same as a text."""
+        """Serialize the memory as a JSON text; see ``to_dict``."""
         return json.dumps(self.to_dict())
 
     @classmethod
     def from_string(cls, json_str: str) -> Self:
-        """The memory of that text."""
+        """Restore a memory from the result of ``to_string``."""
         return cls.from_dict(json.loads(json_str))
 
-    def _build_request(self, asked: object, taken: int) -> ViewRequest:
+    def _build_request(self, question: object, taken: int) -> ViewRequest:
         if taken < 0:
             raise InvalidInputError(
                 f"initial_token_count must not be negative, got {taken!r}: pass 0 or more"
             )
         if taken > self.token_limit:
+            # Callers may compare the message with LlamaIndex's, so our details go into a note.
             error = BudgetExceededError(OVER_LIMIT_MESSAGE)
             error.add_note(
-                f"{taken} tokens are taken of {self.token_limit}: raise token_limit or shorten the prompt"
+                f"{taken} of {self.token_limit} tokens are already used: raise token_limit or shorten the prompt"
             )
             raise error
         return ViewRequest(
-            query=get_query_text(asked),
+            query=get_query_text(question),
             limit=self.token_limit - taken,
             insert=self.insert_method,
             recall=self.recall,
         )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002 - the framework's signature
-        """This memory once more; with other fields, the memory that they name, on the same engine."""
+        """Return a memory on the same engine, with updated fields."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         if self.user_id is not None or tuple(self.namespace) == resolve_namespace(None, self.session_id):
-            del fields["namespace"]  # it follows from the others
+            del fields["namespace"]  # derived from the other fields, which may be updated
         return type(self)(engine=self._engine, **{**fields, **(update or {})})
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return self  # agents copy their state with all memory in it: it is the same conversation
+        return self  # agents deep-copy their state: the copy must be the same conversation
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore_memory, (type(self), self.to_dict())
 
 
 def get_query_text(asked: object) -> str | None:
-    """What a question says, as chat engines and agents hand it in; None if it says nothing."""
+    """Return the text of a question as passed by chat engines and agents; None if it is empty."""
     if isinstance(asked, ChatMessage):
         asked = asked.content
-    text = getattr(asked, "query_str", asked)
+    text = getattr(asked, "query_str", asked)  # a QueryBundle, or a text
     return text if isinstance(text, str) and text.strip() else None
 
 
@@ -396,12 +402,10 @@ def _unpack_store(
 ) -> tuple[MemoryEngine, NamespacePath | None]:
     if not isinstance(store, TieredSyncChatStore):
         raise InvalidInputError(
-            f"a {type(store).__name__} keeps messages elsewhere: pass a TieredSyncChatStore, or engine="
+            f"chat_store must be a TieredSyncChatStore, got {type(store).__name__}: pass one, or use engine="
         )
     if engine is not None or namespace is not None:
-        raise InvalidInputError(
-            "a chat store has an engine and a namespace of its own: leave engine and namespace out"
-        )
+        raise InvalidInputError("a chat store has its own engine and namespace: omit engine and namespace")
     return store.engine, None if store.namespace is None else tuple(store.namespace)
 
 

@@ -1,4 +1,4 @@
-"""LlamaIndex's language models for the engine."""
+"""Adapter for LlamaIndex language models."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
     from typing import Any
 
 _WORDS_PER_TOKEN = 0.75
-"""How many words a model is asked for; tokens are nothing that it can count."""
+"""Words per token, because a model cannot count tokens."""
 INSTRUMENT_TAGS = {"source": "langmem_tiers"}
-"""The tag on events of memory's own calls, beside the tags of whoever caused them."""
+"""Tag on instrumentation events of memory's own model calls, in addition to the caller's tags."""
 
 
 class LlamaIndexModel:
-    """Any LlamaIndex ``LLM``, of chats or of completions, as the ``LanguageModel`` of an engine.
+    """Any LlamaIndex ``LLM``, for chat or completion, as the ``LanguageModel`` of an engine.
 
-    Its calls are memory's own: their instrumentation events carry the tag ``source: langmem_tiers``, and the
-    model's own ``system_prompt`` is left out of them. How long an answer may be is asked of the model in
-    words, because the setting for it has another name with each provider.
+    The instrumentation events of its calls have the tag ``source: langmem_tiers``, and the ``system_prompt`` of the
+    model is not used. The maximum length is part of the prompt, in words, because the corresponding setting differs
+    between providers.
 
     Args:
         llm: The model, such as ``Settings.llm``.
 
     Raises:
-        InvalidInputError: It is no model.
+        InvalidInputError: The object is not a LlamaIndex model.
     """
 
     def __init__(self, llm: BaseLLM) -> None:
         self._llm = _check_model(llm)
 
     def __repr__(self) -> str:
-        return f"LlamaIndexModel({type(self._llm).__name__})"  # a model's own may hold its key
+        return f"LlamaIndexModel({type(self._llm).__name__})"  # the repr of a model may contain its API key
 
     def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
-        """The model's answer; an answer without any text is the empty one."""
+        """Return the answer of the model; empty if it has no text."""
         limit = f"Answer in at most {max(1, int(max_tokens * _WORDS_PER_TOKEN))} words."
         rules = f"{system}\n\n{limit}" if system else limit
         tags: dict[str, Any] = {**active_instrument_tags.get(), **INSTRUMENT_TAGS}
@@ -48,19 +48,19 @@ class LlamaIndexModel:
             return self._answer(rules, prompt)
 
     def _answer(self, rules: str, prompt: str) -> str:
-        about = self._llm.metadata
-        if not about.is_chat_model:
+        metadata = self._llm.metadata
+        if not metadata.is_chat_model:
             return self._llm.complete(f"{rules}\n\n{prompt}").text
-        asked = [
-            ChatMessage(content=rules, role=about.system_role),
+        messages = [
+            ChatMessage(content=rules, role=metadata.system_role),
             ChatMessage(content=prompt, role=MessageRole.USER),
         ]
-        return self._llm.chat(asked).message.content or ""
+        return self._llm.chat(messages).message.content or ""
 
 
 def _check_model(llm: object) -> BaseLLM:
     if not isinstance(llm, BaseLLM):
         raise InvalidInputError(
-            f"a {type(llm).__name__} is no LlamaIndex model: pass an LLM object, such as Settings.llm"
+            f"expected a LlamaIndex model, got {type(llm).__name__}: pass an LLM object, such as Settings.llm"
         )
     return llm

@@ -13,33 +13,33 @@ _NEAR_ZERO = 1e-6
 
 
 class _PicklableEmbedder(OfflineEmbedder):
-    """Made anew where it is pickled or copied: it holds a lock, and weights that every machine has."""
+    """Embedder that is recreated when it is unpickled or copied, because it has a lock and bundled weights."""
 
     def __reduce__(self) -> tuple[type[_PicklableEmbedder], tuple[()]]:
         return type(self), ()
 
 
 class OfflineEmbedding(BaseEmbedding):
-    """The embedder that is always there, for any index of LlamaIndex: no network, no key, no download.
+    """Built-in embedder for LlamaIndex indexes: no network, no API key, no download.
 
-    A text is 256 numbers, the same on every machine, in microseconds. It has learned from English; texts
-    in scripts without spaces between words are all alike, and near to nothing else.
+    A vector has 256 dimensions, is the same on every machine, and takes microseconds. The model was trained on
+    English. Texts in scripts without spaces between words all get the same vector, far from all others.
 
     Args:
-        embed_batch_size: Texts that are embedded at once.
+        embed_batch_size: Number of texts per batch.
     """
 
-    model_name: str = Field(default=OfflineEmbedder.identity, description="The name of the embedding model.")
+    model_name: str = Field(default=OfflineEmbedder.identity, description="Name of the embedding model.")
     _embedder: _PicklableEmbedder = PrivateAttr(default_factory=_PicklableEmbedder)
 
     @classmethod
     def class_name(cls) -> str:
-        """Names the class where it is serialised."""
+        """Name of the class in serialized data."""
         return "OfflineEmbedding"
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         rows = self._embedder.embed_documents(texts)
-        # LlamaIndex divides by a vector's length: zeros would make its similarities NaN, and its order chance.
+        # LlamaIndex divides by the length of a vector: zeros would give NaN similarities and a random order.
         rows[~rows.any(axis=1)] = _NEAR_ZERO
         vectors: list[list[float]] = rows.tolist()
         return vectors

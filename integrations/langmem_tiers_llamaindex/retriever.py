@@ -30,26 +30,27 @@ _MODEL_FIELDS = frozenset({"created_at", "role", "name"})
 
 
 class MemoryNode(TextNode):
-    """A memory. Whichever query found it, it is the same node to what merges or compares nodes."""
+    """Node of a memory; its hash is the same for every query that found it."""
 
     @property
     def hash(self) -> str:
-        """Names where the memory comes from and what it says; the base class's counts scores as well."""
-        told = self.metadata
-        identity = (told.get("namespace"), told.get("session"), told.get("kind"), self.node_id, self.text)
+        """Hash of origin, id and text, without the score that the base class includes."""
+        # Fusion retrievers merge nodes by their hash, so the result of one query must equal that of another.
+        data = self.metadata
+        identity = (data.get("namespace"), data.get("session"), data.get("kind"), self.node_id, self.text)
         return sha256(repr(identity).encode()).hexdigest()
 
 
 def to_node(hit: Hit) -> NodeWithScore:
-    """A memory as a node; its metadata is plain JSON, without what is not known.
+    """Convert a hit to a node; its metadata is plain JSON without empty fields.
 
-    A model is shown the text with who said it and when, an embedder the text alone.
+    A model sees the text with its author and date; an embedder sees only the text.
     """
     metadata = {name: _replace_surrogates(value) for name, value in build_hit_metadata(hit).items()}
     node = MemoryNode(
         id_=hit.entry.id,
         text=_replace_surrogates(hit.entry.content),
-        metadata=metadata,  # type: ignore[call-arg] # the framework takes it by its alias as well
+        metadata=metadata,  # type: ignore[call-arg] # the framework also accepts the alias
         excluded_llm_metadata_keys=[name for name in metadata if name not in _MODEL_FIELDS],
         excluded_embed_metadata_keys=list(metadata),
     )
@@ -57,42 +58,42 @@ def to_node(hit: Hit) -> NodeWithScore:
 
 
 def to_nodes(hits: Iterable[Hit]) -> list[NodeWithScore]:
-    """Memories as nodes in the same order, each with an id of its own."""
+    """Convert hits to nodes in the same order, each with a unique id."""
     nodes, taken = [], set[str]()
     for hit in hits:
-        found = to_node(hit)
-        # Two sessions may name a message alike, and LlamaIndex drops a second node with the same id.
-        while found.node.node_id in taken:
-            found.node.id_ = f"{hit.session}/{found.node.node_id}"
-        taken.add(found.node.node_id)
-        nodes.append(found)
+        node = to_node(hit)
+        # Messages of different sessions may have the same id, and LlamaIndex drops nodes with duplicate ids.
+        while node.node.node_id in taken:
+            node.node.id_ = f"{hit.session}/{node.node.node_id}"
+        taken.add(node.node.node_id)
+        nodes.append(node)
     return nodes
 
 
 def _replace_surrogates(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    # Lone surrogates, which no provider of a model takes.
+    # Model providers reject lone surrogates.
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 class TieredMemoryRetriever(BaseRetriever):
-    """What a namespace remembers, as nodes, best first: messages of all sessions and knowledge.
+    """Retriever over the memory of a namespace: messages of all sessions and knowledge, best first.
 
-    It fits wherever LlamaIndex takes a retriever: ``RetrieverQueryEngine``, ``ContextChatEngine``,
-    ``CondensePlusContextChatEngine``, ``QueryFusionRetriever``. A node's metadata says where the memory
-    comes from and why it was found; a model sees of it only who said it and when. A query without words
-    finds nothing. Recalled text is data that anybody may have said: keep it apart from your instructions.
+    It works wherever LlamaIndex accepts a retriever: ``RetrieverQueryEngine``, ``ContextChatEngine``,
+    ``CondensePlusContextChatEngine``, ``QueryFusionRetriever``. The metadata of a node has the origin and the score
+    breakdown; a model sees only author and date. An empty query finds nothing. Recalled text is untrusted data: keep
+    it separate from your instructions.
 
     Args:
-        engine: The memory.
-        namespace: Whose memory: one label, or several from the widest to the narrowest.
-        similarity_top_k: How many nodes at most.
-        filters: What may be recalled.
-        strategy: How to rank; the engine's, if left out.
-        callback_manager: Is told of each retrieval.
-        verbose: As of every LlamaIndex retriever.
+        engine: Memory engine.
+        namespace: Owner of the memory: one label, or several from the widest to the narrowest.
+        similarity_top_k: Maximum number of nodes.
+        filters: Filters that limit what may be recalled.
+        strategy: Ranking strategy. Default: the engine's.
+        callback_manager: Callback manager that receives each retrieval.
+        verbose: Verbosity flag of LlamaIndex retrievers.
 
     Raises:
-        InvalidInputError: A setting makes no sense.
+        InvalidInputError: A setting is invalid.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class TieredMemoryRetriever(BaseRetriever):
 
     @property
     def similarity_top_k(self) -> int:
-        """How many nodes at most; it may be set."""
+        """Maximum number of nodes; it can be set."""
         return self._similarity_top_k
 
     @similarity_top_k.setter
@@ -128,23 +129,23 @@ class TieredMemoryRetriever(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query = query_bundle.query_str
         if not query.strip():
-            return []  # a chat goes on without memory where nothing was asked
-        found = self._engine.namespace(self._namespace).recall(
+            return []  # without a question, a chat continues without memory
+        hits = self._engine.namespace(self._namespace).recall(
             query, limit=self._similarity_top_k, strategy=self._strategy, filters=self._filters
         )
-        return to_nodes(found)
+        return to_nodes(hits)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
 
 
-def _check_top_k(given: object, most: int) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= most:
+def _check_top_k(value: object, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise InvalidConfigError(
-            f"similarity_top_k must be a whole number from 1 to {most}, got {given!r}: "
-            "RecallConfig.max_limit sets the most"
+            f"similarity_top_k must be a whole number from 1 to {most}, got {value!r}: "
+            "RecallConfig.max_limit sets the maximum"
         )
-    return given
+    return value
 
 
 def _check_filters(filters: object) -> RecallFilters | None:

@@ -24,15 +24,16 @@ _ACTIVE = MessageStatus.ACTIVE
 class TieredSyncChatStore(EngineBackedModel, BaseChatStore):
     """Conversations by key, for ``chat_store=`` of ``ChatMemoryBuffer`` and ``ChatSummaryMemoryBuffer``.
 
-    A message that is deleted is neither shown nor recalled any more, though a summary that was written before may
-    still tell of it; a key that is deleted is erased.
-    ``ChatSummaryMemoryBuffer`` deletes its key each time it is read, so what it summed up is gone; ``TieredMemory``
-    sums up and keeps the record.
+    A deleted message is no longer shown or recalled, but an earlier summary may still mention it. A deleted key is
+    erased.
+
+    ``ChatSummaryMemoryBuffer`` deletes its key on every read, so messages that it summarized are lost.
+    ``TieredMemory`` summarizes and keeps the messages.
 
     Args:
-        engine: Where they are; one in memory, if left out.
-        namespace: Whose they are: recall reaches all keys of a namespace, so give each user one. Without it, each
-            key has a namespace of its own.
+        engine: Engine that stores the conversations. Default: a new one in memory.
+        namespace: Owner of the conversations. Recall covers all keys of a namespace, so use one per user.
+            Default: a separate namespace for each key.
     """
 
     _lists: KeyedMessageLists = PrivateAttr()
@@ -43,11 +44,11 @@ class TieredSyncChatStore(EngineBackedModel, BaseChatStore):
 
     @classmethod
     def class_name(cls) -> str:
-        """Its name in what is written down."""
+        """Name of the class in serialized data."""
         return "TieredSyncChatStore"
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Put another list in the place of that of a key; what both have stays as it is."""
+        """Replace the messages of a key; messages in both lists are kept."""
         self._lists.replace(key, messages, _ACTIVE)
 
     def get_messages(
@@ -57,68 +58,68 @@ class TieredSyncChatStore(EngineBackedModel, BaseChatStore):
         limit: int | None = None,
         offset: int | None = None,
     ) -> list[ChatMessage]:
-        """The messages of a key, oldest first; with the status None, archived ones as well."""
+        """Return the messages of a key, oldest first; the status None includes archived ones."""
         return self._lists.read(key, status, limit, offset)
 
     def count_messages(self, key: str, status: MessageStatus | None = _ACTIVE) -> int:
-        """How many messages a key has."""
+        """Return the number of messages of a key."""
         return self._lists.count(key, status)
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
-        """Put a message at the end, or before the one at a place."""
+        """Append a message, or insert it before an index."""
         if idx is None:
             self._lists.add(key, [message], _ACTIVE)
         else:
             self._lists.insert(key, message, idx)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Erase a key; its messages, None if there is no such key."""
+        """Erase a key and return its messages; None if the key does not exist."""
         return self._lists.remove_all(key, None)
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Take the message at a place out of the list; None if there is none."""
+        """Remove the message at an index and return it; None if there is none."""
         return self._lists.remove(key, idx)
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
-        """Take the newest message out of the list; None if there is none."""
+        """Remove the newest message and return it; None if there is none."""
         return self._lists.remove(key, -1)
 
     def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Archive the oldest active messages; which they were."""
+        """Archive the oldest active messages and return them."""
         return self._lists.move_oldest(key, n, Listing.ARCHIVED)
 
     def get_keys(self) -> list[str]:
-        """All keys."""
+        """Return all keys."""
         return self._lists.list_keys()
 
     async def aset_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """See ``set_messages``."""
+        """Run ``set_messages`` in a thread."""
         await asyncio.to_thread(self.set_messages, key, messages)
 
     async def aget_messages(self, key: str) -> list[ChatMessage]:
-        """See ``get_messages``."""
+        """Run ``get_messages`` in a thread."""
         return await asyncio.to_thread(self.get_messages, key)
 
     async def async_add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
-        """See ``add_message``."""
+        """Run ``add_message`` in a thread."""
         await asyncio.to_thread(self.add_message, key, message, idx)
 
     async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
-        """See ``delete_messages``."""
+        """Run ``delete_messages`` in a thread."""
         return await asyncio.to_thread(self.delete_messages, key)
 
     async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """See ``delete_message``."""
+        """Run ``delete_message`` in a thread."""
         return await asyncio.to_thread(self.delete_message, key, idx)
 
     async def adelete_last_message(self, key: str) -> ChatMessage | None:
-        """See ``delete_last_message``."""
+        """Run ``delete_last_message`` in a thread."""
         return await asyncio.to_thread(self.delete_last_message, key)
 
     async def aget_keys(self) -> list[str]:
-        """See ``get_keys``."""
+        """Run ``get_keys`` in a thread."""
         return await asyncio.to_thread(self.get_keys)
 
 
-# The framework's buffers read their stores by name from this table when they come back from JSON.
+# Buffers of the framework look up the class of their store in this table when they are restored from JSON.
 RECOGNIZED_CHAT_STORES[TieredSyncChatStore.class_name()] = TieredSyncChatStore  # type: ignore[assignment]  # typed as its only entry

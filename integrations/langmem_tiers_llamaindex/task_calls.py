@@ -1,4 +1,4 @@
-"""A tool call as a cycle of a task: what it was, what came of it, and what its agent is told."""
+"""Conversion of tool calls to cycles of a task, and of the guard's advice to tool outputs."""
 
 from __future__ import annotations
 
@@ -29,36 +29,42 @@ if TYPE_CHECKING:
 
 
 _BLOCKED_KEY = (
-    "langmem_tiers_blocked"  # in the raw output of such a call: that is written down with a Context
+    "langmem_tiers_blocked"  # marks the raw output of a blocked call, which is serialized with a Context
 )
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoredBlocks:
-    """Rounds in a row in which a model asked for nothing but what is blocked."""
+    """Number of consecutive rounds in which a model requested only blocked calls."""
 
     rounds: int = 0
     last_message: str = ""
-    """The word of the last block."""
+    """Message of the last block."""
 
     def add_round(self, results: Iterable[ToolCallResult]) -> IgnoredBlocks:
-        """The same after one more round."""
-        told = list(results)
-        blocks = [said for one in told if (said := _find_block_message(one.tool_output)) is not None]
+        """Return the count after another round."""
+        round_results = list(results)
+        blocks = [
+            message
+            for result in round_results
+            if (message := _find_block_message(result.tool_output)) is not None
+        ]
         refused = sum(
-            one.tool_name == ANSWER_TOOL and one.tool_output.raw_output != BLOCK_LIFTED for one in told
+            result.tool_name == ANSWER_TOOL and result.tool_output.raw_output != BLOCK_LIFTED
+            for result in round_results
         )
-        if len(blocks) + refused < len(told) or not (blocks or self.rounds):
+        # Start over if any call was executed, or if the round only has rejected reasons without a preceding block.
+        if len(blocks) + refused < len(round_results) or not (blocks or self.rounds):
             return IgnoredBlocks()
         return IgnoredBlocks(self.rounds + 1, blocks[-1] if blocks else self.last_message)
 
     def get_stop_message(self, most: int) -> str | None:
-        """What ends the run, if there were so many of them; 0 for never."""
+        """Return the final message of the run after ``most`` rounds, else None; 0 means no limit."""
         return format_stop_message(most, self.last_message) if 0 < most <= self.rounds else None
 
 
 def build_blocked_output(call: WatchedCall, advice: GuardAdvice, *, can_answer: bool) -> ToolOutput:
-    """The output of a call that was not made."""
+    """Return the output of a call that the guard blocked."""
     return ToolOutput(
         tool_name=call.action.tool_name,
         content=format_advice(advice, can_answer=can_answer),
@@ -74,27 +80,27 @@ def _find_block_message(output: ToolOutput) -> str | None:
 
 
 HANDOFF = "handoff"
-"""The framework's name for the tool that hands off to another agent; no other tool of an agent can have it."""
+"""Name of the framework's tool for handing off to another agent; reserved by the framework."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedCall:
-    """What a model asked for."""
+    """Tool call requested by a model."""
 
     action: AgentAction
     url: str | None
-    """Where, if the arguments say so; else it is where the task is."""
+    """URL from the arguments; None for the current page of the task."""
     reason: str = ""
-    """Why, where that is an argument: two agents that hand off to each other find a new one each time."""
+    """Reason of a handoff. Not part of the action: agents in a handoff loop give a new reason each time."""
     started_at: float = field(default_factory=perf_counter)
 
     @property
     def duration_ms(self) -> float:
-        """Milliseconds since it began."""
+        """Milliseconds since the start of the call."""
         return (perf_counter() - self.started_at) * 1000
 
     def describe_observation(self, value: object) -> str:
-        """What came of it, in words; without the reason, which came from the model."""
+        """Return the result as a text, without the reason that the model gave."""
         text = describe_value(value)
         return text.replace(self.reason, "...") if self.reason else text
 
@@ -102,47 +108,47 @@ class WatchedCall:
 def build_watched_call(
     name: str, schema: type[BaseModel] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> WatchedCall:
-    """The call of a tool with these arguments; the same, whether they are given by name or by place."""
-    given = {key: value for key, value in kwargs.items() if not isinstance(value, Context)}
+    """Build the call of a tool; positional and keyword arguments give the same action."""
+    arguments = {key: value for key, value in kwargs.items() if not isinstance(value, Context)}
     if args:
-        placed = [value for value in args if not isinstance(value, Context)]
-        names = [] if schema is None else [*schema.model_fields][: len(placed)]
-        if given.keys() & names:  # the tool itself refuses that
+        positional = [value for value in args if not isinstance(value, Context)]
+        names = [] if schema is None else [*schema.model_fields][: len(positional)]
+        if arguments.keys() & names:  # an argument is given twice; the tool itself raises an error
             names = []
-        given |= dict(zip(names, placed, strict=False))
-        if len(placed) > len(names):
-            given["args"] = placed[len(names) :]
-    reason = given.pop("reason", "") if name == HANDOFF else ""
-    # As plain values: the same call is known again, and a tool may change what it was handed.
-    return WatchedCall(AgentAction(name, to_plain_value(given)), _find_url(given), str(reason))
+        arguments |= dict(zip(names, positional, strict=False))
+        if len(positional) > len(names):
+            arguments["args"] = positional[len(names) :]
+    reason = arguments.pop("reason", "") if name == HANDOFF else ""
+    # Plain copies: repeated calls compare equal, and a tool may change the objects that it receives.
+    return WatchedCall(AgentAction(name, to_plain_value(arguments)), _find_url(arguments), str(reason))
 
 
 def describe_value(value: object) -> str:
-    """What was seen, in words."""
+    """Return a value as a text; an exception without a text is its type."""
     return str(value) or (type(value).__name__ if isinstance(value, Exception) else "")
 
 
 def to_outcome(error: object) -> ExecutionOutcome:
-    """How a call ended that gave this error, or none."""
+    """Return the outcome of a call with this error; None means success."""
     if error is None:
         return ExecutionOutcome.SUCCESS
     return ExecutionOutcome.TIMEOUT if isinstance(error, TimeoutError) else ExecutionOutcome.FAILURE
 
 
 def append_text(output: ToolOutput, words: str) -> ToolOutput:
-    """An output with words below it."""
-    # A copy: a tool may keep what it gave. Pictures and the like stay where they are.
+    """Return a copy of an output with a text appended."""
+    # A copy, because a tool may keep and reuse its output. Images and other blocks keep their position.
     blocks = list(output.blocks)
     last = blocks.pop() if blocks and isinstance(blocks[-1], TextBlock) else None
     text = f"{last.text}\n\n{words}" if isinstance(last, TextBlock) and last.text else words
     return output.model_copy(update={"blocks": [*blocks, TextBlock(text=text)]})
 
 
-def _find_url(given: dict[str, Any]) -> str | None:
-    named = given.get("url")
-    if isinstance(named, str) and named:
-        return named
-    return next((one for one in given.values() if isinstance(one, str) and _is_url(one)), None)
+def _find_url(arguments: dict[str, Any]) -> str | None:
+    url = arguments.get("url")
+    if isinstance(url, str) and url:
+        return url
+    return next((value for value in arguments.values() if isinstance(value, str) and _is_url(value)), None)
 
 
 def _is_url(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which task a run of an agent works at: one for all runs, or one for each conversation."""
+"""Task of an agent's runs: one for all runs, or one per conversation."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from langmem_tiers.tasks.agent_memory import AgentMemory
 
 TASK_KEY = "langmem_tiers_task"
-"""Where a Context has the name of its task."""
+"""Key of the task name in the store of a Context."""
 _THOUGHT_KEY = "langmem_tiers_thought"
 _IGNORED_KEY = "langmem_tiers_ignored"
 _log = logging.getLogger("langmem_tiers")
 
 
 class ConversationTasks:
-    """The tasks of conversations, by their names.
+    """Tasks of conversations by name.
 
     Args:
-        tasks: Holds them.
-        namespace: Whose.
+        tasks: Registry of open tasks.
+        namespace: Owner of the tasks.
     """
 
     def __init__(self, tasks: TaskRegistry, namespace: str | Iterable[str] | None) -> None:
@@ -43,24 +43,24 @@ class ConversationTasks:
         self._namespace = () if namespace is None else check_namespace(namespace)
 
     def create_name(self) -> str:
-        """A name for a task that has none."""
+        """Return a new unique task name."""
         return self._registry.engine.new_id()
 
     def open_task(self, name: str, *, afresh: bool = False) -> AgentMemory:
-        """The task of a name; afresh, with what another process did at it since."""
+        """Return the task with a name; ``afresh`` reloads it if another process changed it."""
         return self._registry.open_task(self._namespace, name, afresh=afresh)
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveCall:
-    """The call that an agent makes just now."""
+    """Tool call that an agent is currently making."""
 
     watcher: TaskWatcher
     tool: str
     task: str | None
-    """What its task is called, if there is one for each conversation."""
+    """Name of the task; None if one task is used for all runs."""
     thought: str
-    """What the model said with it."""
+    """Text of the model that accompanied the call."""
 
 
 _active_call: ContextVar[ActiveCall | None] = ContextVar("langmem_tiers_doing", default=None)
@@ -68,54 +68,54 @@ _active_call: ContextVar[ActiveCall | None] = ContextVar("langmem_tiers_doing", 
 
 @dataclass(slots=True)
 class TaskWatcher:
-    """What the tools and agents have in common that are watched together."""
+    """Shared state of tools and agents that are watched together."""
 
     memory: AgentMemory | None
-    """The task of all runs."""
+    """Task for all runs; None if each conversation has a task."""
     tasks: ConversationTasks | None = None
-    """In its place: those of conversations."""
+    """Tasks of conversations; None if one task is used for all runs."""
     reports_errors: bool = False
-    """Whether an exception becomes an output when there is a word of the guard to go with it."""
+    """True if an exception is returned as an output when the guard has advice."""
     counts_across_turns: bool = False
     stop_after: int = 0
     locks: LockRegistry = field(default_factory=LockRegistry)
-    """Equal calls at once are made one after the other, so that the guard sees each of them."""
+    """Locks that serialize identical concurrent calls, so that the guard sees each of them."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __deepcopy__(self, _: dict[int, Any]) -> TaskWatcher:
-        return self  # copies of an agent work at the same task
+        return self  # copies of an agent share the task
 
     @property
     def active_call(self) -> ActiveCall | None:
-        """The call that an agent of this watch makes just now."""
-        doing = _active_call.get()
-        return doing if doing is not None and doing.watcher is self else None
+        """Current tool call of an agent of this watcher, if any."""
+        active = _active_call.get()
+        return active if active is not None and active.watcher is self else None
 
     def get_task(self) -> AgentMemory | None:
-        """The task that is worked at just now; none if no conversation is."""
+        """Return the current task; None outside a conversation."""
         if self.tasks is None:
             return self.memory
-        doing = self.active_call
-        return None if doing is None or doing.task is None else self.tasks.open_task(doing.task)
+        active = self.active_call
+        return None if active is None or active.task is None else self.tasks.open_task(active.task)
 
     async def begin_run(self, ctx: AgentContext) -> None:
-        """A run begins: the user asks for something."""
+        """Prepare the task for a new run."""
         await ctx.store.set(_IGNORED_KEY, None)
         try:
             name = await self._get_task_name(ctx)
             await asyncio.to_thread(self._begin_turn, name)
-        except Exception as error:  # noqa: BLE001 - whatever memory raises, the agent goes on
-            # Only its kind: what a driver raises may quote an address with its password.
+        except Exception as error:  # noqa: BLE001 - a memory failure must not stop the agent
+            # Only the error type: the message of a database driver may contain a URL with a password.
             _log.warning("memory failed at the beginning of a run: %s", type(error).__name__)
             _log.debug("memory failed at the beginning of a run", exc_info=error)
 
     async def save_thought(self, ctx: AgentContext, thought: str) -> None:
-        """The model has said what it wants, and why."""
+        """Save the text that the model returned with its tool calls."""
         await ctx.store.set(_THOUGHT_KEY, thought)
 
     @asynccontextmanager
     async def track_call(self, ctx: AgentContext, tool: str) -> AsyncIterator[None]:
-        """Within it, an agent calls a tool."""
+        """Mark a tool call of an agent as active within the block."""
         thought = await ctx.store.get(_THOUGHT_KEY, default=None)
         token = _active_call.set(ActiveCall(self, tool, await self._get_task_name(ctx), thought or ""))
         try:
@@ -124,17 +124,17 @@ class TaskWatcher:
             _active_call.reset(token)
 
     async def count_round(self, ctx: AgentContext, results: Iterable[ToolCallResult]) -> None:
-        """A round of calls is over."""
+        """Count a finished round of tool calls."""
         ignored = (await self._load_ignored(ctx)).add_round(results)
         await ctx.store.set(_IGNORED_KEY, [ignored.rounds, ignored.last_message])
 
     async def get_stop_message(self, ctx: AgentContext) -> str | None:
-        """What ends the run, if its model asks for nothing but what is blocked."""
+        """Return the final message if the run has to end because of blocked calls, else None."""
         return (await self._load_ignored(ctx)).get_stop_message(self.stop_after)
 
     async def _load_ignored(self, ctx: AgentContext) -> IgnoredBlocks:
-        held = await ctx.store.get(_IGNORED_KEY, default=None)
-        return IgnoredBlocks(*held) if held else IgnoredBlocks()
+        stored = await ctx.store.get(_IGNORED_KEY, default=None)
+        return IgnoredBlocks(*stored) if stored else IgnoredBlocks()
 
     async def _get_task_name(self, ctx: AgentContext) -> str | None:
         if self.tasks is None:
@@ -148,6 +148,6 @@ class TaskWatcher:
     def _begin_turn(self, name: str | None) -> None:
         task = self.memory if self.tasks is None or name is None else self.tasks.open_task(name, afresh=True)
         if task is not None:
-            task.learn_from_success()  # from the runs before
+            task.learn_from_success()  # from earlier runs
             if not self.counts_across_turns:
                 task.new_turn()

@@ -1,4 +1,4 @@
-"""Records the tool calls of LlamaIndex agents as cycles of a task, and stops an agent that goes in circles."""
+"""Task memory for LlamaIndex agents: records tool calls as cycles and stops agents that are stuck in a loop."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ _CODE_BLOCK = re.compile(r"<execute>.*?</execute>", re.DOTALL)
 
 
 def can_answer(agent: BaseWorkflowAgent) -> bool:
-    """Whether an agent can call ``answer_guard``: one that runs code calls no tools."""
+    """Return True if the agent can call ``answer_guard``; a ``CodeActAgent`` cannot call tools."""
     return not isinstance(agent, CodeActAgent)
 
 
 def attach_watcher(agent: BaseWorkflowAgent | AgentWorkflow, watch: TaskWatcher) -> None:
-    """Watch an agent or a workflow from now on; its tools are watched apart from that."""
+    """Attach a watcher to an agent or a workflow; its tools are wrapped separately."""
     if not hasattr(type(agent), _WATCHED_ATTRIBUTE):
         object.__setattr__(agent, "__class__", _build_watched_class(type(agent)))
     object.__setattr__(agent, _WATCHER_ATTRIBUTE, watch)
@@ -68,29 +68,29 @@ def attach_watcher(agent: BaseWorkflowAgent | AgentWorkflow, watch: TaskWatcher)
 
 @functools.lru_cache(maxsize=64)
 def _build_watched_class(kind: _AgentClass) -> type[Any]:
-    """The same kind of agent, whose agents can be watched.
+    """Return a subclass of an agent class whose instances can have a watcher.
 
-    A class and not functions of the one agent: its copies are watched as well.
+    Overriding methods in a class instead of in one object also covers copies of the agent.
     """
-    does = _AGENT_METHODS if issubclass(kind, BaseWorkflowAgent) else _COMMON_METHODS
+    wrappers = _AGENT_METHODS if issubclass(kind, BaseWorkflowAgent) else _COMMON_METHODS
     members: dict[str, Any] = {
         _WATCHED_ATTRIBUTE: True,
         "__module__": kind.__module__,
-        "__qualname__": kind.__qualname__,  # workflows are known by it
-        **{name: _wrap_method(getattr(kind, name), do) for name, do in does.items()},
+        "__qualname__": kind.__qualname__,  # the framework identifies workflows by this name
+        **{name: _wrap_method(getattr(kind, name), wrapper) for name, wrapper in wrappers.items()},
     }
-    made = types.new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(members))
-    made._step_functions = kind._step_functions  # type: ignore[attr-defined]  # noqa: SLF001 - steps that are no methods are not inherited
-    return made
+    watched = types.new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(members))
+    watched._step_functions = kind._step_functions  # type: ignore[attr-defined]  # noqa: SLF001 - steps that are not methods are not inherited
+    return watched
 
 
-def _wrap_method(plain: Callable[..., Any], do: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(plain)  # so what was a step is one with the same settings
+def _wrap_method(plain: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)  # copies the attributes that mark a workflow step
     async def method(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the framework's signatures
         watch = getattr(self, _WATCHER_ATTRIBUTE, None)
-        if watch is None:  # a new one of the same class
+        if watch is None:  # a new instance of the subclass, without a watcher
             return await plain(self, *args, **kwargs)
-        return await do(watch, self, functools.partial(plain, self), *args, **kwargs)
+        return await wrapper(watch, self, functools.partial(plain, self), *args, **kwargs)
 
     return method
 
@@ -102,10 +102,11 @@ async def _call_tool(
     *args: object,
     **kwargs: object,
 ) -> Any:  # noqa: ANN401 - any tool result
-    given = [*args, *kwargs.values()]
-    ctx = next(one for one in given if isinstance(one, Context))
-    asked = next(one for one in given if isinstance(one, ToolCall))
-    async with watch.track_call(ctx, asked.tool_name):
+    # Agents and workflows have different signatures, so the arguments are found by their type.
+    values = [*args, *kwargs.values()]
+    ctx = next(value for value in values if isinstance(value, Context))
+    call = next(value for value in values if isinstance(value, ToolCall))
+    async with watch.track_call(ctx, call.tool_name):
         return await plain(*args, **kwargs)
 
 
@@ -119,16 +120,19 @@ async def _get_tools(
     tools = await plain(*args, **kwargs)
     if isinstance(agent, AgentWorkflow):
         agent = agent.agents[str(kwargs["agent_name"] if "agent_name" in kwargs else args[0])]
-    answers = can_answer(agent)
-    # Handoffs are made anew for each call, and an agent may have got further tools since.
-    known = [
-        tool if isinstance(tool, WatchedTool | AnswerTool) else wrap_tool(tool, watch, can_answer=answers)
+    is_answerable = can_answer(agent)
+    # Handoff tools are created for each call, and the agent may have received new tools since it was watched.
+    wrapped = [
+        tool
+        if isinstance(tool, WatchedTool | AnswerTool)
+        else wrap_tool(tool, watch, can_answer=is_answerable)
         for tool in tools
     ]
-    doing = watch.active_call
-    if doing is not None and doing.tool not in {tool.metadata.name for tool in known}:
-        known.append(wrap_tool(MissingTool(doing.tool), watch, can_answer=answers))
-    return known
+    # A call of a tool that does not exist is recorded too, because a model can repeat it endlessly.
+    active = watch.active_call
+    if active is not None and active.tool not in {tool.metadata.name for tool in wrapped}:
+        wrapped.append(wrap_tool(MissingTool(active.tool), watch, can_answer=is_answerable))
+    return wrapped
 
 
 async def _take_step(
@@ -139,11 +143,11 @@ async def _take_step(
     *args: object,
     **kwargs: object,
 ) -> AgentOutput:
-    # The framework's count of steps in this run; one that waited for a person has some behind it.
+    # num_iterations counts the steps of this run. A run that resumes after waiting for a person has a count above 0.
     if not await ctx.store.get("num_iterations", default=0):
         await watch.begin_run(ctx)
-    if (said := await watch.get_stop_message(ctx)) is not None:
-        return await _build_stop_output(agent, ctx, said)
+    if (stop_message := await watch.get_stop_message(ctx)) is not None:
+        return await _build_stop_output(agent, ctx, stop_message)
     output: AgentOutput = await plain(ctx, *args, **kwargs)
     await watch.save_thought(ctx, await _find_thought(agent, ctx, output))
     return output
@@ -176,14 +180,14 @@ async def _find_thought(agent: BaseWorkflowAgent, ctx: AgentContext, output: Age
     if isinstance(agent, ReActAgent):
         steps = await ctx.store.get(agent.reasoning_key, default=None)
         return steps[-1].thought if steps and isinstance(steps[-1], ActionReasoningStep) else ""
-    said = output.response.content or ""
-    return (_CODE_BLOCK.sub("", said) if isinstance(agent, CodeActAgent) else said).strip()
+    text = output.response.content or ""
+    return (_CODE_BLOCK.sub("", text) if isinstance(agent, CodeActAgent) else text).strip()
 
 
 async def _build_stop_output(agent: BaseWorkflowAgent, ctx: AgentContext, said: str) -> AgentOutput:
-    """The last step of a run, as if the model had answered."""
+    """Return the final step of a run, as if the model had answered."""
     answer = ChatMessage(role="assistant", content=said)
-    # Where each kind keeps what it will put into the history when the run ends.
+    # Each kind of agent collects the messages of the run in a different place and stores them when the run ends.
     if isinstance(agent, ReActAgent):
         last = ResponseReasoningStep(thought="I am going in circles.", response=said)
         await _append(ctx, agent.reasoning_key, last)
@@ -195,30 +199,31 @@ async def _build_stop_output(agent: BaseWorkflowAgent, ctx: AgentContext, said: 
 
 
 async def _append(ctx: AgentContext, key: str, value: object) -> None:
-    held = await ctx.store.get(key, default=None)
-    await ctx.store.set(key, [*(held or []), value])
+    values = await ctx.store.get(key, default=None)
+    await ctx.store.set(key, [*(values or []), value])
 
 
 _Agent = TypeVar("_Agent", bound=BaseWorkflowAgent | AgentWorkflow)
 
 
 def watch_tools(tools: Iterable[BaseTool | Callable[..., Any]], memory: AgentMemory) -> list[BaseTool]:
-    """Tools that record each of their calls as a cycle of the memory's task.
+    """Wrap tools so that each call is recorded as a cycle of the memory's task.
 
-    What the guard has to say stands below the result of a call, where the model reads it. A call that the guard
-    blocks is not made: its result is the guard's message. An exception of a tool is recorded and raised.
+    The guard's advice is appended to the result of a call, where the model reads it. A call that the guard blocks is
+    not executed; its result is the guard's message. An exception of a tool is recorded and raised.
 
-    Tools know of nothing but their calls: for an agent, ``watch_agent`` does more.
+    For an agent, prefer ``watch_agent``: it also knows the runs and thoughts of the agent.
 
     Args:
-        tools: Tools or functions. Those that are watched already are watched for this memory from now on.
-        memory: The task. Where a user says something new, call ``memory.new_turn()``.
+        tools: Tools or functions. Tools that are already watched are rebound to this memory.
+        memory: Task memory. Call ``memory.new_turn()`` when the user says something new.
 
     Returns:
-        The tools in their order, and ``answer_guard`` with which a model says why a blocked call is needed.
+        The tools in the same order, followed by ``answer_guard``, with which a model explains why a blocked call is
+        needed.
 
     Raises:
-        InvalidInputError: A tool of one's own is called ``answer_guard``, or an argument is of a wrong type.
+        InvalidInputError: A tool is named ``answer_guard``, or an argument has the wrong type.
     """
     watch = TaskWatcher(check_agent_memory(memory))
     return [*wrap_tools(tools, watch), build_answer_tool(watch)]
@@ -234,49 +239,51 @@ def watch_agent(
     stop_after: int = 5,
     unguarded_tools: Collection[str] = (),
 ) -> _Agent:
-    """Watch all that an agent calls, or all agents of a workflow, in place: ``watch_agent(agent, engine=engine)``.
+    """Watch all tool calls of an agent or a workflow, in place: ``watch_agent(agent, engine=engine)``.
 
-    As ``watch_tools``, with these differences. What the model said with a call is the thought of its cycle, unless
-    ``memory.working`` has an active one. Tools of a retriever, tools that do not exist and handoffs to another agent
-    are cycles as well; a handoff that is blocked is not made. An agent tells its model of an exception by its text;
-    the guard's word stands below it. What a user asks for in a new run is no repeat of what was done for a question
-    before. A model that asks for nothing any more but what is blocked is not asked again: the run ends with the
-    guard's word as its answer.
+    It extends ``watch_tools`` as follows:
 
-    A ``CodeActAgent`` is watched by the code that it runs: it can call no ``answer_guard``, so it has to do something
-    else, or ``memory.answer_guard`` is called for it. A tool that does not exist is an error of the framework for it.
+    - The model's text with a call is the thought of the cycle, unless ``memory.working`` has an active thought.
+    - Tools of a retriever, tools that do not exist and handoffs to other agents are recorded as well. A blocked
+      handoff is not executed.
+    - The model receives the text of an exception, followed by the guard's advice.
+    - Calls for a new question of the user do not count as repeats.
+    - If the model requests only blocked calls, the run ends with the guard's message as the answer.
 
-    The agents of a workflow are watched with it: of one that was watched by itself and then put into a workflow, only
-    tools are, and only for a memory.
+    A ``CodeActAgent`` is watched through the code that it runs. It cannot call ``answer_guard``, so it has to do
+    something else, or you call ``memory.answer_guard``. A missing tool is a framework error for this agent.
+
+    A workflow is watched together with its agents. If a watched agent is added to a workflow later, only its tools are
+    watched, and only with ``memory``.
 
     Args:
         agent: A ``FunctionAgent``, ``ReActAgent``, ``CodeActAgent`` or ``AgentWorkflow``.
-        memory: The one task of all runs.
-        engine: In its place: keeps a task for each ``Context``. Its name is in ``ctx.store`` as
-            ``"langmem_tiers_task"``, so a Context that was written down and read again goes on with it, and so does
-            one for which that name was set before its first run.
-        namespace: Whose tasks, with an engine. They are in the namespace that has the label ``"agent"`` behind these.
-        counts_across_turns: Whether what was done in earlier runs counts as a repeat: for agents that are told
-            "go on" after each step.
-        stop_after: Times in a row that the model may ask for nothing but what is blocked, until the run ends; 0 for
-            as often as the framework's ``max_iterations`` allow.
-        unguarded_tools: With an engine: tools that may be called as often as the model likes, such as one that asks
-            whether a job is done.
+        memory: One task for all runs.
+        engine: Alternative to ``memory``: keeps one persistent task per ``Context``. The name of the task is in
+            ``ctx.store`` as ``"langmem_tiers_task"``, so a restored Context continues its task. Set the name before
+            the first run to continue another task.
+        namespace: Owner of the tasks, only with an engine. The label ``"agent"`` is appended.
+        counts_across_turns: True if calls of earlier runs count as repeats, for agents that receive "continue" after
+            each step.
+        stop_after: Number of consecutive rounds with only blocked calls after which the run ends; 0 for no limit
+            except the framework's ``max_iterations``.
+        unguarded_tools: Tools that may be called without limit, such as polling a job; only with an engine.
 
     Returns:
         The agent.
 
     Raises:
-        InvalidInputError: As ``watch_tools``, or neither a memory nor an engine is given, or both; nothing is changed
-            then.
+        InvalidInputError: As for ``watch_tools``, or neither or both of ``memory`` and ``engine`` are given; nothing
+            was changed.
     """
-    given: object = agent
-    if not isinstance(given, BaseWorkflowAgent | AgentWorkflow):
+    target: object = agent
+    if not isinstance(target, BaseWorkflowAgent | AgentWorkflow):
         raise InvalidInputError(
-            f"a {type(given).__name__} is no agent: pass a FunctionAgent, ReActAgent, CodeActAgent or AgentWorkflow"
+            f"expected an agent, got {type(target).__name__}: pass a FunctionAgent, ReActAgent, CodeActAgent or "
+            "AgentWorkflow"
         )
-    task, held = resolve_task_source(memory, engine, namespace, unguarded_tools)
-    tasks = None if held is None else ConversationTasks(held, namespace)
+    task, registry = resolve_task_source(memory, engine, namespace, unguarded_tools)
+    tasks = None if registry is None else ConversationTasks(registry, namespace)
     watch = TaskWatcher(
         task,
         tasks,
@@ -284,18 +291,21 @@ def watch_agent(
         counts_across_turns=counts_across_turns,
         stop_after=check_whole(stop_after, 0, "stop_after"),
     )
-    agents = list(given.agents.values()) if isinstance(given, AgentWorkflow) else [given]
-    found = [_watch_agent_tools(one, watch) for one in agents]
-    for one, tools in zip(agents, found, strict=True):
-        one.tools = list(tools)
-        if one.tool_retriever is not None:
-            one.tool_retriever = WatchedRetriever(one.tool_retriever, watch, can_answer=can_answer(one))
-        attach_watcher(one, watch)
-    attach_watcher(given, watch)
+    agents = list(target.agents.values()) if isinstance(target, AgentWorkflow) else [target]
+    # Wrap all tools before the first agent is changed: an invalid tool must leave all agents unchanged.
+    tools_by_agent = [_watch_agent_tools(member, watch) for member in agents]
+    for member, tools in zip(agents, tools_by_agent, strict=True):
+        member.tools = list(tools)
+        if member.tool_retriever is not None:
+            member.tool_retriever = WatchedRetriever(
+                member.tool_retriever, watch, can_answer=can_answer(member)
+            )
+        attach_watcher(member, watch)
+    attach_watcher(target, watch)
     return agent
 
 
 def _watch_agent_tools(agent: BaseWorkflowAgent, watch: TaskWatcher) -> list[BaseTool]:
-    answers = can_answer(agent)
-    tools = wrap_tools(agent.tools or (), watch, can_answer=answers)
-    return [*tools, build_answer_tool(watch)] if answers else tools
+    is_answerable = can_answer(agent)
+    tools = wrap_tools(agent.tools or (), watch, can_answer=is_answerable)
+    return [*tools, build_answer_tool(watch)] if is_answerable else tools

@@ -1,4 +1,4 @@
-"""What messages take, by the tokenizer of LlamaIndex; a text that was counted is not counted again."""
+"""Cached token counts of messages, by a tokenizer of LlamaIndex."""
 
 from __future__ import annotations
 
@@ -16,52 +16,53 @@ if TYPE_CHECKING:
     from langmem_tiers.common.messages import Message
 
 _MAX_CACHED_COUNTS = 200_000
-"""Counts, of about 200 bytes each."""
+"""Maximum number of cached counts; each takes about 200 bytes."""
 
 
 class TokenCountCache:
-    """Counts by a tokenizer.
+    """Token counter with a cache.
 
     Args:
-        tokenizer: From a text to its tokens.
+        tokenizer: Function from a text to its tokens.
     """
 
     def __init__(self, tokenizer: Callable[[str], Any]) -> None:
-        self._count = LlamaIndexCounter(tokenizer).count  # which takes any text, whatever the tokenizer does
+        self._count = LlamaIndexCounter(tokenizer).count  # accepts any text, even if the tokenizer does not
         self._cache: dict[object, int] = {}
 
     def count_text(self, text: str) -> int:
-        """Tokens of a text."""
+        """Return the tokens of a text."""
         if not text:
             return 0
-        known = self._cache.get(key := (hash(text), len(text)))
-        return self._put(key, self._count(text)) if known is None else known
+        cached = self._cache.get(key := (hash(text), len(text)))  # by hash, to avoid keeping the text
+        return self._put(key, self._count(text)) if cached is None else cached
 
     def count_message(self, message: ChatMessage) -> int:
-        """Tokens of a message."""
+        """Return the tokens of a message."""
         return message_tokens(message, self.count_text)
 
     def count_stored(self, stored: Message, shown: ChatMessage) -> int:
-        """Tokens of a stored message as it is shown; looked at once, for it does not change."""
-        known = self._cache.get(key := (stored.id, stored.token_count, len(stored.content)))
-        return self._put(key, self.count_message(shown)) if known is None else known
+        """Return the tokens of a stored message; cached by its id, because it does not change."""
+        # Size and length distinguish a message from its compressed version, which has the same id.
+        cached = self._cache.get(key := (stored.id, stored.token_count, len(stored.content)))
+        return self._put(key, self.count_message(shown)) if cached is None else cached
 
     def _put(self, key: object, tokens: int) -> int:
         if len(self._cache) >= _MAX_CACHED_COUNTS:
-            self._cache = {}  # others may be reading the one before: it is let go, not changed
+            self._cache = {}  # replaced, not cleared, because other threads may be reading the old one
         self._cache[key] = tokens
         return tokens
 
     def count_messages(self, messages: Iterable[ChatMessage]) -> int:
-        """Tokens of a list, without what a provider puts around each message, as LlamaIndex counts."""
+        """Return the tokens of messages, without the overhead per message, as LlamaIndex counts them."""
         return sum(self.count_message(message) for message in messages)
 
 
 def get_token_count_cache(tokenizer: Callable[[str], Any]) -> TokenCountCache:
-    """What counts by a tokenizer: the same for all memories that have it, so that nothing is counted anew."""
+    """Return the cache for a tokenizer; memories with the same tokenizer share it."""
     try:
         return _get_shared_cache(tokenizer)
-    except TypeError:  # no key of anything
+    except TypeError:  # the tokenizer is not hashable
         return TokenCountCache(tokenizer)
 
 

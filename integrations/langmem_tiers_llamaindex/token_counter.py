@@ -1,4 +1,4 @@
-"""LlamaIndex's tokenizers for the engine."""
+"""Adapter for LlamaIndex tokenizers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from langmem_tiers.errors import InvalidConfigError, InvalidInputError, LangmemT
 from langmem_tiers.text.token_counting import TiktokenCounter
 
 Tokenizer: TypeAlias = Callable[..., Any]
-"""From a text to its tokens, as LlamaIndex has it."""
+"""Function from a text to its tokens, as in LlamaIndex."""
 
-_NAME_ATTRIBUTES = ("name", "name_or_path")  # of tiktoken and of Hugging Face
+_NAME_ATTRIBUTES = ("name", "name_or_path")  # tiktoken and Hugging Face
 _NAME_PATTERN = re.compile(r"[\w.+-]+")
 _MAX_NAME_CHARACTERS = 60
-# Texts that tokenizers cut differently: what they make of these tells apart what is called alike.
+# Tokenizers split these texts differently, so their token counts distinguish tokenizers with the same name.
 _SAMPLE_TEXTS = (
     "The quick brown fox, uncharacteristically, jumps over 13 lazy dogs.",
     "def area(r):\n    return {'m2': 3.14159265 * r ** 2}[0x1F]\n\n",
@@ -36,17 +36,18 @@ _SAMPLE_TEXTS = (
 
 
 class LlamaIndexCounter:
-    """A LlamaIndex tokenizer as the ``TokenCounter`` of an engine. Nothing is downloaded.
+    """LlamaIndex tokenizer as the ``TokenCounter`` of an engine; nothing is downloaded.
 
     Args:
-        tokenizer: From a text to its tokens, or an object with such an ``encode``; the one that LlamaIndex
-            uses at this moment, if left out.
-        name: Stored beside each count: counts of two names are never mixed. Found in the tokenizer, and in
-            how it cuts some texts, if left out.
+        tokenizer: Function from a text to its tokens, or an object with such a method ``encode``. Default:
+            LlamaIndex's current global tokenizer.
+        name: Name stored with each count; counts of different names are never mixed. Default: derived from the
+            tokenizer and its counts of sample texts.
 
     Raises:
-        InvalidInputError: It is no tokenizer.
-        InvalidConfigError: The name cannot be used, or LlamaIndex's own vocabulary is not on this machine.
+        InvalidInputError: The object is not a tokenizer.
+        InvalidConfigError: The name is invalid, or the vocabulary of LlamaIndex's default tokenizer is not
+            installed on this machine.
         LangmemTiersError: The tokenizer failed.
     """
 
@@ -54,7 +55,8 @@ class LlamaIndexCounter:
         self._tokenize = _allow_special_tokens(
             _get_global_tokenizer() if tokenizer is None else _to_function(tokenizer)
         )
-        counts = [self.count(sample) for sample in _SAMPLE_TEXTS]  # refuses now what would fail in mid-write
+        # Also detects an unusable tokenizer now, instead of during a write.
+        counts = [self.count(sample) for sample in _SAMPLE_TEXTS]
         self._name = _build_name(self._tokenize, counts) if name is None else _check_name(name)
 
     def __repr__(self) -> str:
@@ -62,29 +64,29 @@ class LlamaIndexCounter:
 
     @property
     def name(self) -> str:
-        """Names the tokenizer."""
+        """Name of the tokenizer."""
         return self._name
 
     def count(self, text: str) -> int:
-        """Tokens of the text; 0 only for the empty one.
+        """Return the number of tokens of a text; 0 only for the empty text.
 
         Raises:
-            InvalidInputError: What the tokenizer gave cannot be counted.
+            InvalidInputError: The tokenizer did not return a list of tokens.
             LangmemTiersError: The tokenizer failed.
         """
         if not text:
-            return 0  # some tokenizers mark where even an empty text begins and ends
-        readable = text.encode("utf-8", "replace").decode()  # lone surrogates, which not all can read
+            return 0  # some tokenizers add begin and end markers even to an empty text
+        readable = text.encode("utf-8", "replace").decode()  # some tokenizers reject lone surrogates
         try:
             tokens = self._tokenize(readable)
         except Exception as error:
             raise LangmemTiersError(
                 f"the tokenizer {_find_label(self._tokenize)!r} failed ({type(error).__name__}): "
-                "pass one that takes any text"
+                "pass one that accepts any text"
             ) from error
         if isinstance(tokens, str | bytes | Mapping) or not isinstance(tokens, Sized):
             raise InvalidInputError(
-                f"the tokenizer {_find_label(self._tokenize)!r} gave a {type(tokens).__name__}: "
+                f"the tokenizer {_find_label(self._tokenize)!r} returned {type(tokens).__name__}: "
                 "pass a function from a text to the list of its tokens"
             )
         return max(1, len(tokens))
@@ -92,8 +94,8 @@ class LlamaIndexCounter:
 
 def _get_global_tokenizer() -> Tokenizer:
     if llama_index.core.global_tokenizer is None:
-        # Loads the vocabulary from this machine, or says that it is not there. Without it get_tokenizer()
-        # would download it where TIKTOKEN_CACHE_DIR names a folder that does not hold it.
+        # Raises an error if the vocabulary is not installed. Otherwise, get_tokenizer() would download it if the
+        # folder in TIKTOKEN_CACHE_DIR does not contain it.
         TiktokenCounter("cl100k_base")
     return get_tokenizer()
 
@@ -102,12 +104,14 @@ def _to_function(tokenizer: object) -> Tokenizer:
     encode: Tokenizer | None = getattr(tokenizer, "encode", None)
     if callable(encode):
         if isinstance(tokenizer, type):
-            raise InvalidInputError(f"{tokenizer.__name__} is a class: give an object of it")
+            raise InvalidInputError(
+                f"expected a tokenizer, got the class {tokenizer.__name__}: pass an instance"
+            )
         if not isinstance(tokenizer, str):
             return encode
     if not callable(tokenizer):
         raise InvalidInputError(
-            f"a {type(tokenizer).__name__} is no tokenizer: pass a function from a text to the list of its "
+            f"expected a tokenizer, got {type(tokenizer).__name__}: pass a function from a text to the list of its "
             "tokens, such as tiktoken.get_encoding('o200k_base').encode"
         )
     return tokenizer
@@ -115,7 +119,7 @@ def _to_function(tokenizer: object) -> Tokenizer:
 
 def _allow_special_tokens(tokenizer: Tokenizer) -> Tokenizer:
     if getattr(_unwrap(tokenizer), "__func__", None) is Encoding.encode:
-        # By default it raises where somebody wrote "<|endoftext|>", and anybody may.
+        # By default, tiktoken raises an error for texts like "<|endoftext|>", which any user may write.
         return partial(tokenizer, disallowed_special=())
     return tokenizer
 
@@ -135,7 +139,7 @@ def _find_label(tokenizer: Tokenizer) -> str:
     owner = getattr(inner, "__self__", inner)
     for attribute in _NAME_ATTRIBUTES:
         value = getattr(owner, attribute, None)
-        # The end of a path or an address: the rest may name a person or hold a key.
+        # Only the last part of a path or URL: the rest may contain a user name or a key.
         if isinstance(value, str) and (plain := _NAME_PATTERN.match(value.rstrip("/").rpartition("/")[2])):
             return plain[0][:_MAX_NAME_CHARACTERS]
     return str(getattr(inner, "__qualname__", type(inner).__qualname__))[-_MAX_NAME_CHARACTERS:]
@@ -143,5 +147,5 @@ def _find_label(tokenizer: Tokenizer) -> str:
 
 def _check_name(name: object) -> str:
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise InvalidConfigError(f"name must be a printable name, got {name!r}: use e.g. 'llama-3'")
+        raise InvalidConfigError(f"name must be a printable name, got {name!r}: use for example 'llama-3'")
     return name.strip()

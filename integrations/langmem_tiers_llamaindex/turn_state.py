@@ -1,7 +1,7 @@
-"""The turn that a conversation is at: what was recalled for its question, and the question as it was handed out.
+"""State of the current turn of a conversation: recalled memories, and the question as returned to the agent.
 
-Agents ask for the history several times in one turn, and write their state into the question that they were
-given. Both belong to the conversation in this process, whichever memory object is asked.
+Agents request the history several times per turn and write their state into the question that they received. All
+memory objects of a conversation in this process therefore share this state.
 """
 
 from __future__ import annotations
@@ -23,58 +23,60 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.models import Hit
 
 _MAX_RECENT_TURNS = 200
-"""Conversations of an engine whose turns are held although no memory of theirs is in use."""
+"""Maximum number of turns per engine that are kept while no memory object uses them."""
 _MAX_SHOWN_MESSAGES = 400
-"""Messages of a conversation that are held in case that the store fails."""
+"""Maximum number of cached messages per conversation, used if the store fails."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class TurnState:
-    """What is held of one conversation."""
+    """State of one conversation in this process."""
 
     question: object = None
-    """For what something was recalled."""
+    """Key of the question for which memories were recalled."""
     memories: str | None = None
-    """What was recalled, as it is told; None if nothing was asked yet."""
+    """Text of the recalled memories; None before the first recall."""
     recalled_hits: tuple[Hit, ...] = ()
-    """Of what it tells."""
+    """Hits in ``memories``."""
     knowledge_hits: tuple[KnowledgeHit, ...] = ()
-    """As above."""
+    """Knowledge in ``memories``."""
     live_id: str | None = None
+    """Id of the newest message of the user."""
     live_blocks: list[Any] = field(default_factory=list)
-    """Of the newest message of the user, the same objects for the whole turn."""
+    """Blocks of that message; the same objects for the whole turn."""
     shown_messages: list[ChatMessage] = field(default_factory=list)
-    """What was shown last and what was stored since, if the store should fail."""
+    """Messages of the last view and those stored since, used if the store fails."""
     tokenizer: Callable[[str], Any] | None = None
-    """Of the memory that was made last: JSON, from which memories come back between two runs, holds none."""
+    """Tokenizer of the newest memory object, for memories restored from JSON, which has no tokenizer."""
     max_token_limit: int = 0
-    """The largest limit that a memory of the conversation has."""
+    """Largest token limit of the memory objects of the conversation."""
     lock: threading.RLock = field(default_factory=threading.RLock)
-    """Of several calls in one turn, the first recalls; of several writes, one comes after the other."""
+    """Lock that serializes writes and lets only the first of several concurrent views recall."""
 
     def reset(self) -> None:
-        """Forget it: the conversation is another one now."""
+        """Discard the state, because the conversation was replaced."""
         with self.lock:
             self.question = self.memories = self.live_id = None
             self.recalled_hits, self.knowledge_hits = (), ()
             self.live_blocks, self.shown_messages = [], []
 
     def add_shown(self, messages: list[ChatMessage]) -> None:
-        """Hold what was stored."""
+        """Add stored messages to the cached ones."""
         with self.lock:
             self.shown_messages = [*self.shown_messages, *messages][-_MAX_SHOWN_MESSAGES:]
 
 
 class TurnRegistry:
-    """The turns of the conversations of one engine."""
+    """Turn states of the conversations of one engine."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # Strong references keep recent turns alive between two memory objects; weak ones find those in use.
         self._recent: OrderedDict[tuple[NamespacePath, str], TurnState] = OrderedDict()
         self._in_use: WeakValueDictionary[tuple[NamespacePath, str], TurnState] = WeakValueDictionary()
 
     def get_turn(self, namespace: NamespacePath, session: str) -> TurnState:
-        """The turn of a conversation: one object, for as long as anybody has it."""
+        """Return the turn of a conversation; always the same object while it is in use."""
         key = (namespace, session)
         with self._lock:
             turn = self._in_use.setdefault(key, TurnState())
@@ -90,6 +92,6 @@ _lock = threading.Lock()
 
 
 def get_turn_registry(engine: MemoryEngine) -> TurnRegistry:
-    """The turns of the conversations of that engine."""
+    """Return the turn registry of the engine, creating it if needed."""
     with _lock:
         return _registries_by_engine.setdefault(engine, TurnRegistry())

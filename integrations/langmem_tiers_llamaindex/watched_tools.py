@@ -1,4 +1,4 @@
-"""Tools whose calls are cycles of a task."""
+"""Tools that record their calls as cycles of a task."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _log = logging.getLogger("langmem_tiers")
 
 
 class WatchedTool(AsyncBaseTool):
-    """A tool whose calls are cycles of a task; ``watch_tools`` and ``watch_agent`` make it.
+    """Tool wrapper that records calls as cycles of a task; created by ``watch_tools`` and ``watch_agent``.
 
-    It looks and works like the tool inside. If memory fails, the call goes on unrecorded: that is logged and
+    It behaves like the wrapped tool. If memory fails, the call continues unrecorded, and the failure is logged and
     counted in ``failures``.
     """
 
@@ -54,8 +54,9 @@ class WatchedTool(AsyncBaseTool):
         self._can_answer = can_answer
         self._failures = 0
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the tool has
-        if name.startswith("__") or "_tool" not in self.__dict__:  # a copy that is not filled yet
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the tool
+        # copy and pickle look up attributes before the state is restored: without the check, this would not end.
+        if name.startswith("__") or "_tool" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         return getattr(self._tool, name)
 
@@ -64,21 +65,22 @@ class WatchedTool(AsyncBaseTool):
 
     @property
     def metadata(self) -> ToolMetadata:
-        """Of the tool inside."""
+        """Metadata of the wrapped tool."""
         return self._tool.metadata
 
     @property
     def failures(self) -> int:
-        """How often memory failed, so that a call was not checked or not recorded."""
+        """Number of calls that were not checked or not recorded because memory failed."""
         return self._failures
 
     def __call__(self, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - the framework's signature
-        """The same as ``call``."""
+        """Run ``call``."""
         return self.call(*args, **kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
         """Call the tool, unless the guard blocks it."""
         call = build_watched_call(self._name, self.metadata.fn_schema, args, kwargs)
+        # The lock covers check and record: otherwise, concurrent identical calls would all pass the guard.
         with self._watcher.locks.lock(self._build_lock_key(call)):
             return self._call(call, *args, **kwargs)
 
@@ -88,17 +90,17 @@ class WatchedTool(AsyncBaseTool):
             return build_blocked_output(call, before, can_answer=self._can_answer)
         try:
             output = _run_tool(self._tool, *args, **kwargs)
-        except WaitingForEvent:  # the call is made once more when a person has answered
+        except WaitingForEvent:  # not a result: the call is repeated when a person has answered
             raise
         except Exception as error:
-            told = self._report_error(call, error, before)
-            if told is None:
+            error_output = self._report_error(call, error, before)
+            if error_output is None:
                 raise
-            return told
+            return error_output
         return self._report_output(call, output, before)
 
     async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
-        """The same without blocking."""
+        """Run ``call`` without blocking the event loop."""
         call = build_watched_call(self._name, self.metadata.fn_schema, args, kwargs)
         async with self._watcher.locks.alock(self._build_lock_key(call)):
             return await self._acall(call, *args, **kwargs)
@@ -115,10 +117,10 @@ class WatchedTool(AsyncBaseTool):
         except WaitingForEvent:  # as above
             raise
         except Exception as error:
-            told = await asyncio.to_thread(self._report_error, call, error, before)
-            if told is None:
+            error_output = await asyncio.to_thread(self._report_error, call, error, before)
+            if error_output is None:
                 raise
-            return told
+            return error_output
         return await asyncio.to_thread(self._report_output, call, output, before)
 
     @property
@@ -126,8 +128,8 @@ class WatchedTool(AsyncBaseTool):
         return self.metadata.name or type(self._tool).__name__
 
     def _build_lock_key(self, call: WatchedCall) -> tuple[str | None, str, str]:
-        doing = self._watcher.active_call
-        return (None if doing is None else doing.task, call.action.tool_name, call.action.parameters_json)
+        active = self._watcher.active_call
+        return (None if active is None else active.task, call.action.tool_name, call.action.parameters_json)
 
     def _check_guard(self, call: WatchedCall) -> GuardAdvice | None:
         def check() -> GuardAdvice | None:
@@ -137,13 +139,15 @@ class WatchedTool(AsyncBaseTool):
         return self._run_safely(check)
 
     def _report_output(self, call: WatchedCall, output: ToolOutput, before: GuardAdvice | None) -> ToolOutput:
-        given: object = output
-        if not isinstance(given, ToolOutput):  # of a tool that keeps to no rules; the agent sees to it
-            self._record_cycle(call, given, None)
+        value: object = output
+        if not isinstance(
+            value, ToolOutput
+        ):  # a tool that violates its interface: the agent handles the value
+            self._record_cycle(call, value, None)
             return output
         error: object = (output.exception or output.content) if output.is_error else None
         advice = self._record_cycle(call, output.content, error) or (before if output.is_error else None)
-        # What is returned directly is read by a person and by no model, but for a handoff: that the next agent reads.
+        # Direct results are read by a person, not by a model. The exception is a handoff, which the next agent reads.
         is_direct = self.metadata.return_direct and self._name != HANDOFF
         if advice is None or (is_direct and not output.is_error):
             return output
@@ -155,7 +159,7 @@ class WatchedTool(AsyncBaseTool):
         advice = self._record_cycle(call, error, error) or before
         if advice is None or not self._watcher.reports_errors:
             return None
-        told = ToolOutput(
+        output = ToolOutput(
             tool_name=self._name,
             content=str(error),
             raw_input=dict(call.action.parameters),
@@ -163,24 +167,25 @@ class WatchedTool(AsyncBaseTool):
             is_error=True,
             exception=error,
         )
-        return append_text(told, format_advice(advice, can_answer=self._can_answer))
+        return append_text(output, format_advice(advice, can_answer=self._can_answer))
 
     def _record_cycle(self, call: WatchedCall, seen: object, error: object) -> GuardAdvice | None:
-        about: dict[str, Any] = {"duration_ms": call.duration_ms}
+        details: dict[str, Any] = {"duration_ms": call.duration_ms}
         if call.url is not None:
-            about["url"] = call.url
+            details["url"] = call.url
         if error is not None:
-            about["error_message"] = describe_value(error)
+            details["error_message"] = describe_value(error)
 
         def record() -> GuardAdvice | None:
-            memory, doing = self._watcher.get_task(), self._watcher.active_call
+            memory, active = self._watcher.get_task(), self._watcher.active_call
             if memory is None:
                 return None
-            with self._watcher.lock:  # what the guard says belongs to the cycle that was just recorded
-                said = (doing.thought if doing is not None else "") or call.reason
-                thought = memory.working.active_thought or Thought(said)
+            # Without the lock, another call could record its cycle before memory.advice is read.
+            with self._watcher.lock:
+                thought_text = (active.thought if active is not None else "") or call.reason
+                thought = memory.working.active_thought or Thought(thought_text)
                 memory.record_cycle(
-                    thought, call.action, call.describe_observation(seen), to_outcome(error), **about
+                    thought, call.action, call.describe_observation(seen), to_outcome(error), **details
                 )
                 return memory.advice
 
@@ -189,63 +194,63 @@ class WatchedTool(AsyncBaseTool):
     def _run_safely(self, do: Callable[[], GuardAdvice | None]) -> GuardAdvice | None:
         try:
             return do()
-        except Exception as error:  # noqa: BLE001 - whatever memory raises, the agent goes on
+        except Exception as error:  # noqa: BLE001 - a memory failure must not stop the agent
             with self._watcher.lock:
                 self._failures += 1
-            # Only its kind: what a driver raises may quote an address with its password.
-            _log.warning("memory failed at a call of %r: %s", self._name, type(error).__name__)
-            _log.debug("memory failed at a call of %r", self._name, exc_info=error)
+            # Only the error type: the message of a database driver may contain a URL with a password.
+            _log.warning("memory failed during a call of %r: %s", self._name, type(error).__name__)
+            _log.debug("memory failed during a call of %r", self._name, exc_info=error)
             return None
 
 
 class _WatchedFunctionTool(WatchedTool, FunctionTool):
-    # Agents hand a Context to function tools only, and one that runs code takes no others. What a function tool
-    # has is that of the tool inside.
+    # Agents pass a Context only to function tools, and CodeActAgent accepts only function tools. The attributes of
+    # FunctionTool are those of the wrapped tool, by __getattr__.
     pass
 
 
 class AnswerTool(FunctionTool):
-    """The tool ``answer_guard``: no cycle of its own."""
+    """The tool ``answer_guard``; its calls are not recorded as cycles."""
 
 
 class _Answer(BaseModel):
-    reason: str = Field(description="Why the blocked call should be made once more, in a sentence.")
+    reason: str = Field(description="Why the blocked call should be repeated, in one sentence.")
 
 
 class WatchedRetriever(ObjectRetriever[Any]):
-    """Finds tools, and watches them."""
+    """Tool retriever that wraps the retrieved tools."""
 
     def __init__(self, retriever: ObjectRetriever[Any], watch: TaskWatcher, *, can_answer: bool) -> None:
-        inner = retriever._inner if isinstance(retriever, WatchedRetriever) else retriever  # noqa: SLF001 - its own kind
+        inner = retriever._inner if isinstance(retriever, WatchedRetriever) else retriever  # noqa: SLF001 - the same class
         super().__init__(inner.retriever, inner.object_node_mapping, inner.node_postprocessors)
         self._inner: ObjectRetriever[Any] = inner
         self._watcher = watch
         self._can_answer = can_answer
 
     def retrieve(self, str_or_query_bundle: Any) -> list[Any]:  # noqa: ANN401 - the framework's signature
-        """The tools for what is asked."""
+        """Return the wrapped tools for a query."""
         found = self._inner.retrieve(str_or_query_bundle)
         return wrap_tools(found, self._watcher, can_answer=self._can_answer)
 
     async def aretrieve(self, str_or_query_bundle: Any) -> list[Any]:  # noqa: ANN401 - as above
-        """The same without blocking."""
+        """Run ``retrieve`` without blocking the event loop."""
         found = await self._inner.aretrieve(str_or_query_bundle)
         return wrap_tools(found, self._watcher, can_answer=self._can_answer)
 
 
 class MissingTool(AsyncBaseTool):
-    """A tool that a model asked for and that there is none of."""
+    """Stand-in for a tool that a model requested and that does not exist."""
 
     def __init__(self, name: str) -> None:
         self._metadata = ToolMetadata(name=name, description="There is no such tool.")
 
     @property
     def metadata(self) -> ToolMetadata:
-        """Only a name."""
+        """Metadata with the requested name."""
         return self._metadata
 
     def call(self, *_: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - the framework's signature
-        """What the framework tells of it."""
+        """Return the same error as the framework."""
         return ToolOutput(
             content=f"Tool {self._metadata.name} not found. Please select a tool that is available.",
             tool_name=self._metadata.get_name(),
@@ -255,45 +260,43 @@ class MissingTool(AsyncBaseTool):
         )
 
     async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
-        """The same."""
+        """Run ``call``."""
         return self.call(*args, **kwargs)
 
 
 def wrap_tools(
     tools: Iterable[BaseTool | Callable[..., Any]], watch: TaskWatcher, *, can_answer: bool = True
 ) -> list[BaseTool]:
-    """Tools that are watched from now on, without one to answer the guard.
+    """Wrap tools for a watcher, without ``answer_guard``.
 
     Args:
-        tools: Tools or functions, watched by somebody or not yet.
-        watch: For whom.
-        can_answer: Whether their agent has ``answer_guard`` as well.
+        tools: Tools or functions, possibly wrapped already for another watcher.
+        watch: Watcher that records the calls.
+        can_answer: True if the agent also has ``answer_guard``.
     """
     found = (tool for tool in tools if not isinstance(tool, AnswerTool))
     return [wrap_tool(tool, watch, can_answer=can_answer) for tool in found]
 
 
 def wrap_tool(given: BaseTool | Callable[..., Any], watch: TaskWatcher, *, can_answer: bool) -> BaseTool:
-    """One of them."""
+    """Wrap one tool or function; see ``wrap_tools``."""
     tool = given if isinstance(given, BaseTool) else FunctionTool.from_defaults(given)
     if isinstance(tool, WatchedTool):
-        tool = tool._tool  # noqa: SLF001 - its own kind
+        tool = tool._tool  # noqa: SLF001 - the same class
     if tool.metadata.name == ANSWER_TOOL:
-        raise InvalidInputError(
-            f"{ANSWER_TOOL!r} is the tool that answers the guard: call yours something else"
-        )
+        raise InvalidInputError(f"the tool name {ANSWER_TOOL!r} is reserved for the guard: rename the tool")
     kind = _WatchedFunctionTool if isinstance(tool, FunctionTool) else WatchedTool
     return kind(tool, watch, can_answer=can_answer)
 
 
 def build_answer_tool(watch: TaskWatcher) -> BaseTool:
-    """The tool with which a model says why a blocked call is needed."""
+    """Return the tool with which a model explains why a blocked call is needed."""
 
     def answer_guard(reason: str) -> str:
         try:
             task = watch.get_task()
             is_accepted = task is not None and task.answer_guard(reason)
-        except Exception as error:  # noqa: BLE001 - whatever memory raises, the agent goes on
+        except Exception as error:  # noqa: BLE001 - a memory failure must not stop the agent
             return describe_tool_error(error)
         return BLOCK_LIFTED if is_accepted else BLOCK_NOT_LIFTED
 

@@ -1,12 +1,13 @@
-"""The file of a backup: JSON lines, compressed. A header, one line per record, and a trailer that seals them.
+"""File format of backups: JSON lines, compressed by gzip.
 
-::
+The first line is the header, followed by one line per record and a trailer with a checksum::
 
-    {"format":"langmem-tiers backup","version":1,"schema":9,"created_at":"2025-01-15T10:30:00.000000Z",...}
+    {"format":"langmem-tiers backup","version":1,"schema":1,"created_at":"2025-01-15T10:30:00+00:00",...}
     {"kind":"namespaces","row":{"pk":1,"path":"acme/alice",...}}
     {"kind":"end","counts":{"namespaces":1,...},"sha256":"..."}
 
-The checksum is over every byte of every line before the trailer.
+``counts`` contains the number of records of each kind. ``sha256`` is the checksum of all lines before the trailer,
+including their line ends. A reader accepts a file only if the trailer matches and nothing follows it.
 """
 
 from __future__ import annotations
@@ -40,34 +41,44 @@ if TYPE_CHECKING:
     from langmem_tiers.backup.reader import Record
 
 _COMPRESSION_LEVEL = 6
+# Maximum length of a line, so that a large file without line ends does not fill the memory.
 _MAX_HEADER_BYTES, _MAX_LINE_BYTES = 2**20, 2**30
 _END_KIND = "end"
 
 
 def write_records(file: IO[bytes], info: BackupInfo, records: Iterable[Record]) -> str:
-    """Write header, records and trailer; the checksum of the records."""
-    whole, counts = hashlib.sha256(), dict.fromkeys(info.counts, 0)
-    only_records = hashlib.sha256()
-    with gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as packed:
-        head = _encode_line(_build_header(info), ascii_only=True)
-        whole.update(head)
-        packed.write(head)
+    """Write header, records and trailer, and return the checksum of the records alone."""
+    # The trailer's checksum covers the header. The returned one does not, because the header contains the time: equal
+    # contents give equal checksums.
+    file_hash, counts = hashlib.sha256(), dict.fromkeys(info.counts, 0)
+    records_hash = hashlib.sha256()
+    # The gzip header gets no file name and no time, so that the bytes depend on the content only.
+    with gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as compressed:
+        header = _encode_line(_build_header(info), ascii_only=True)
+        file_hash.update(header)
+        compressed.write(header)
         for kind, values in records:
             line = _encode_line({"kind": kind, "row": values})
-            whole.update(line)
-            only_records.update(line)
-            packed.write(line)
+            file_hash.update(line)
+            records_hash.update(line)
+            compressed.write(line)
             counts[kind] += 1
-        packed.write(_encode_line({"kind": _END_KIND, "counts": counts, "sha256": whole.hexdigest()}))
-    return only_records.hexdigest()
+        compressed.write(_encode_line({"kind": _END_KIND, "counts": counts, "sha256": file_hash.hexdigest()}))
+    return records_hash.hexdigest()
 
 
 class BackupReader:
-    """Reads a backup and believes nothing: what it gave is sound once it has come to its end without an error.
+    """Reads a backup from an untrusted file.
+
+    The records are verified only after ``read_records()`` was exhausted without an error, because the checksum is at
+    the end of the file.
 
     Args:
-        path: The file.
-        file: The same, opened.
+        path: The file, for error messages.
+        file: The open file.
+
+    Raises:
+        BackupError: The file is not a backup, its header is damaged, or it was written by a newer release.
     """
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
@@ -75,13 +86,17 @@ class BackupReader:
         self._file = gzip.GzipFile(fileobj=file, mode="rb")
         self._hash = hashlib.sha256()
         self.checksum = ""
-        """The checksum, once it has come to its end."""
-        first = self._next_line(begins=True)
-        self._hash.update(first)
-        self.info = self._read_header(first)
+        """Checksum of the file, after all records were read."""
+        header_line = self._next_line(is_header=True)
+        self._hash.update(header_line)
+        self.info = self._read_header(header_line)
 
     def read_records(self) -> Iterator[Record]:
-        """The records; an error instead of the end if anything is not as it was written."""
+        """Yield the records, and verify the checksum at the end.
+
+        Raises:
+            DamagedBackupError: The file was cut off or changed.
+        """
         counts = dict.fromkeys(self.info.counts, 0)
         while True:
             line = self._next_line()
@@ -96,34 +111,36 @@ class BackupReader:
                 or not isinstance(row, dict)
                 or len(values) > 1
             ):
-                raise self._build_damaged_error("one of its lines is no record")
+                raise self._build_damaged_error("a line is not a record")
             self._hash.update(line)
             counts[kind] += 1
             yield kind, row
         if values != {"counts": counts, "sha256": self._hash.hexdigest()}:
-            raise self._build_damaged_error("its checksum or its counts are not those of its records")
+            raise self._build_damaged_error("the checksum or the counts do not match the records")
         if counts != self.info.counts:
-            raise self._build_damaged_error("it holds other records than its header says")
+            raise self._build_damaged_error("the number of records differs from the header")
+        # This read also makes gzip verify its own checksum, which follows the compressed data.
         if self._read(1):
-            raise self._build_damaged_error("something follows its end")
+            raise self._build_damaged_error("there is data after the last record")
         self.checksum = self._hash.hexdigest()
 
-    def _next_line(self, *, begins: bool = False) -> bytes:
-        line = self._read_line(begins=begins)
+    def _next_line(self, *, is_header: bool = False) -> bytes:
+        line = self._read_line(is_header=is_header)
         if not line.endswith(b"\n"):
-            if begins:
+            if is_header:
                 raise self._build_not_a_backup_error()
             raise self._build_damaged_error(
-                "it was cut off" if len(line) < _MAX_LINE_BYTES else "one of its lines has no end"
+                "it was cut off" if len(line) < _MAX_LINE_BYTES else "a line is too long"
             )
         return line
 
-    def _read_line(self, *, begins: bool = False) -> bytes:
+    def _read_line(self, *, is_header: bool = False) -> bytes:
+        # A file that is not gzip at all is not a backup. After the first line, the same error means damage.
         try:
-            return self._file.readline(_MAX_HEADER_BYTES if begins else _MAX_LINE_BYTES)
+            return self._file.readline(_MAX_HEADER_BYTES if is_header else _MAX_LINE_BYTES)
         except gzip.BadGzipFile:
             raise (
-                self._build_not_a_backup_error() if begins else self._build_damaged_error("it was altered")
+                self._build_not_a_backup_error() if is_header else self._build_damaged_error("it was altered")
             ) from None
         except EOFError:
             raise self._build_damaged_error("it was cut off") from None
@@ -134,95 +151,106 @@ class BackupReader:
         try:
             return self._file.read(size)
         except (gzip.BadGzipFile, EOFError, zlib.error):
-            raise self._build_damaged_error("its end was cut off or altered") from None
+            raise self._build_damaged_error("the end was cut off or altered") from None
 
     def _parse_line(self, line: bytes) -> dict[str, Any]:
         try:
             values = json.loads(line)
         except (ValueError, RecursionError):
-            raise self._build_damaged_error("one of its lines is no JSON") from None
+            raise self._build_damaged_error("a line is not JSON") from None
         if not isinstance(values, dict):
-            raise self._build_damaged_error("one of its lines is no record")
+            raise self._build_damaged_error("a line is not a record")
         return values
 
     def _read_header(self, line: bytes) -> BackupInfo:
         try:
-            told = json.loads(line)
+            header = json.loads(line)
         except (ValueError, RecursionError):
             raise self._build_not_a_backup_error() from None
-        if not isinstance(told, dict) or told.get("format") != BACKUP_FORMAT:
+        if not isinstance(header, dict) or header.get("format") != BACKUP_FORMAT:
             raise self._build_not_a_backup_error()
-        self._refuse_newer("format", told.get("version"), BACKUP_VERSION)
-        self._refuse_newer("schema", told.get("schema"), SCHEMA_VERSION)
+        # Check the versions first: a newer release may have changed the rest of the header.
+        self._refuse_newer("format", header.get("version"), BACKUP_VERSION)
+        self._refuse_newer("schema", header.get("schema"), SCHEMA_VERSION)
         try:
-            info = _parse_info(told)
+            info = _parse_info(header)
         except (KeyError, TypeError, ValueError, OverflowError):
-            raise self._build_damaged_error("its header is not as it was written") from None
+            raise self._build_damaged_error("the header is invalid") from None
         if (info.counts.keys() | info.spans.keys()) - get_backup_tables().keys():
-            raise self._build_damaged_error("its header names kinds of records that there are not")
+            raise self._build_damaged_error("the header contains unknown kinds of records")
         return info
 
     def _refuse_newer(self, what: str, found: object, known: int) -> None:
         if type(found) is not int or found < 1:
-            raise self._build_damaged_error("its header is not as it was written")
+            raise self._build_damaged_error("the header is invalid")
         if found > known:
             raise NewerBackupError(
-                f"{str(self._path)!r} has the {what} version {found}, this release knows up to {known}: "
+                f"{str(self._path)!r} has {what} version {found}, this release supports up to {known}: "
                 "upgrade with pip install -U langmem-tiers; nothing was restored"
             )
 
     def _build_not_a_backup_error(self) -> NotABackupError:
         return NotABackupError(
-            f"{str(self._path)!r} is no backup of langmem-tiers: name a file that engine.backup() wrote; "
+            f"{str(self._path)!r} is not a langmem-tiers backup: pass a file that engine.backup() wrote; "
             "nothing was restored"
         )
 
     def _build_damaged_error(self, what: str) -> DamagedBackupError:
         return DamagedBackupError(
-            f"the backup {str(self._path)!r} is damaged, {what}: take another one; nothing was restored"
+            f"backup {str(self._path)!r} is damaged ({what}): use another backup; nothing was restored"
         )
 
 
 @contextmanager
 def open_backup_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to read a backup from."""
+    """Open a backup file for reading. ``OSError`` becomes ``BackupFileError``."""
     try:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise _build_file_error(path, "read", error, "check its name and that you may read it") from error
+        raise _build_file_error(path, "read", error, "check the path and the read permission") from error
 
 
 @contextmanager
 def create_backup_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A file beside the one that is meant, which takes its name when all went well and is gone otherwise."""
+    """Yield a temporary file in the same folder, which gets the final name on success and is deleted otherwise.
+
+    Args:
+        path: The final path.
+        overwrite: True to replace an existing file.
+
+    Raises:
+        BackupFileError: The file exists already, or cannot be written.
+    """
     if not overwrite and os.path.lexists(path):
         raise _build_exists_error(path)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        # Nobody else may read what people said.
+        # Only the owner may read a backup: it contains conversations.
         os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         yield beside
+        # The order makes the file durable: first its content, then its name, then the folder that contains the name.
         _sync_file(beside)
         _move_into_place(beside, path, overwrite=overwrite)
         sync_folder(path.parent)
     except OSError as error:
-        advice = "check that the folder is there, that you may write to it and that it has room"
-        raise _build_file_error(path, "written", error, advice) from error
+        advice = "check that the folder exists and is writable, and that the disk is not full"
+        raise _build_file_error(path, "write", error, advice) from error
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
 
 
-def _build_file_error(path: Path, doing: str, error: OSError, advice: str) -> Exception:
-    if type(error).__module__ != "builtins":  # ours already
+def _build_file_error(path: Path, action: str, error: OSError, advice: str) -> Exception:
+    # An error of this package that derives from OSError is passed on as it is. System errors are builtins.
+    if type(error).__module__ != "builtins":
         return error
     reason = os.strerror(error.errno) if error.errno else type(error).__name__
-    return BackupFileError(f"{str(path)!r} could not be {doing} ({reason}): {advice}; nothing was changed")
+    return BackupFileError(f"cannot {action} {str(path)!r} ({reason}): {advice}; nothing was changed")
 
 
 def _build_exists_error(path: Path) -> BackupFileError:
-    return BackupFileError(f"{str(path)!r} is there already: use another name, or overwrite=True")
+    return BackupFileError(f"{str(path)!r} exists already: use another name, or overwrite=True")
 
 
 def _sync_file(path: Path) -> None:
@@ -238,10 +266,12 @@ def _move_into_place(beside: Path, path: Path, *, overwrite: bool) -> None:
         beside.replace(path)
         return
     try:
-        path.hardlink_to(beside)  # unlike a rename, it takes no name that somebody has
+        # Unlike a rename, creating a link fails if the name exists: another process may have created it meanwhile.
+        path.hardlink_to(beside)
     except FileExistsError:
         raise _build_exists_error(path) from None
-    except (OSError, NotImplementedError):  # a disk without links
+    except (OSError, NotImplementedError):
+        # The file system does not support hard links. The check leaves a small gap for a race.
         if os.path.lexists(path):
             raise _build_exists_error(path) from None
         beside.replace(path)
@@ -269,47 +299,47 @@ def _build_header(info: BackupInfo) -> dict[str, Any]:
     }
 
 
-def _parse_info(told: dict[str, Any]) -> BackupInfo:
-    namespace, dimension = _parse_optional_list(told["namespace"]), told["dimension"]
+def _parse_info(header: dict[str, Any]) -> BackupInfo:
+    namespace, dimension = _parse_optional_list(header["namespace"]), header["dimension"]
     if dimension is not None and (type(dimension) is not int or dimension < 1):
-        raise TypeError("not the length of a vector")
-    if type(told["prefix"]) is not bool:
-        raise TypeError("not a truth value")
+        raise TypeError("invalid dimension")
+    if type(header["prefix"]) is not bool:
+        raise TypeError("prefix is not a bool")
     return BackupInfo(
-        schema=told["schema"],
-        release=_parse_text(told["release"]),
-        created_at=_parse_time(told["created_at"]),
-        scope=BackupScope(None if namespace is None else check_namespace(namespace), told["prefix"]),
-        embedder=None if told["embedder"] is None else _parse_text(told["embedder"]),
+        schema=header["schema"],
+        release=_parse_text(header["release"]),
+        created_at=_parse_time(header["created_at"]),
+        scope=BackupScope(None if namespace is None else check_namespace(namespace), header["prefix"]),
+        embedder=None if header["embedder"] is None else _parse_text(header["embedder"]),
         dimension=dimension,
-        counter=_parse_text(told["counter"]),
-        counts=_parse_counts(told["counts"]),
-        spans=_parse_counts(told["spans"]),
+        counter=_parse_text(header["counter"]),
+        counts=_parse_counts(header["counts"]),
+        spans=_parse_counts(header["spans"]),
     )
 
 
-def _parse_text(told: object) -> str:
-    if not isinstance(told, str):
-        raise TypeError("not a text")
-    return told
+def _parse_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a str")
+    return value
 
 
-def _parse_optional_list(told: object) -> list[Any] | None:
-    if told is not None and not isinstance(told, list):
+def _parse_optional_list(value: object) -> list[Any] | None:
+    if value is not None and not isinstance(value, list):
         raise TypeError("not a list")
-    return told
+    return value
 
 
-def _parse_time(told: object) -> datetime:
-    moment = datetime.fromisoformat(_parse_text(told))
+def _parse_time(value: object) -> datetime:
+    moment = datetime.fromisoformat(_parse_text(value))
     if moment.tzinfo is None:
-        raise ValueError("a time of nowhere")
+        raise ValueError("datetime without time zone")
     return moment.astimezone(UTC)
 
 
-def _parse_counts(told: object) -> dict[str, int]:
-    if not isinstance(told, dict):
-        raise TypeError("not a table")
-    if any(type(number) is not int or number < 0 for number in told.values()):
+def _parse_counts(value: object) -> dict[str, int]:
+    if not isinstance(value, dict):
+        raise TypeError("not a dict")
+    if any(type(number) is not int or number < 0 for number in value.values()):
         raise ValueError("not a number of records")
-    return dict(told)
+    return dict(value)

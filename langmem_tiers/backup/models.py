@@ -1,4 +1,4 @@
-"""Backups: what of a memory is in one, what came of it, and the contract of what makes and restores them."""
+"""Scope, reports and requests of backups, and the interface of their store."""
 
 from __future__ import annotations
 
@@ -19,131 +19,143 @@ if TYPE_CHECKING:
 
 BACKUP_FORMAT = "langmem-tiers backup"
 BACKUP_VERSION = 1
-"""Of the file; the version of the tables is beside it."""
+"""Version of the file format. The header also contains the version of the database schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackupScope:
-    """Which part of a memory: all of it, one namespace, or one with all below it."""
+    """Part of a memory: everything, one namespace, or a namespace and its children."""
 
     namespace: NamespacePath | None = None
+    """The namespace. None means everything."""
     prefix: bool = False
+    """True to include the children of the namespace."""
 
     def __post_init__(self) -> None:
         if self.prefix and self.namespace is None:
-            raise InvalidInputError(
-                "prefix=True needs a namespace: name the one whose children are meant too"
-            )
+            raise InvalidInputError("prefix=True needs a namespace: pass the one whose children are included")
 
     def __str__(self) -> str:
         if self.namespace is None:
             return "the whole memory"
-        return f"the namespace {'/'.join(self.namespace)!r}" + (" with all below it" if self.prefix else "")
+        return f"the namespace {'/'.join(self.namespace)!r}" + (" and its children" if self.prefix else "")
 
     def contains(self, path: NamespacePath) -> bool:
-        """Whether a namespace is of this part."""
+        """Return True if a namespace belongs to this part."""
+        # Context files and conversations are items under a reserved first label, followed by their namespace.
         own = path[1:] if path[0] in SESSION_ITEM_LABELS else path
         if self.namespace is None or self.namespace in (path, own):
             return True
         return self.prefix and self.namespace in (path[: len(self.namespace)], own[: len(self.namespace)])
 
     def with_namespace(self, into: NamespacePath | None) -> Self:
-        """The same part under another name."""
+        """Return this scope with another namespace, or unchanged if ``into`` is None.
+
+        Raises:
+            InvalidInputError: This is the whole memory.
+        """
         if into is None:
             return self
         if self.namespace is None:
             raise InvalidInputError(
-                f"a backup of the whole memory cannot go into {into!r}: "
-                "leave into out, or make a backup of one namespace"
+                f"a backup of the whole memory cannot be restored into {into!r}: "
+                "omit into, or make a backup of one namespace"
             )
         return type(self)(into, self.prefix)
 
     def rename_path(self, path: str, into: NamespacePath | None) -> str:
-        """The stored form of a namespace in the part that this one is moved to; one that is not of it stays."""
+        """Return the stored key of a namespace after this scope was moved to another namespace.
+
+        Args:
+            path: Stored key of a namespace. Keys outside of this scope are returned unchanged.
+            into: The new namespace. None changes nothing.
+        """
         labels = parse_namespace_key(path)
         if into is None or self.namespace is None or not self.contains(labels):
             return path
+        # A reserved first label (see contains) stays in front.
         before = labels[:1] if labels[: len(self.namespace)] != self.namespace else ()
         return build_namespace_key((*before, *into, *labels[len(before) + len(self.namespace) :]))
 
 
 @dataclass(frozen=True, slots=True)
 class BackupProgress:
-    """How far a long work is."""
+    """Progress of a backup, restore, move or snapshot."""
 
     stage: str
-    """``checking``, ``reading`` or ``writing``."""
+    """``checking`` or ``writing``."""
     done: int
     total: int
-    """Records; of a snapshot pages."""
+    """Number of records, or of database pages for a snapshot."""
 
 
 BackupProgressCallback: TypeAlias = Callable[[BackupProgress], None]
-"""Called from time to time, in the thread that does the work; what it raises stops the work, with nothing done.
+"""Callback for progress, called from time to time in the working thread.
 
-It may not use the engine, which is in the middle of it.
+An exception from it cancels the operation, and nothing is changed. It must not use the engine.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupInfo(Displayable):
-    """What the first line of a backup says."""
+    """Header of a backup."""
 
     schema: int
-    """The version of the tables that it was made from."""
+    """Version of the database schema that the backup was made from."""
     release: str
     created_at: datetime
     scope: BackupScope
     embedder: str | None
-    """The identity of the engine's embedder."""
+    """Identity of the engine's embedder."""
     dimension: int | None
-    """Of its vectors, if there are any."""
+    """Length of its vectors, None if there are none."""
     counter: str
-    """The name of the engine's token counter."""
+    """Name of the engine's token counter."""
     counts: Mapping[str, int]
-    """Records of each kind."""
+    """Number of records of each kind."""
     spans: Mapping[str, int]
-    """The highest number by which a record of each kind is named in this backup."""
+    """Highest key of each kind of record in this backup. Keys start at 1 and may have gaps."""
 
     @property
     def total(self) -> int:
-        """Records in all."""
+        """Total number of records."""
         return sum(self.counts.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupReport(Displayable):
-    """What was written to a file."""
+    """Result of a backup."""
 
     path: Path
     scope: BackupScope
     counts: Mapping[str, int]
-    """Records of each kind."""
+    """Number of records of each kind."""
     size_bytes: int
     sha256: str
-    """Of the records; the same memory gives the same records."""
+    """Checksum of the records, without the header. Equal for equal contents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreReport(Displayable):
-    """What was taken from a backup, or from another engine."""
+    """Result of a restore or a move."""
 
     scope: BackupScope
-    """Where it is now."""
+    """Restored part of the memory, under its new name if there is one."""
     counts: Mapping[str, int]
-    """Records of each kind that were written."""
+    """Number of written records of each kind."""
     vectors_left_out: int
-    """Vectors of other embedders than this engine's; what they stood for is embedded anew when it is recalled."""
+    """Number of skipped vectors, of embedders other than this engine's. Recall embeds their texts again."""
     embedders_left_out: tuple[str, ...]
+    """Identities of the embedders whose vectors were skipped."""
     replaced: bool
-    """Whether something was erased to make room."""
+    """True if existing data was erased."""
     created_at: datetime
-    """Of the backup."""
+    """Creation time of the backup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotReport(Displayable):
-    """A copy of a database file."""
+    """Result of a snapshot: a copy of the database file."""
 
     path: Path
     size_bytes: int
@@ -151,7 +163,7 @@ class SnapshotReport(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupSource:
-    """What an engine says about itself in a backup."""
+    """Information about the engine, for the header of a backup."""
 
     created_at: datetime
     release: str
@@ -161,17 +173,19 @@ class BackupSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
-    """How something is to be restored."""
+    """Options of a restore or a move."""
 
     into: NamespacePath | None = None
+    """New namespace. None restores under the original name."""
     replace: bool = False
+    """True to erase existing data first."""
     embedder: str | None = None
-    """Vectors of others are left out; None keeps all."""
+    """Identity of the embedder whose vectors are restored. None restores all vectors."""
     progress: BackupProgressCallback | None = None
 
 
 class BackupStore(Protocol):
-    """Makes backups of a database and restores them. What fails leaves everything as it was."""
+    """Makes and restores backups of a database. A failed operation changes nothing."""
 
     def backup(
         self,
@@ -182,21 +196,21 @@ class BackupStore(Protocol):
         overwrite: bool = False,
         progress: BackupProgressCallback | None = None,
     ) -> BackupReport:
-        """Write a part of the memory, as it is at one moment, to a file."""
+        """Write a consistent backup of a part of the memory to a file."""
         ...
 
     def restore(self, path: Path, wish: RestoreRequest) -> RestoreReport:
-        """Check a file as a whole, then write all of it in one transaction."""
+        """Verify a whole backup file, then write it in one transaction."""
         ...
 
     def move(
         self, target: BackupStore, scope: BackupScope, source: BackupSource, wish: RestoreRequest
     ) -> RestoreReport:
-        """Write a part of the memory, as it is at one moment, to another database of the same kind of store."""
+        """Write a consistent copy of a part of the memory to another database."""
         ...
 
     def snapshot(
         self, path: Path, *, overwrite: bool = False, progress: BackupProgressCallback | None = None
     ) -> SnapshotReport:
-        """Copy the database file while it is in use."""
+        """Copy the database file, while it is in use."""
         ...

@@ -1,4 +1,4 @@
-"""Rows of a database as records of a backup, a few at a time."""
+"""Reading of database rows as backup records, in batches."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ _NATIVE_COLUMN = "embedding"
 
 
 class RecordReader:
-    """A part of a memory on a connection whose statements all see one moment.
+    """Reads a part of the memory as records.
 
-    Rows are named by how far their keys lie behind the first: so names mean nothing outside the backup, keep
-    their order, and need no list of what was named how.
+    In a backup, the keys of each table are renumbered: 1 is the lowest key in the scope, and gaps remain. So the keys
+    reveal nothing about the rest of the database, keep their order, and need no mapping table. A restore adds an
+    offset to them.
 
     Args:
-        connection: Where.
-        scope: What.
+        connection: Connection with a snapshot: all of its statements must see the same state.
+        scope: Part of the memory to read.
     """
 
     def __init__(self, connection: Connection, scope: BackupScope) -> None:
@@ -53,11 +54,11 @@ class RecordReader:
         self._first_keys: dict[str, int] = {}
         self.spans: dict[str, int] = {}
         self.counts: dict[str, int] = {}
-        for kind, kept in get_backup_tables().items():
-            self._measure(kind, kept)
+        for kind, backup_table in get_backup_tables().items():
+            self._measure(kind, backup_table)
 
     def build_info(self, source: BackupSource) -> BackupInfo:
-        """What is said of it all."""
+        """Build the header of the backup."""
         query = select(embedders.c.dimension).where(
             embedders.c.identity == to_storable_text(source.embedder or "")
         )
@@ -74,53 +75,59 @@ class RecordReader:
         )
 
     def read_records(self) -> Generator[Record, None, None]:
-        """All records, those first that others name. Close it before the connection."""
-        for kind, kept in get_backup_tables().items():
-            with closing(self._read_rows(kept)) as rows:
-                for row in rows:
-                    yield kind, self._to_values(kept, row)
+        """Yield all records. Referenced records come before those that refer to them.
 
-    def _measure(self, kind: str, kept: BackupTable) -> None:
-        own = build_scope_condition(kept.table, self._scope)
-        if not kept.has_key:
-            query = select(func.count()).select_from(kept.table).where(own)
+        Close the generator before the connection.
+        """
+        for kind, backup_table in get_backup_tables().items():
+            with closing(self._read_rows(backup_table)) as rows:
+                for row in rows:
+                    yield kind, self._to_values(backup_table, row)
+
+    def _measure(self, kind: str, backup_table: BackupTable) -> None:
+        # Counts the rows in the scope, and finds the range of their keys.
+        condition = build_scope_condition(backup_table.table, self._scope)
+        if not backup_table.has_key:
+            query = select(func.count()).select_from(backup_table.table).where(condition)
             self.counts[kind] = self._connection.execute(query).scalar_one()
             return
-        key = kept.table.c.pk
-        ends: Select[*tuple[Any, ...]] = select(func.count(), func.min(key), func.max(key)).where(own)
+        key = backup_table.table.c.pk
+        ends: Select[*tuple[Any, ...]] = select(func.count(), func.min(key), func.max(key)).where(condition)
         self.counts[kind], first, last = self._connection.execute(ends).one()
         self._first_keys[kind] = first or 0
         self.spans[kind] = 0 if first is None else last - first + 1
 
-    def _read_rows(self, kept: BackupTable) -> Generator[AnyRow, None, None]:
-        columns: list[Any] = list(kept.columns)
-        if kept.table is vectors and self._has_native:
+    def _read_rows(self, backup_table: BackupTable) -> Generator[AnyRow, None, None]:
+        columns: list[Any] = list(backup_table.columns)
+        if backup_table.table is vectors and self._has_native:
             columns.append(literal_column(f"vector_send({_NATIVE_COLUMN})").label(_NATIVE_COLUMN))
-        query = select(*columns).where(build_scope_condition(kept.table, self._scope))
-        query = query.order_by(*kept.build_order(is_sqlite=self._is_sqlite))
-        # The database hands them over in parts: however many there are, few are held here.
+        query = select(*columns).where(build_scope_condition(backup_table.table, self._scope))
+        query = query.order_by(*backup_table.build_order(is_sqlite=self._is_sqlite))
+        # yield_per uses a server-side cursor, so that only one batch of rows is in memory.
         with self._connection.execute(query, execution_options={"yield_per": _READ_BATCH_SIZE}) as rows:
             yield from rows
 
-    def _to_values(self, kept: BackupTable, row: AnyRow) -> dict[str, Any]:
+    def _to_values(self, backup_table: BackupTable, row: AnyRow) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for column, value in zip(kept.columns, row, strict=False):
-            kind = kept.key_kinds.get(column.name)
+        for column, value in zip(backup_table.columns, row, strict=False):
+            kind = backup_table.key_kinds.get(column.name)
             if kind is None or value is None:
                 values[column.name] = encode_value(column, value)
             elif column in UNCONSTRAINED_KEYS:
-                name = value - self._first_keys[kind] + 1
-                is_there = 1 <= name <= self.spans[kind]
-                values[column.name] = name if is_there else None if column.nullable else 0
+                # Without a constraint, the referenced row may not exist or be outside of the scope: write no key then.
+                number = value - self._first_keys[kind] + 1
+                is_in_range = 1 <= number <= self.spans[kind]
+                values[column.name] = number if is_in_range else None if column.nullable else 0
             else:
                 values[column.name] = value - self._first_keys[kind] + 1
-        if kept.table is vectors and self._has_native and row[-1] is not None:
+        if backup_table.table is vectors and self._has_native and row[-1] is not None:
             values["vector"] = encode_value(vectors.c.vector, _decode_native_vector(row[-1]))
         return values
 
 
 def _decode_native_vector(sent: bytes) -> bytes:
-    # pgvector sends two small numbers, then float32 with the highest byte first; ours have the lowest first.
+    # The binary format of pgvector: two 16-bit numbers, then float32 values in big-endian order. Backups and SQLite use
+    # little-endian order.
     numbers = array("I", sent[4:])
     numbers.byteswap()
     return numbers.tobytes()

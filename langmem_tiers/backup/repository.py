@@ -1,4 +1,4 @@
-"""Backups of a database, and moves from one to another."""
+"""Backup, restore, move and snapshot of an SQL database."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ _SNAPSHOT_BATCH_PAGES = 1024
 
 
 class SqlBackups:
-    """Serves the ``BackupStore`` port.
+    """``BackupStore`` on SQLite and PostgreSQL.
 
     Args:
-        database: Which.
-        terms: Makes the terms of restored rows.
-        erasing: Told of the keys of sessions as they are replaced, as that of ``SqlSessionStore``.
+        database: The database.
+        terms: Builder of the search terms of restored rows.
+        erasing: Called with the keys of sessions that are replaced, as in ``SqlSessionStore``.
     """
 
     def __init__(
@@ -83,52 +83,63 @@ class SqlBackups:
         overwrite: bool = False,
         progress: BackupProgressCallback | None = None,
     ) -> BackupReport:
-        """Write a part of the memory, as it is at one moment, to a file."""
+        """Write a consistent backup of a part of the memory to a file."""
         self._refuse_own_file(path)
         with (
-            create_backup_file(path, overwrite=overwrite) as beside,
+            create_backup_file(path, overwrite=overwrite) as partial,
             self._database.read_snapshot() as connection,
         ):
-            reading = RecordReader(connection, scope)
-            info = reading.build_info(source)
-            with beside.open("wb") as file, closing(reading.read_records()) as records:
+            reader = RecordReader(connection, scope)
+            info = reader.build_info(source)
+            with partial.open("wb") as file, closing(reader.read_records()) as records:
                 digest = write_records(file, info, _report_progress(records, "writing", info.total, progress))
         return BackupReport(
             path=path, scope=scope, counts=info.counts, size_bytes=path.stat().st_size, sha256=digest
         )
 
     def restore(self, path: Path, wish: RestoreRequest) -> RestoreReport:
-        """Check a file as a whole, then write all of it in one transaction."""
+        """Verify a whole backup file, then write it in one transaction."""
+        # The file is read twice: first to verify it, so that nothing is erased or written for a damaged file, then to
+        # write the records. The checksums are compared in case the file was changed in between.
         with open_backup_file(path) as file:
             reader = verify_backup(path, file, wish)
             file.seek(0)
-            again = BackupReader(path, file)
+            second_reader = BackupReader(path, file)
 
             def records() -> Iterator[Record]:
-                yield from again.read_records()
-                if again.checksum != reader.checksum:
+                yield from second_reader.read_records()
+                if second_reader.checksum != reader.checksum:
                     raise DamagedBackupError(
                         f"{str(path)!r} was changed while it was read: try again; nothing was restored"
                     )
 
-            return self.restore_records(again.info, records(), wish)
+            return self.restore_records(second_reader.info, records(), wish)
 
     def move(
         self, target: BackupStore, scope: BackupScope, source: BackupSource, wish: RestoreRequest
     ) -> RestoreReport:
-        """Write a part of the memory, as it is at one moment, to another database."""
+        """Write a consistent copy of a part of the memory to another database."""
         if not isinstance(target, SqlBackups):
             raise InvalidInputError(f"cannot move to a {type(target).__name__}: use backup() and restore()")
         with self._database.read_snapshot() as connection:
-            reading = RecordReader(connection, scope)
-            info = reading.build_info(source)
-            with closing(reading.read_records()) as records:
+            reader = RecordReader(connection, scope)
+            info = reader.build_info(source)
+            with closing(reader.read_records()) as records:
                 return target.restore_records(info, records, wish)
 
     def restore_records(
         self, info: BackupInfo, records: Iterable[Record], wish: RestoreRequest
     ) -> RestoreReport:
-        """Write records in one transaction."""
+        """Write records in one transaction.
+
+        Args:
+            info: Header of the backup.
+            records: Records of the backup. An error from this iterable rolls everything back.
+            wish: Options of the restore.
+
+        Raises:
+            RestoreConflictError: The target is not empty, or another process wrote to it at the same time.
+        """
         scope, merged = info.scope.with_namespace(wish.into), get_merged_kinds(info.scope)
         spans = {kind: span for kind, span in info.spans.items() if kind not in merged}
         is_sqlite = self._database.is_sqlite
@@ -138,81 +149,89 @@ class SqlBackups:
             and bool(info.counts.get("vectors"))
             and pgvector.ensure_vector_columns(self._database)
         )
+        # On PostgreSQL keys are reserved before the transaction, see reserve_keys(). On SQLite nobody else can write
+        # during the transaction, so free keys are read inside of it.
         keys = {} if is_sqlite else reserve_keys(self._database, spans)
         with _translate_conflicts(scope), self._database.write() as connection:
             if is_sqlite:
                 keys = find_last_keys(connection, spans)
             lock_scope(connection, scope)
-            holds = find_existing_kind(connection, scope)
-            if holds is not None and not wish.replace:
-                raise _build_conflict_error(scope, holds)
-            if gone := delete_scope(connection, scope):  # a namespace with nothing in it, too
-                self._on_sessions_erased(gone)
-            writing = RecordWriter(connection, info, wish, keys, self._terms)
-            writing.is_native = is_native
-            writing.write_records(_report_progress(records, "writing", info.total, wish.progress))
+            existing_kind = find_existing_kind(connection, scope)
+            if existing_kind is not None and not wish.replace:
+                raise _build_conflict_error(scope, existing_kind)
+            # Also without existing content: the row of an empty namespace would collide with the restored one.
+            if deleted_sessions := delete_scope(connection, scope):
+                self._on_sessions_erased(deleted_sessions)
+            writer = RecordWriter(connection, info, wish, keys, self._terms)
+            writer.is_native = is_native
+            writer.write_records(_report_progress(records, "writing", info.total, wish.progress))
         if is_native:
-            self._build_vector_indexes(writing.embedders)
+            self._build_vector_indexes(writer.embedders)
         return RestoreReport(
             scope=scope,
-            counts=writing.counts,
-            vectors_left_out=writing.vectors_left_out,
-            embedders_left_out=tuple(sorted(set(writing.embedders_left_out))),
-            replaced=holds is not None,
+            counts=writer.counts,
+            vectors_left_out=writer.vectors_left_out,
+            embedders_left_out=tuple(sorted(set(writer.embedders_left_out))),
+            replaced=existing_kind is not None,
             created_at=info.created_at,
         )
 
     def snapshot(
         self, path: Path, *, overwrite: bool = False, progress: BackupProgressCallback | None = None
     ) -> SnapshotReport:
-        """Copy the database file while it is in use."""
+        """Copy the database file, while it is in use."""
         if not self._database.is_sqlite:
             raise BackupError(
-                f"{self._database.label!r} is no SQLite file, of which alone a snapshot can be made: "
-                "use backup(), which works on every database, or the tools of the server"
+                f"{self._database.label!r} is not an SQLite file, and only SQLite supports snapshots: "
+                "use backup(), which works with every database, or the tools of the database server"
             )
 
         self._refuse_own_file(path)
 
-        def say(_status: int, left: int, total: int) -> None:
+        def report(_status: int, remaining: int, total: int) -> None:
             if progress is not None:
-                progress(BackupProgress("writing", total - left, total))
+                progress(BackupProgress("writing", total - remaining, total))
 
         with (
-            create_backup_file(path, overwrite=overwrite) as beside,
+            create_backup_file(path, overwrite=overwrite) as partial,
             self._database.read_snapshot() as connection,
-            closing(sqlite3.connect(beside)) as copy,
+            closing(sqlite3.connect(partial)) as copy,
         ):
-            connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()  # the moment
+            # SQLite starts a read transaction at its first read. From here on, the copy sees no later writes, so it
+            # need not start again when others write.
+            connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
             driver = connection.connection.driver_connection
             assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - is_sqlite
             try:
-                driver.backup(copy, pages=_SNAPSHOT_BATCH_PAGES, progress=say)
-            except sqlite3.Error as error:  # of either file
+                driver.backup(copy, pages=_SNAPSHOT_BATCH_PAGES, progress=report)
+            except sqlite3.Error as error:
+                # sqlite3 does not tell which of the two files failed, so the message names both.
                 raise BackupFileError(
-                    f"{str(path)!r} could not be written ({error}): check that its folder has room and that "
-                    f"{self._database.label!r} is sound; nothing was changed"
+                    f"cannot write {str(path)!r} ({error}): check that the disk is not full and that "
+                    f"{self._database.label!r} is not damaged; nothing was changed"
                 ) from error
         return SnapshotReport(path=path, size_bytes=path.stat().st_size)
 
     def _refuse_own_file(self, path: Path) -> None:
         if not self._database.is_sqlite or self._database.is_memory or not path.exists():
             return
+        # samefile() also recognizes links and other spellings of the path.
         own = Path(self._database.url.database or "")
         files = (own, *(own.with_name(f"{own.name}-{end}") for end in ("wal", "shm", "journal")))
         if any(file.exists() and file.samefile(path) for file in files):
-            raise BackupFileError(f"{str(path)!r} is a file of the database itself: give another name")
+            raise BackupFileError(f"{str(path)!r} is a file of the database itself: use another name")
 
     def _refuse_occupied_target(self, scope: BackupScope, wish: RestoreRequest) -> None:
-        # Looked at again under the lock; this is before anything waits for it.
+        # Fails early, without waiting for a lock. restore_records() checks again under the lock.
         if not wish.replace:
             with self._database.read() as connection:
-                holds = find_existing_kind(connection, scope)
-            if holds is not None:
-                raise _build_conflict_error(scope, holds)
+                existing_kind = find_existing_kind(connection, scope)
+            if existing_kind is not None:
+                raise _build_conflict_error(scope, existing_kind)
 
     def _build_vector_indexes(self, models: dict[int, int]) -> None:
-        # After the vectors, which is cheaper than with each of them; who is killed here has it at the first recall.
+        # After all vectors were inserted, which is cheaper than updating the indexes with each of them. If the process
+        # is killed here, the first recall builds the indexes.
         for model, dimension in models.items():
             try:
                 pgvector.prepare(self._database, model, dimension)
@@ -221,7 +240,11 @@ class SqlBackups:
 
 
 def verify_backup(path: Path, file: IO[bytes], wish: RestoreRequest) -> BackupReader:
-    """A backup after it was read to its end and found sound."""
+    """Read a whole backup and check every record. Return the reader, with header and checksum.
+
+    Raises:
+        BackupError: The file is not a backup, is damaged, or was written by a newer release.
+    """
     reader = BackupReader(path, file)
     check_spans(reader.info.spans)
     reader.info.scope.with_namespace(wish.into)
@@ -236,14 +259,14 @@ def _translate_conflicts(scope: BackupScope) -> Iterator[None]:
         yield
     except ConcurrentWriteError:
         raise RestoreConflictError(
-            f"somebody else wrote to {scope} meanwhile: try again when nobody does; nothing was restored"
+            f"another process wrote to {scope} at the same time: try again later; nothing was restored"
         ) from None
 
 
 def _build_conflict_error(scope: BackupScope, kind: str) -> RestoreConflictError:
     return RestoreConflictError(
-        f"{scope} holds {kind.replace('_', ' ')} already: restore to an empty place, or say replace=True "
-        "to erase what is there first; nothing was changed"
+        f"{scope} contains {kind.replace('_', ' ')} already: restore to an empty target, or pass replace=True "
+        "to erase existing data first; nothing was changed"
     )
 
 

@@ -1,4 +1,4 @@
-"""Keys for rows that are restored: a run of them that nobody else has or gets."""
+"""Reservation of keys for restored rows: one contiguous range per table."""
 
 from __future__ import annotations
 
@@ -22,47 +22,56 @@ _HAS_SEQUENCES_QUERY = text("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_se
 
 
 def check_spans(spans: Mapping[str, int]) -> None:
-    """Refuse to take more keys than any memory needs."""
+    """Check that a backup does not claim an unreasonable number of keys, which would exhaust the sequences.
+
+    Raises:
+        DamagedBackupError: A span is too large.
+    """
     if any(span > MAX_KEYS_PER_KIND for span in spans.values()):
         raise DamagedBackupError(
-            "the backup names more rows than a database has: take another one; nothing was restored"
+            "the backup contains invalid numbers of rows: use another backup; nothing was restored"
         )
 
 
 def find_last_keys(connection: Connection, spans: Mapping[str, int]) -> dict[str, int]:
-    """The highest key of each kind that was ever given, on SQLite, where nobody else writes meanwhile."""
+    """Return the highest key of each kind that was ever used, on SQLite.
+
+    Call it in the transaction that inserts the rows. The result includes keys of deleted rows, which must not be used
+    again. SQLite records them in ``sqlite_sequence``.
+    """
     has_sequences = connection.execute(_HAS_SEQUENCES_QUERY).first() is not None
     found: dict[str, int] = {}
-    for kind, kept in get_backup_tables().items():
+    for kind, backup_table in get_backup_tables().items():
         if spans.get(kind, 0):
-            highest = connection.execute(select(func.max(kept.table.c.pk))).scalar() or 0
-            given = (
-                connection.execute(_SEQUENCE_QUERY, {"table": kept.table.name}).scalar()
+            highest = connection.execute(select(func.max(backup_table.table.c.pk))).scalar() or 0
+            last_used = (
+                connection.execute(_SEQUENCE_QUERY, {"table": backup_table.table.name}).scalar()
                 if has_sequences
                 else None
             )
-            found[kind] = max(highest, given or 0)
+            found[kind] = max(highest, last_used or 0)
     return found
 
 
 def reserve_keys(database: Database, spans: Mapping[str, int]) -> dict[str, int]:
-    """Take a run of keys of each kind, on PostgreSQL: the key before the first of each.
+    """Reserve a range of keys of each kind, on PostgreSQL, and return the key before each range.
 
-    In a transaction of its own: others wait for this one, and not until everything is restored. Keys that are not
-    used after all are never missed.
+    Each range is reserved in a separate short transaction, so that other writers wait only for it and not for the whole
+    restore. If the restore fails, the keys remain unused, which does no harm.
     """
     found: dict[str, int] = {}
-    for kind, kept in get_backup_tables().items():
+    for kind, backup_table in get_backup_tables().items():
         span = spans.get(kind, 0)
         if not span:
             continue
-        name = kept.table.name
+        name = backup_table.table.name
         with database.write() as connection:
-            # Whoever inserts takes its lock on the table before it takes a key.
+            # An INSERT locks the table before it draws a key. With this lock held, no other process can draw a key
+            # between nextval and setval.
             connection.execute(text(f"LOCK TABLE {name} IN SHARE ROW EXCLUSIVE MODE"))
             sequence = text(f"pg_get_serial_sequence('{name}', 'pk')")
-            given = connection.execute(select(func.nextval(sequence))).scalar_one()
-            highest = connection.execute(select(func.max(kept.table.c.pk))).scalar() or 0
-            found[kind] = max(int(given), int(highest))
+            next_key = connection.execute(select(func.nextval(sequence))).scalar_one()
+            highest = connection.execute(select(func.max(backup_table.table.c.pk))).scalar() or 0
+            found[kind] = max(int(next_key), int(highest))
             connection.execute(select(func.setval(sequence, found[kind] + span)))
     return found

@@ -1,4 +1,4 @@
-"""The verbs of an engine by which a memory is kept elsewhere, or goes elsewhere."""
+"""Public methods of the engine for backup, restore, move and snapshot."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class BackupApi:
-    """Backup, restore, move and snapshot."""
+    """Methods of ``MemoryEngine`` for backup and migration."""
 
     _backups: BackupStore
     _services: EngineServices
@@ -43,17 +43,19 @@ class BackupApi:
         overwrite: bool = False,
         progress: BackupProgressCallback | None = None,
     ) -> BackupReport:
-        """Write the memory as it is at this moment to one file, while it is in use; what waits is stored first.
+        """Write a consistent backup of the memory to a file, while it is in use.
+
+        Pending writes are stored first. The file gets its name after it is complete.
 
         Args:
-            path: The file; it has this name once it is whole.
-            namespace: This one alone; all, if left out.
-            prefix: With all namespaces below it.
-            overwrite: Whether a file that is there may be replaced.
-            progress: Is told how far it is.
+            path: The file.
+            namespace: Namespace to back up. Default: everything.
+            prefix: True to include the children of the namespace. Default: False.
+            overwrite: True to replace an existing file. Default: False.
+            progress: Called from time to time with a ``BackupProgress``.
 
         Raises:
-            BackupFileError: The file is there already, or cannot be written.
+            BackupFileError: The file exists already, or cannot be written.
         """
         scope = BackupScope(None if namespace is None else check_namespace(namespace), prefix)
         flush_all(self._services)
@@ -69,22 +71,26 @@ class BackupApi:
         replace: bool = False,
         progress: BackupProgressCallback | None = None,
     ) -> RestoreReport:
-        """Take back what ``backup()`` wrote, on whatever database: all of it, or nothing.
+        """Restore a backup to this database, which may be another kind of database than the original.
 
-        The file is checked as a whole before anything is written. Vectors are taken if they are of this engine's
-        embedder (all of them, if it has none); for others recall embeds anew, or ``namespace.embed()`` at once.
+        The whole file is verified before anything is written, and all of it is written in one transaction. Vectors of
+        embedders other than this engine's are skipped. Recall embeds their texts again, or ``namespace.embed()`` does
+        so at once. An engine without an embedder restores all vectors.
 
         Args:
             path: The file.
-            into: Another namespace, for a backup of one.
-            replace: Erase what is there first, in working memories too; otherwise the place must be empty.
-            progress: Is told how far it is.
+            into: New namespace for a backup of one namespace. Default: the original one.
+            replace: True to erase existing data first, including working memories. Default: False, which requires
+                that the target is empty.
+            progress: Called from time to time with a ``BackupProgress``.
 
         Raises:
-            BackupError: The file is no backup, damaged or of a newer release, or the place is taken.
+            BackupError: The file is not a backup, is damaged, or was written by a newer release, or the target is not
+                empty.
         """
         wish = self._build_restore_request(into, progress, replace=replace)
-        flush_all(self._services)  # what was taken before it is there before it
+        # Store pending writes now. Stored later, they would be added to the restored data.
+        flush_all(self._services)
         report = self._backups.restore(Path(path), wish)
         self._invalidate_caches(report)
         return report
@@ -98,27 +104,29 @@ class BackupApi:
         into: str | Iterable[str] | None = None,
         progress: BackupProgressCallback | None = None,
     ) -> RestoreReport:
-        """Write the memory as it is at this moment to another engine's database, which must be empty there.
+        """Copy the memory to another engine's database, for example from SQLite to PostgreSQL.
 
-        As ``backup()`` and ``restore()`` without a file between them: from SQLite to PostgreSQL or back, all or
-        nothing. What is here stays as it is: erase it when the other is in use.
+        Equivalent to ``backup()`` and ``restore()`` without a file. The target must not contain the data yet. The
+        source is unchanged: erase it after the target is in use.
 
         Args:
-            target: The engine on the other database.
-            namespace: This one alone; all, if left out.
-            prefix: With all namespaces below it.
-            into: Another namespace, if one is moved.
-            progress: Is told how far it is.
+            target: Engine on the other database.
+            namespace: Namespace to copy. Default: everything.
+            prefix: True to include the children of the namespace. Default: False.
+            into: New namespace. Default: the original one.
+            progress: Called from time to time with a ``BackupProgress``.
 
         Raises:
-            RestoreConflictError: The target holds something already.
+            RestoreConflictError: The target is not empty.
         """
         if not isinstance(target, BackupApi):
-            raise InvalidInputError(f"target must be a MemoryEngine, got a {type(target).__name__}: open one")
+            raise InvalidInputError(
+                f"target must be a MemoryEngine, got a {type(target).__name__}: open one on the other database"
+            )
         scope = BackupScope(None if namespace is None else check_namespace(namespace), prefix)
         wish = target._build_restore_request(into, progress)
-        for parts in (self._services, target._services):
-            flush_all(parts)
+        for services in (self._services, target._services):
+            flush_all(services)
         report = self._backups.move(target._backups, scope, self._build_backup_source(), wish)
         target._invalidate_caches(report)
         return report
@@ -130,15 +138,17 @@ class BackupApi:
         overwrite: bool = False,
         progress: BackupProgressCallback | None = None,
     ) -> SnapshotReport:
-        """Copy the SQLite database to a file that an engine can open, while others read and write.
+        """Copy the SQLite database to a file that an engine can open, while it is in use.
+
+        The file gets its name after it is complete.
 
         Args:
-            path: The file; it has this name once it is whole.
-            overwrite: Whether a file that is there may be replaced.
-            progress: Is told how far it is.
+            path: The file.
+            overwrite: True to replace an existing file. Default: False.
+            progress: Called from time to time with a ``BackupProgress``.
 
         Raises:
-            BackupError: This is PostgreSQL: use ``backup()``.
+            BackupError: The database is PostgreSQL. Use ``backup()``.
         """
         flush_all(self._services)
         return self._backups.snapshot(Path(path), overwrite=overwrite, progress=progress)
@@ -166,7 +176,8 @@ class BackupApi:
         )
 
     def _invalidate_caches(self, report: RestoreReport) -> None:
-        # What is held in memory may be of what was replaced.
+        # Caches may contain data that was replaced. Working memories are not caches: they are only dropped if their
+        # sessions were replaced.
         if report.replaced:
             self._services.working.invalidate(report.scope)
         self._services.short_term.cache.invalidate()

@@ -1,7 +1,8 @@
-"""Which tables are in a backup, what their rows name, and which rows belong to a namespace.
+"""Tables of a backup, the references between their rows, and the conditions on rows of a namespace.
 
-All of it follows from the tables themselves: a new one is in the next backup. What does not show in a table
-(a key without a constraint, a column that must not be copied) is said here, and tests hold that nothing is missing.
+Everything is derived from the table definitions, so a new table is part of the next backup automatically. This module
+lists the exceptions: references without a constraint, and columns that must not be copied. Tests verify that the lists
+are complete.
 """
 
 from __future__ import annotations
@@ -41,51 +42,55 @@ if TYPE_CHECKING:
     AnyColumn = Column[Any]
 
 EXCLUDED_TABLES: dict[Table, str] = {
-    schema_versions: "the header says it",
-    databases: "what is restored is another database",
-    leases: "who works on what at this moment",
-    trials: "made again when one is needed",
-    embedding_cache: "made again when it is needed, and of all tenants together",
+    schema_versions: "the header contains the version",
+    databases: "identifies the database, and the target is another one",
+    leases: "locks of running processes",
+    trials: "measured again when needed",
+    embedding_cache: "a cache, shared by all tenants",
 }
+"""Tables that are not in a backup, with the reasons."""
 REBUILT_COLUMNS = frozenset({messages.c.terms, knowledge.c.terms})
-"""They begin with the key of their namespace, and each database writes them in its own way."""
+"""Columns that are computed again: they contain the namespace's key, and their format depends on the database."""
 EPOCH_COLUMNS = frozenset({namespaces.c.erased, item_namespaces.c.erased, memory_spaces.c.erased})
-"""By these whoever holds something in memory sees that it is another's now: a copied one would say that it is not."""
+"""Erasure counters, which get random values: a copied one could equal the previous value, and caches would be kept."""
 RESET_COLUMNS = frozenset({memory_spaces.c.consolidation})
-"""Where a work stands that begins anew."""
+"""Columns with the state of a background task, which starts again after a restore."""
+# sessions.view_message is 0 if it refers to none.
 UNCONSTRAINED_KEYS: dict[AnyColumn, Table] = {
     messages.c.namespace_pk: namespaces,
     vectors.c.namespace_pk: namespaces,
-    sessions.c.view_message: messages,  # 0 for none
+    sessions.c.view_message: messages,
 }
+"""Columns that refer to rows of a table without a foreign key."""
 ROOT_TABLES = (namespaces, item_namespaces)
-"""Rows with a path: all others belong to a namespace by way of these."""
+"""Tables with the paths of namespaces. The rows of other tables belong to a namespace through references to these."""
 MERGED_TABLES = frozenset({embedders})
-"""They hold nothing of anybody, and indexes bear their keys: those that something names are in a backup."""
+"""Tables without user data, whose keys are in the names of indexes. A backup contains the rows that are referenced."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BackupTable:
-    """A table in a backup."""
+    """A table of a backup."""
 
     table: Table
     columns: tuple[AnyColumn, ...]
-    """Those that are in a record."""
+    """Columns that are in a record."""
     key_kinds: Mapping[str, str]
-    """Columns that name a row, and the kind of that row; ``pk`` names its own."""
+    """Columns that contain keys, with the kind of the referenced row. ``pk`` is the key of the row itself."""
 
     @property
     def kind(self) -> str:
-        """What its records are called."""
+        """Kind of its records."""
         return get_record_kind(self.table)
 
     @property
     def has_key(self) -> bool:
-        """Whether its rows can be named by others."""
+        """True if other rows can refer to its rows."""
         return "pk" in self.key_kinds
 
     def build_order(self, *, is_sqlite: bool) -> list[ColumnElement[Any]]:
-        """An order of its rows that is the same on every database."""
+        """Return an order of the rows that is the same on every database."""
+        # PostgreSQL sorts text by the locale. The collation "C" compares bytes, like SQLite.
         return [
             column.collate("C") if isinstance(column.type, String) and not is_sqlite else column
             for column in self.table.primary_key
@@ -93,38 +98,40 @@ class BackupTable:
 
     @property
     def natural_key(self) -> tuple[AnyColumn, ...]:
-        """The columns that tell its rows apart, whatever database they are in."""
+        """Columns that identify a row independent of the database. Empty if there are none."""
         if not self.has_key:
             return tuple(self.table.primary_key)
-        unique = [one for one in self.table.constraints if isinstance(one, UniqueConstraint)]
+        unique = [
+            constraint for constraint in self.table.constraints if isinstance(constraint, UniqueConstraint)
+        ]
         return tuple(unique[0].columns) if unique else ()
 
 
 @cache
 def get_backup_tables() -> Mapping[str, BackupTable]:
-    """The tables by kind, each behind those that its rows name."""
-    every = [table for tables in ALL_METADATA for table in tables.tables.values()]
+    """Return the tables by kind. Referenced tables come before those that refer to them."""
+    all_tables = [table for metadata in ALL_METADATA for table in metadata.tables.values()]
     return {
         get_record_kind(table): _build_backup_table(table)
-        for table in sort_tables(every)
+        for table in sort_tables(all_tables)
         if table not in EXCLUDED_TABLES
     }
 
 
 def get_record_kind(table: Table) -> str:
-    """What the records of a table are called."""
+    """Return the kind of a table's records: the table name without its prefix."""
     return table.name.removeprefix("lmt_")
 
 
 def belongs_to_namespace(table: Table) -> bool:
-    """Whether each of its rows belongs to a namespace."""
+    """Return True if each row of a table belongs to a namespace."""
     return table in ROOT_TABLES or any(
         belongs_to_namespace(parent) for parent in _list_parents(table) if parent is not table
     )
 
 
 def build_scope_condition(table: Table, scope: BackupScope) -> ColumnElement[bool]:
-    """The condition on rows that belong to a part of the memory."""
+    """Build the SQL condition for the rows of a table that belong to a part of the memory."""
     if table in MERGED_TABLES:
         return _build_referenced_condition(table, scope)
     if scope.namespace is None:
@@ -133,13 +140,15 @@ def build_scope_condition(table: Table, scope: BackupScope) -> ColumnElement[boo
         return _build_path_condition(table, scope)
     if not belongs_to_namespace(table):
         return _build_referenced_condition(table, scope)
-    # By what each row names: where a column may be empty, its rows are found by another.
+    # Follow the foreign keys that lead to a namespace. A nullable column would miss rows, so only constraints without
+    # such columns are used. A direct reference to a namespace is preferred, because it needs no further subquery.
     rooted = [
-        one
-        for one in table.foreign_key_constraints
-        if belongs_to_namespace(one.referred_table) and not any(column.nullable for column in one.columns)
+        constraint
+        for constraint in table.foreign_key_constraints
+        if belongs_to_namespace(constraint.referred_table)
+        and not any(column.nullable for column in constraint.columns)
     ]
-    direct = [one for one in rooted if one.referred_table in ROOT_TABLES]
+    direct = [constraint for constraint in rooted if constraint.referred_table in ROOT_TABLES]
     condition: ColumnElement[bool] = true()
     for constraint in direct or rooted:
         condition = condition & _build_reference_condition(constraint, scope)
@@ -147,18 +156,19 @@ def build_scope_condition(table: Table, scope: BackupScope) -> ColumnElement[boo
 
 
 def _build_backup_table(table: Table) -> BackupTable:
-    left_out = REBUILT_COLUMNS | EPOCH_COLUMNS | RESET_COLUMNS
-    columns = tuple(column for column in table.c if column not in left_out)
-    names = {
-        column.name: get_record_kind(named)
+    excluded = REBUILT_COLUMNS | EPOCH_COLUMNS | RESET_COLUMNS
+    columns = tuple(column for column in table.c if column not in excluded)
+    key_kinds = {
+        column.name: get_record_kind(referenced)
         for column in columns
-        if (named := _find_referenced_table(column)) is not None
+        if (referenced := _find_referenced_table(column)) is not None
     }
-    return BackupTable(table, columns, names)
+    return BackupTable(table, columns, key_kinds)
 
 
 def _find_referenced_table(column: AnyColumn) -> Table | None:
-    # The table whose rows a column names; a key that names what has the key of another names that one.
+    # Returns the table that a key column refers to, or None. A foreign key may point to a column that is itself a
+    # foreign key, as in a table that extends another one: then follow it to the table that owns the key.
     if column in UNCONSTRAINED_KEYS:
         return UNCONSTRAINED_KEYS[column]
     if list(column.table.primary_key) == [column] and column.name == "pk":
@@ -168,36 +178,38 @@ def _find_referenced_table(column: AnyColumn) -> Table | None:
 
 
 def _list_parents(table: Table) -> list[Table]:
-    return [one.referred_table for one in table.foreign_key_constraints]
+    return [constraint.referred_table for constraint in table.foreign_key_constraints]
 
 
 def _build_path_condition(table: Table, scope: BackupScope) -> ColumnElement[bool]:
     own = scope.namespace or ()
-    places = [own, *((label, *own) for label in SESSION_ITEM_LABELS)] if table is item_namespaces else [own]
+    # Context files and conversations of a namespace are items under a reserved first label.
+    paths = [own, *((label, *own) for label in SESSION_ITEM_LABELS)] if table is item_namespaces else [own]
     conditions: list[ColumnElement[bool]] = []
-    for key in map(build_namespace_key, places):
+    for key in map(build_namespace_key, paths):
         conditions.append(table.c.path == key)
         if scope.prefix:
-            # "0" follows "/" in every byte order: between them lie the children and nothing else.
+            # "0" is the character after "/". The keys between "a/" and "a0" are exactly the children of "a", and this
+            # range can use the index.
             conditions.append((table.c.path > f"{key}/") & (table.c.path < f"{key}0"))
     return or_(*conditions)
 
 
 def _build_reference_condition(constraint: ForeignKeyConstraint, scope: BackupScope) -> ColumnElement[bool]:
     parent = constraint.referred_table
-    named = select(*(element.column for element in constraint.elements)).where(
+    referenced = select(*(element.column for element in constraint.elements)).where(
         build_scope_condition(parent, scope)
     )
     own = list(constraint.columns)
-    return own[0].in_(named) if len(own) == 1 else tuple_(*own).in_(named)
+    return own[0].in_(referenced) if len(own) == 1 else tuple_(*own).in_(referenced)
 
 
 def _build_referenced_condition(table: Table, scope: BackupScope) -> ColumnElement[bool]:
-    # Shared by all namespaces: those rows that something of this one names.
+    # A table that namespaces share: select the rows that rows in the scope refer to.
     condition: ColumnElement[bool] = false()
     for other in get_backup_tables().values():
         for name, kind in other.key_kinds.items():
             if kind == get_record_kind(table) and other.table is not table:
-                named = select(other.table.c[name]).where(build_scope_condition(other.table, scope))
-                condition = condition | table.c.pk.in_(named)
+                referenced = select(other.table.c[name]).where(build_scope_condition(other.table, scope))
+                condition = condition | table.c.pk.in_(referenced)
     return condition

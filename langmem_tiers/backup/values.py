@@ -1,4 +1,4 @@
-"""Values of columns as they stand in a backup, and back: checked, because a file may hold anything."""
+"""Conversion of column values to JSON and back, with validation of what comes from a file."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from langmem_tiers.backup.tables import BackupTable
 
 MAX_KEYS_PER_KIND = 2**48
+"""Upper limit for the keys of a kind, above those of any real database."""
 _POOL_TABLES = (pools, pool_members)
-"""They stand between namespaces, so only a backup of all of them has them."""
-"""More rows of a kind than any database has."""
+"""Pools are shared by namespaces, so only a backup of the whole memory contains them."""
 _INT64_LIMIT = 2**63
 
 
 def encode_value(column: Column[Any], value: Any) -> Any:  # noqa: ANN401 - any column's
-    """A value as JSON has it."""
+    """Convert the value of a column to JSON."""
     if value is None:
         return None
     if isinstance(column.type, UtcDateTime):
@@ -43,26 +43,32 @@ def encode_value(column: Column[Any], value: Any) -> Any:  # noqa: ANN401 - any 
 
 
 def parse_record(kept: BackupTable, values: Mapping[str, Any], info: BackupInfo) -> dict[str, Any]:
-    """The columns of a record, with rows still named as in the backup.
+    """Validate a record and convert its values to those of the columns. Keys remain those of the backup.
+
+    Args:
+        kept: Table of the record.
+        values: The record from the file.
+        info: Header of the backup.
 
     Raises:
-        DamagedBackupError: It is none of this table, or of a namespace that the backup is not of.
+        DamagedBackupError: The record does not fit the table, or belongs to a namespace outside of the backup's scope.
     """
     if info.scope.namespace is not None and kept.table in _POOL_TABLES:
-        raise _build_damaged_error(kept, "a record that no backup of a namespace has")
+        raise _build_damaged_error(kept, "a record that is not allowed in the backup of a namespace")
     known = {column.name for column in kept.columns}
     if unknown := values.keys() - known:
-        raise _build_damaged_error(kept, f"the unknown column {min(unknown)!r}")
+        raise _build_damaged_error(kept, f"an unknown column {min(unknown)!r}")
     found: dict[str, Any] = {}
     for column in kept.columns:
-        if column.name not in values:  # of a backup that is older than the column
+        if column.name not in values:
+            # A backup of an earlier release lacks columns that were added since. The default of the column is used.
             if not column.nullable and column.server_default is None:
                 raise _build_damaged_error(kept, f"no column {column.name!r}")
             continue
         value = values[column.name]
         if value is None:
             if not column.nullable:
-                raise _build_damaged_error(kept, f"nothing in the column {column.name!r}")
+                raise _build_damaged_error(kept, f"no value in the column {column.name!r}")
         elif column.name in kept.key_kinds:
             _check_key(kept, column, value, info.spans)
         else:
@@ -73,23 +79,27 @@ def parse_record(kept: BackupTable, values: Mapping[str, Any], info: BackupInfo)
     return found
 
 
-def _check_path(kept: BackupTable, path: str, scope: BackupScope) -> None:
-    # The checksum keeps damage out, not whoever makes it anew: what is of somebody else would go there.
+def _check_path(backup_table: BackupTable, path: str, scope: BackupScope) -> None:
+    # A checksum protects from damage, not from a forged file. Without this check, a forged backup of one namespace
+    # could write to the namespace of somebody else.
     labels = parse_namespace_key(path)
-    is_pool = scope.namespace is None and len(labels) > 1 and not labels[0]  # its place has no name before it
-    is_whole = all(labels[1:] if is_pool else labels)
-    if build_namespace_key(labels) != path or not is_whole or not scope.contains(labels):
-        raise _build_damaged_error(kept, "a namespace that the backup is not of")
+    # The namespace of a pool begins with an empty label. All other labels must not be empty.
+    is_pool = scope.namespace is None and len(labels) > 1 and not labels[0]
+    is_complete = all(labels[1:] if is_pool else labels)
+    # The second conversion rejects keys that are not in their normal form, such as "a//b".
+    if build_namespace_key(labels) != path or not is_complete or not scope.contains(labels):
+        raise _build_damaged_error(backup_table, "a namespace outside of the backup's scope")
 
 
-def _check_key(kept: BackupTable, column: Column[Any], value: Any, spans: Mapping[str, int]) -> None:  # noqa: ANN401
-    kind = kept.key_kinds[column.name]
-    first = 0 if not column.primary_key and not column.foreign_keys else 1  # 0 names none
+def _check_key(backup_table: BackupTable, column: Column[Any], value: Any, spans: Mapping[str, int]) -> None:  # noqa: ANN401
+    kind = backup_table.key_kinds[column.name]
+    # Keys start at 1. In columns without a foreign key, 0 means no row.
+    first = 0 if not column.primary_key and not column.foreign_keys else 1
     if type(value) is not int or not first <= value <= spans.get(kind, 0):
-        raise _build_damaged_error(kept, f"a name in {column.name!r} that nothing bears")
+        raise _build_damaged_error(backup_table, f"an invalid key in {column.name!r}")
 
 
-def _parse_value(kept: BackupTable, column: Column[Any], value: Any) -> Any:  # noqa: ANN401
+def _parse_value(backup_table: BackupTable, column: Column[Any], value: Any) -> Any:  # noqa: ANN401
     try:
         if isinstance(column.type, UtcDateTime):
             moment = datetime.fromisoformat(value)
@@ -101,9 +111,10 @@ def _parse_value(kept: BackupTable, column: Column[Any], value: Any) -> Any:  # 
             return float(value) if isinstance(column.type, Float) else value
     except (TypeError, ValueError, OverflowError, binascii.Error):
         pass
-    raise _build_damaged_error(kept, f"a value in {column.name!r} that cannot be there")
+    raise _build_damaged_error(backup_table, f"an invalid value in {column.name!r}")
 
 
+# type() instead of isinstance(): True is an int for isinstance(), but not a valid integer in a backup.
 def _has_column_type(column: Column[Any], value: object) -> bool:
     if isinstance(column.type, Boolean):
         return type(value) is bool
@@ -112,7 +123,7 @@ def _has_column_type(column: Column[Any], value: object) -> bool:
     return type(value) in (int, float) if isinstance(column.type, Float) else isinstance(value, str)
 
 
-def _build_damaged_error(kept: BackupTable, what: str) -> DamagedBackupError:
+def _build_damaged_error(backup_table: BackupTable, what: str) -> DamagedBackupError:
     return DamagedBackupError(
-        f"a record of {kept.kind!r} has {what}: take another backup; nothing was restored"
+        f"a record of {backup_table.kind!r} has {what}: use another backup; nothing was restored"
     )

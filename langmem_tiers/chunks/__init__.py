@@ -1,1 +1,1 @@
-"""Chunks: runs of older messages of a session, with summary and topics."""
+"""Chunks: runs of older messages of a session, each with a summary and topics."""

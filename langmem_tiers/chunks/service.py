@@ -1,4 +1,4 @@
-"""Chunks: the older messages of a session, ten at a time, with summary and topics. The messages stay as they are."""
+"""Chunks: runs of older messages of a session, each with a summary and topics. The messages themselves are kept."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ if TYPE_CHECKING:
 
 CHUNK_KIND = "chunk"
 _NO_LIMIT = 1_000_000
-_MAX_EXTRA_MESSAGES = 200  # messages that a tool call and its results may take beyond the end of a chunk
-_MAX_TOPICS = 50  # of a chunk that was merged again and again
-_MERGED_SUMMARY_FACTOR = 2  # a merged summary may take twice what one takes
+_MAX_EXTRA_MESSAGES = (
+    200  # a chunk may exceed its size by this many messages to keep a tool call with its results
+)
+_MAX_TOPICS = 50  # of a chunk that is merged repeatedly
+_MERGED_SUMMARY_FACTOR = 2  # token limit of a merged summary, as a multiple of the limit of a single one
 
 
 class Chunks:
-    """Makes and reads the chunks of one session.
+    """Chunks of one session: create, merge, read.
 
     Args:
-        parts: Where they are kept.
-        summarizer: Writes summaries.
-        config: Sizes.
-        namespace: Whose.
+        parts: Store, clock, ids and token counter.
+        summarizer: Summarizer for the chunk texts.
+        config: Sizes and limits of chunks.
+        namespace: Namespace of the session.
         session: Name of the session.
-        key: The session's key.
+        key: Key of the session in the store.
     """
 
     def __init__(
@@ -61,100 +63,108 @@ class Chunks:
         self._key = key
 
     def list_all(self) -> tuple[Chunk, ...]:
-        """The chunks, oldest first."""
-        kept = self._dependencies.store.list_session_entries(
+        """Return all chunks, oldest first."""
+        stored = self._dependencies.store.list_session_entries(
             self._namespace, self._key, Tier.SHORT_TERM, limit=_NO_LIMIT
         )
-        return tuple(to_chunk(one) for one in kept)
+        return tuple(to_chunk(entry) for entry in stored)
 
     def list_latest(self, limit: int) -> tuple[Chunk, ...]:
-        """The newest chunks, oldest first."""
-        kept = self._dependencies.store.list_session_entries(
+        """Return the newest chunks, ordered from oldest to newest."""
+        stored = self._dependencies.store.list_session_entries(
             self._namespace, self._key, Tier.SHORT_TERM, limit=limit
         )
-        return tuple(to_chunk(one) for one in kept)
+        return tuple(to_chunk(entry) for entry in stored)
 
     def list_recent_messages(self) -> tuple[Message, ...]:
-        """The messages that are in no chunk, oldest first."""
+        """Return the messages that are not in a chunk yet, oldest first."""
         cursor = self._dependencies.store.get_cursor(self._key)
-        found = self._dependencies.store.list_turns(self._key, after=cursor.chunked_turn, limit=_NO_LIMIT)
-        return tuple(one.message for one in found if not one.message.is_summary)
+        turns = self._dependencies.store.list_turns(self._key, after=cursor.chunked_turn, limit=_NO_LIMIT)
+        return tuple(turn.message for turn in turns if not turn.message.is_summary)
 
     def list_messages(self, first_turn: int, last_turn: int) -> tuple[Message, ...]:
-        """The messages of a run of turns, as they were said."""
+        """Return the original messages of a range of turns, both ends included."""
         count = max(0, last_turn - first_turn + 1)
-        found = (
+        turns = (
             self._dependencies.store.list_turns(self._key, after=first_turn - 1, limit=count) if count else ()
         )
-        return tuple(one.message for one in found if one.number <= last_turn)
+        # Turns of erased messages are missing, so `count` messages may extend beyond `last_turn`.
+        return tuple(turn.message for turn in turns if turn.number <= last_turn)
 
     def create_chunks(self, *, whole: bool) -> tuple[tuple[Chunk, ...], tuple[str, ...]]:
-        """Put messages beyond the recent ones into chunks, or all of them; the new chunks, and what went wrong.
+        """Create chunks of all messages except the recent ones. Return the new chunks and the summarizer's problems.
 
         Args:
-            whole: Whether the recent ones too, because the session is over.
+            whole: If True, recent messages become chunks too, because the session is over.
         """
-        made: list[Chunk] = []
+        created: list[Chunk] = []
         problems: list[str] = []
         while (run := self._find_next_run(whole=whole)) is not None:
-            cursor, some = run
+            cursor, turns = run
             text = summarize_chunk(
-                [one.message for one in some], self._summarizer, target_tokens=self._config.chunk_tokens
+                [turn.message for turn in turns], self._summarizer, target_tokens=self._config.chunk_tokens
             )
             problems += text.problems
-            chunk = self._build_chunk(some, text.summary, text.topics, self._get_next_number())
-            done = LearningCursor(cursor.learned_turn, some[-1].number)
-            new = self._to_new_entry(chunk, some[-1].message.created_at)
-            write = MemoryWrite(put=(new,), cursor=CursorMove(self._key, cursor, done))
+            chunk = self._build_chunk(turns, text.summary, text.topics, self._get_next_number())
+            new_cursor = LearningCursor(cursor.learned_turn, turns[-1].number)
+            new = self._to_new_entry(chunk, turns[-1].message.created_at)
+            write = MemoryWrite(put=(new,), cursor=CursorMove(self._key, cursor, new_cursor))
+            # If another process moved the cursor meanwhile, the commit changes nothing and the loop continues
+            # from the new cursor. So no message is in two chunks.
             if self._dependencies.store.commit(self._namespace, write, chunk.created_at):
-                made.append(chunk)
+                created.append(chunk)
                 if chunk.number > self._config.max_chunks:
                     self._merge_oldest()
-        return tuple(made), tuple(dict.fromkeys(problems))
+        return tuple(created), tuple(dict.fromkeys(problems))
 
-    def rebuild_chunk(self, kept: StoredEntry, without: AbstractSet[str]) -> NewEntry | None:
-        """A chunk made anew from its messages, but for some; None if no other is left.
+    def rebuild_chunk(self, stored: StoredEntry, without: AbstractSet[str]) -> NewEntry | None:
+        """Rebuild a chunk from its messages without the erased ones. Return None if no message remains.
 
         Args:
-            kept: The chunk.
-            without: Ids of messages that it must not tell of any more.
+            stored: The chunk.
+            without: Ids of the messages to leave out.
         """
-        chunk = to_chunk(kept)
+        chunk = to_chunk(stored)
         span = chunk.last_turn - chunk.first_turn + 1
         turns = [
-            one
-            for one in self._dependencies.store.list_turns(self._key, after=chunk.first_turn - 1, limit=span)
-            if one.number <= chunk.last_turn and one.message.id not in without and not one.message.is_summary
+            turn
+            for turn in self._dependencies.store.list_turns(self._key, after=chunk.first_turn - 1, limit=span)
+            if turn.number <= chunk.last_turn
+            and turn.message.id not in without
+            and not turn.message.is_summary
         ]
         if not turns:
             return None
-        share = _MERGED_SUMMARY_FACTOR if chunk.merged > 1 else 1
+        factor = _MERGED_SUMMARY_FACTOR if chunk.merged > 1 else 1
         text = summarize_chunk(
-            [one.message for one in turns],
+            [turn.message for turn in turns],
             self._summarizer,
-            target_tokens=share * self._config.chunk_tokens,
+            target_tokens=factor * self._config.chunk_tokens,
         )
-        made = self._build_chunk(turns, text.summary, text.topics, chunk.number)
-        anew = replace(made, merged=chunk.merged, created_at=chunk.created_at)
-        return self._to_new_entry(anew, kept.entry.valid_from or chunk.created_at)
+        rebuilt = self._build_chunk(turns, text.summary, text.topics, chunk.number)
+        # The number, count of merges and times stay: the rebuilt chunk keeps its place in the session.
+        rebuilt = replace(rebuilt, merged=chunk.merged, created_at=chunk.created_at)
+        return self._to_new_entry(rebuilt, stored.entry.valid_from or chunk.created_at)
 
     def _find_next_run(self, *, whole: bool) -> tuple[LearningCursor, Sequence[NumberedMessage]] | None:
+        # Returns the cursor and the messages of the next chunk, or None if there are not enough messages.
         cursor, size = self._dependencies.store.get_cursor(self._key), self._config.chunk_messages
-        most = max(size, self._config.recent_messages) + _MAX_EXTRA_MESSAGES
+        limit = max(size, self._config.recent_messages) + _MAX_EXTRA_MESSAGES
         while True:
-            turns = self._dependencies.store.list_turns(self._key, after=cursor.chunked_turn, limit=most)
-            found = [one for one in turns if not one.message.is_summary]
-            # The newest is in no chunk while the session goes on.
-            if not found or (not whole and len(found) <= max(self._config.recent_messages, size)):
+            turns = self._dependencies.store.list_turns(self._key, after=cursor.chunked_turn, limit=limit)
+            unchunked = [turn for turn in turns if not turn.message.is_summary]
+            # The newest message is never in a chunk while the session continues.
+            if not unchunked or (not whole and len(unchunked) <= max(self._config.recent_messages, size)):
                 return None
-            groups = group_tool_calls([one.message for one in found])
-            end = next(end for _, end in groups if end >= min(size, len(found)))
-            if end < len(found) or len(turns) < most:
+            # A chunk ends at the end of a group: a tool call and its results are not separated.
+            groups = group_tool_calls([turn.message for turn in unchunked])
+            end = next(end for _, end in groups if end >= min(size, len(unchunked)))
+            if end < len(unchunked) or len(turns) < limit:
                 break
-            most *= 2  # a tool call with more results than that
-        if end == len(found) and not whole:
-            return None  # a tool call that may still be at work
-        return cursor, found[:end]
+            limit *= 2  # the group reaches the end of the page: its results may continue on the next one
+        if end == len(unchunked) and not whole:
+            return None  # the last group may be a tool call that is still running
+        return cursor, unchunked[:end]
 
     def _get_next_number(self) -> int:
         newest = self._dependencies.store.list_session_entries(
@@ -163,7 +173,7 @@ class Chunks:
         return 1 if not newest else newest[-1].details["last_number"] + 1
 
     def _build_chunk(
-        self, some: Sequence[NumberedMessage], summary: str, topics: tuple[str, ...], number: int
+        self, turns: Sequence[NumberedMessage], summary: str, topics: tuple[str, ...], number: int
     ) -> Chunk:
         return Chunk(
             id=self._dependencies.new_id(),
@@ -172,33 +182,36 @@ class Chunks:
             number=number,
             summary=summary,
             topics=topics,
-            first_message_id=some[0].message.id,
-            last_message_id=some[-1].message.id,
-            first_turn=some[0].number,
-            last_turn=some[-1].number,
-            message_count=len(some),
+            first_message_id=turns[0].message.id,
+            last_message_id=turns[-1].message.id,
+            first_turn=turns[0].number,
+            last_turn=turns[-1].number,
+            message_count=len(turns),
             token_count=self._dependencies.token_counter.count(summary),
             created_at=self._dependencies.now(),
         )
 
     def _merge_oldest(self) -> None:
+        # Merges the two oldest chunks until the limit is met. The revision is read before the chunks: if another
+        # process changes the namespace before the commit, the commit changes nothing and the loop starts again.
         store = self._dependencies.store
         while True:
             revision = store.get_revision(self._namespace)
-            kept = store.list_session_entries(self._namespace, self._key, Tier.SHORT_TERM, limit=_NO_LIMIT)
-            if len(kept) <= self._config.max_chunks:
+            stored = store.list_session_entries(self._namespace, self._key, Tier.SHORT_TERM, limit=_NO_LIMIT)
+            if len(stored) <= self._config.max_chunks:
                 return
-            first, second = to_chunk(kept[0]), to_chunk(kept[1])
+            first, second = to_chunk(stored[0]), to_chunk(stored[1])
             now = self._dependencies.now()
-            # Whoever asks how things stood before sees the two.
+            # The merged chunk is valid from now on, and the originals are archived rather than deleted: queries
+            # for an earlier point in time still see both.
             merged = self._to_new_entry(self._merge(first, second), now)
             write = MemoryWrite(put=(merged,), archive=(first.id, second.id), revision=revision)
             store.commit(self._namespace, write, now)
 
     def _merge(self, first: Chunk, second: Chunk) -> Chunk:
         counter = self._dependencies.token_counter
-        most = _MERGED_SUMMARY_FACTOR * self._config.chunk_tokens
-        summary = merge_chunk_summaries(first.summary, second.summary, counter, most)
+        max_tokens = _MERGED_SUMMARY_FACTOR * self._config.chunk_tokens
+        summary = merge_chunk_summaries(first.summary, second.summary, counter, max_tokens)
         return Chunk(
             id=self._dependencies.new_id(),
             namespace=first.namespace,
@@ -247,9 +260,9 @@ class Chunks:
         )
 
 
-def to_chunk(kept: StoredEntry) -> Chunk:
-    """A chunk as it is kept."""
-    entry, details = kept.entry, kept.details
+def to_chunk(stored: StoredEntry) -> Chunk:
+    """Convert a stored entry to a chunk."""
+    entry, details = stored.entry, stored.details
     return Chunk(
         id=entry.id,
         namespace=entry.namespace,

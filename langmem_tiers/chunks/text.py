@@ -1,4 +1,4 @@
-"""The text of a chunk: what a run of messages came to, and two of them in one."""
+"""Texts of chunks: summarize a run of messages, and merge two summaries."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from langmem_tiers.compression.summarizer import Summarizer
 
 DEFAULT_CHUNK_SUMMARY_TOKENS = 150
-"""What the summary of one chunk may take."""
+"""Default token limit of the summary of one chunk."""
 MAX_FACTS_SHARE = 0.3
-"""How much of it may go to facts that the story does not tell."""
-_REQUEST_FACTOR = 16
+"""Maximum share of that limit for facts that are listed because the story does not contain them."""
+_REQUEST_FACTOR = 16  # the summarizer gets this multiple of the limit; the result is shortened here
 _SUMMARY_HEAD = re.compile(r"\[Summary of \d+ messages\]\s*")
 _KEY_FACTS = re.compile(r"(?:^|\n)Key facts: [^\n]*\Z")
 _EARLIER_PREFIX = re.compile(r"(?:Earlier: )+")
@@ -37,30 +37,30 @@ _GAP_MARK = " ... "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkText:
-    """What a chunk says in place of its messages."""
+    """Summary and topics of the messages of a chunk."""
 
     summary: str
     topics: tuple[str, ...]
     problems: tuple[str, ...] = ()
-    """Why a model's answer was not used; nothing, where there is no model to ask."""
+    """Reasons why the model's answer was not used; empty if no model was asked."""
 
 
 class SummaryWithTopics(Protocol):
-    """What can be merged: a chunk, or the text of one."""
+    """Input of a merge: a chunk, or the text of a chunk."""
 
     @property
     def summary(self) -> str:
-        """In a few sentences."""
+        """Summary in a few sentences."""
         ...
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """In a few words."""
+        """Topics in a few words each."""
         ...
 
 
 class MergedText(NamedTuple):
-    """Two chunks in one."""
+    """Merged summary and topics of two chunks."""
 
     summary: str
     topics: tuple[str, ...]
@@ -69,53 +69,58 @@ class MergedText(NamedTuple):
 def summarize_chunk(
     messages: Sequence[Message], summarizer: Summarizer, target_tokens: int = DEFAULT_CHUNK_SUMMARY_TOKENS
 ) -> ChunkText:
-    """The summary of a run of messages, and what they are about.
+    """Summarize a run of messages and find its topics.
 
     Args:
         messages: Oldest first.
-        summarizer: Tells it, by its model where it has one.
-        target_tokens: What the summary may take at most, by the summarizer's counter; from 16 on.
+        summarizer: Summarizer to use, with or without a model.
+        target_tokens: Maximum size of the summary in tokens of the summarizer's counter, at least 16. Default: 150.
     """
     if not messages:
         return ChunkText(summary="", topics=())
     check_whole(target_tokens, 16, "target_tokens")
-    # Asked for more than there is room for: in little room it would list facts and tell nothing.
+    # Request a longer summary than needed and shorten it below: with a small limit, the summarizer would list
+    # facts and leave out the story.
     report = summarizer.summarize(list(messages), target_tokens=_REQUEST_FACTOR * target_tokens)
     counter, finder = summarizer.counter, summarizer.finder
+    # Tool output would dominate facts and topics of a chunk; it counts only if there is nothing else.
     spoken = [message for message in messages if message.role is not Role.TOOL] or messages
     if report.strategy is SummaryStrategy.EXTRACTIVE:
-        tell = build_extractive_story(spoken)
+        story = build_extractive_story(spoken)
     else:
-        tell = _build_leading_story(_KEY_FACTS.sub("", _SUMMARY_HEAD.sub("", report.text, count=1)).strip())
+        # Keep the words of the model only: the facts are selected again, for the smaller limit.
+        story = _build_leading_story(_KEY_FACTS.sub("", _SUMMARY_HEAD.sub("", report.text, count=1)).strip())
     facts = select_best_facts(
         Digest.from_messages(spoken, finder).facts,
-        lambda some: counter.count(", ".join(fact.text for fact in some)) <= target_tokens * MAX_FACTS_SHARE,
+        lambda chosen: (
+            counter.count(", ".join(fact.text for fact in chosen)) <= target_tokens * MAX_FACTS_SHARE
+        ),
     )
-    done = build_summary("", [tell], facts, counter, target_tokens).text.strip()
+    summary = build_summary("", [story], facts, counter, target_tokens).text.strip()
     return ChunkText(
-        summary=_cut_to_fit(done or _build_fallback_summary(messages), counter, target_tokens),
+        summary=_cut_to_fit(summary or _build_fallback_summary(messages), counter, target_tokens),
         topics=_find_topics(spoken),
         problems=report.problems if report.questions else (),
     )
 
 
 def merge_chunk_texts(first: SummaryWithTopics, second: SummaryWithTopics) -> MergedText:
-    """Two chunks in one, the earlier first; its topics are those of both, each once."""
+    """Merge two chunks, the earlier one first. The topics of both are combined without duplicates."""
     return MergedText(
         _join_summaries(first.summary, second.summary), merge_topics(first.topics, second.topics)
     )
 
 
 def merge_chunk_summaries(first: str, second: str, counter: TokenCounter, max_tokens: int) -> str:
-    """Both summaries in one, as :func:`merged_text` has it, within a limit.
+    """Merge two summaries in the format of :func:`merge_chunk_texts`, within a token limit.
 
-    Where that is too long, the first is told in fewer sentences, those at its ends before those between.
+    If the result is too long, sentences are removed from the first summary, starting in its middle.
 
     Args:
-        first: The earlier one.
-        second: The later one.
-        counter: Counts tokens.
-        max_tokens: What the whole may take.
+        first: The earlier summary.
+        second: The later summary.
+        counter: Token counter.
+        max_tokens: Maximum size of the result.
     """
 
     def fits(text: str) -> bool:
@@ -123,6 +128,8 @@ def merge_chunk_summaries(first: str, second: str, counter: TokenCounter, max_to
 
     if fits(whole := _join_summaries(first, second)):
         return whole
+    # A summary that was merged before starts with "Earlier: ", possibly repeated. Drop the prefixes before any
+    # sentence.
     first = _EARLIER_PREFIX.sub("", first, count=1) if first.startswith("Earlier: ") else first
     if fits(_join_summaries("", second)):
         return _join_summaries(
@@ -138,29 +145,33 @@ def _join_summaries(first: str, second: str) -> str:
 def _keep_fewer_sentences(text: str, fits: Callable[[str], bool]) -> str:
     spans = [_strip_gap(text, *span) for span in find_sentence_spans(text)]
     last = len(spans) - 1
-    # From both ends towards the middle: how it began and where it stood say more than the way.
-    by_worth = [place for pair in zip(range(last + 1), range(last, -1, -1), strict=True) for place in pair]
+    # From both ends towards the middle, 0, last, 1, last - 1, ...: the start and the final state of a
+    # conversation matter more than the steps between.
+    by_worth = [index for pair in zip(range(last + 1), range(last, -1, -1), strict=True) for index in pair]
     order = list(dict.fromkeys(by_worth))
 
-    def told(number: int) -> str:
-        kept = sorted(order[:number])
+    def render(count: int) -> str:
+        # The `count` best sentences in their original order, with a mark where sentences are missing.
+        kept = sorted(order[:count])
         parts: list[str] = []
-        for place in kept:
-            start, end = spans[place]
+        for index in kept:
+            start, end = spans[index]
             if parts:
-                parts.append(text[spans[place - 1][1] : start] if place - 1 in kept else _GAP_MARK)
+                parts.append(text[spans[index - 1][1] : start] if index - 1 in kept else _GAP_MARK)
             parts.append(text[start:end])
         return "".join(parts)
 
-    number = find_largest_fitting(len(order), lambda size: fits(told(size)))
-    if number > 1 or not order:
-        return told(number)
-    if number == 0:
-        return _keep_fewer_words(told(1), "", fits)
-    return _keep_fewer_words(text[slice(*spans[last])], told(1) + _GAP_MARK, fits) or told(1)
+    count = find_largest_fitting(len(order), lambda size: fits(render(size)))
+    if count > 1 or not order:
+        return render(count)
+    if count == 0:
+        return _keep_fewer_words(render(1), "", fits)
+    # Only the first sentence fits: add the beginning of the last one.
+    return _keep_fewer_words(text[slice(*spans[last])], render(1) + _GAP_MARK, fits) or render(1)
 
 
 def _strip_gap(text: str, start: int, end: int) -> tuple[int, int]:
+    # A gap mark of an earlier merge is not part of the sentence before it: `render` adds its own marks.
     gap = _GAP_MARK.rstrip()
     return start, end - len(gap) if text.endswith(gap, start + 1, end) else end
 
@@ -168,31 +179,32 @@ def _strip_gap(text: str, start: int, end: int) -> tuple[int, int]:
 def _keep_fewer_words(sentence: str, lead: str, fits: Callable[[str], bool]) -> str:
     words = sentence.split()
 
-    def told(number: int) -> str:
-        return f"{lead}{' '.join(words[:number])}..." if number else ""
+    def render(count: int) -> str:
+        return f"{lead}{' '.join(words[:count])}..." if count else ""
 
-    return told(find_largest_fitting(len(words) - 1, lambda number: fits(told(number))))
+    return render(find_largest_fitting(len(words) - 1, lambda count: fits(render(count))))
 
 
 def _find_topics(messages: Sequence[Message]) -> tuple[str, ...]:
-    said = [strip_fences(message.content) for message in messages]
-    return find_key_topics(said) or find_key_topics(list(map(message_to_text, messages)))
+    contents = [strip_fences(message.content) for message in messages]
+    # Tool calls have topics, too, but count only if the contents have none.
+    return find_key_topics(contents) or find_key_topics(list(map(message_to_text, messages)))
 
 
 def _build_leading_story(story: str) -> Callable[[int], str]:
     spans = find_sentence_spans(story)
 
-    def tell(size: int) -> str:
-        number = len(spans) * size // 100
-        return story[: spans[number - 1][1]] if number else ""
+    def render(percent: int) -> str:
+        count = len(spans) * percent // 100
+        return story[: spans[count - 1][1]] if count else ""
 
-    return tell
+    return render
 
 
 def _build_fallback_summary(messages: Sequence[Message]) -> str:
-    # Nothing was short enough to be told: how it begins is more than nothing.
-    told = ((message, shorten_text(message_to_text(message), 300)) for message in messages)
-    lines = [f"{SPEAKER_LABELS[message.role]}: {text}" for message, text in told if text]
+    # No sentence was short enough to fit: use the beginning of each message.
+    beginnings = ((message, shorten_text(message_to_text(message), 300)) for message in messages)
+    lines = [f"{SPEAKER_LABELS[message.role]}: {text}" for message, text in beginnings if text]
     return "\n".join(lines) or f"{len(messages)} messages without text"
 
 
@@ -205,4 +217,5 @@ def _cut_to_fit(text: str, counter: TokenCounter, max_tokens: int) -> str:
     )
     if number:
         return f"{text[: ends[number - 1]]}..."
+    # Not even one word fits: cut inside of it.
     return text[: find_largest_fitting(len(text), lambda n: counter.count(text[:n]) <= max_tokens)]

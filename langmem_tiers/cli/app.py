@@ -1,4 +1,4 @@
-"""The commands. Each translates words on a command line and decides nothing."""
+"""The Typer application. Commands parse arguments and print results; the logic is in the library."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback signature
-    if wanted:
+def _print_version(is_requested: bool) -> None:  # noqa: FBT001 - typer's callback signature
+    if is_requested:
         typer.echo(f"langmem-tiers {__version__}")
         raise typer.Exit
 
@@ -52,19 +52,17 @@ def options(
 def demo(
     database: Annotated[
         Path | None,
-        typer.Option(
-            "--database", "-d", help="Keep the memory in this SQLite file, to look at it afterwards."
-        ),
+        typer.Option("--database", "-d", help="SQLite file that keeps the memory, to inspect it afterwards."),
     ] = None,
     framework: Annotated[
-        Framework, typer.Option("--framework", "-f", help="Whose agents are asked.")
+        Framework, typer.Option("--framework", "-f", help="Framework of the agents.")
     ] = Framework.LANGCHAIN,
 ) -> None:
-    """Ask an agent about a bundled project conversation, with memory and without."""
+    """Ask an agent about a bundled project conversation, with and without memory."""
     from langmem_tiers.cli.demo.command import run_demo  # noqa: PLC0415 - only this command needs it
 
-    teller = Output()
-    with report_errors(teller):
+    printer = Output()
+    with report_errors(printer):
         run_demo(Console(), database, framework)
 
 

@@ -1,4 +1,4 @@
-"""How commands speak: tables for people, one JSON object for programs, errors with an exit code."""
+"""Output of commands: tables for people, one JSON object for programs, errors with an exit code."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 EXIT_FAILED, EXIT_NOT_CONFIRMED, EXIT_RUNNING_ELSEWHERE = 1, 3, 4
-"""Exit codes; 2 is that of a wrong command line."""
+"""Exit codes; Typer exits with 2 if the command line is wrong."""
 _COMMAND_WORDS = {
     "or overwrite=True": "or remove it first",
     "replace=True": "--replace --yes",
     "engine.backup()": "backup",
     "retention_days": "--days",
 }
-"""What the library calls otherwise than the command line."""
+"""Python terms in error messages of the library, with their equivalents on the command line."""
 
 
 _PASSWORD_PATTERNS = (
-    re.compile(
-        r"(\w[\w+.-]*://?[^\s:@]*):\S*@"
-    ),  # whatever signs it has: up to the last @ of the word; of a path, too
+    # scheme://user:password@host. The password may contain any character, so it ends at the last @ of the word.
+    # A single slash also matches: pathlib merges "//" when a URL is passed as a file.
+    re.compile(r"(\w[\w+.-]*://?[^\s:@]*):\S*@"),
+    # user:password@host without a scheme.
     re.compile(r"([\w.%+-]*):[^\s:@'\"]+@"),
 )
 
 
 class Output:
-    """Says what a command found or did.
+    """Printer for the results and errors of a command.
 
     Args:
-        is_json: As one JSON object on standard output, and nothing else there.
+        is_json: Print one JSON object on standard output and nothing else there.
     """
 
     def __init__(self, *, is_json: bool = False) -> None:
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(
-                stream, io.TextIOWrapper
-            ):  # a terminal without Unicode gets "?" instead of an error
+            # A terminal without Unicode prints "?" instead of raising UnicodeEncodeError.
+            if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         self.is_json = is_json
         self.out = Console(highlight=False, markup=False, soft_wrap=False)
         self.err = Console(stderr=True, highlight=False, markup=False)
 
     def print_result(self, value: object, lines: Iterable[str] = ()) -> None:
-        """The whole of what a command has to say, or the same in lines for a person."""
+        """Print the result of a command: ``value`` as JSON, or ``lines`` for a person."""
         if self.is_json:
             typer.echo(to_json_line(to_json_value(value), sys.stdout.encoding))
         else:
@@ -72,7 +72,7 @@ class Output:
     def print_table(
         self, value: object, title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]
     ) -> None:
-        """The same as a table."""
+        """Print the result of a command: ``value`` as JSON, or a table for a person."""
         if self.is_json:
             self.print_result(value)
             return
@@ -80,14 +80,22 @@ class Output:
         for column in columns:
             table.add_column(column, overflow="fold")
         for row in rows:
-            table.add_row(*(str(one) for one in row))
+            table.add_row(*(str(cell) for cell in row))
         self.out.print(title if table.row_count else f"{title}: none", style="bold")
         if table.row_count:
             self.out.print(table)
 
     @contextmanager
     def show_progress(self, what: str, *, counts: bool = True) -> Iterator[Callable[[int, int | None], None]]:
-        """A bar on standard error while something long is done; call it with what is done, and of how much."""
+        """Show a progress bar on standard error, only in a terminal.
+
+        Args:
+            what: Label of the bar.
+            counts: Show the number of completed steps.
+
+        Yields:
+            A function that takes the number of completed steps and their total, or None if it is unknown.
+        """
         bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -100,74 +108,85 @@ class Output:
         with bar:
             task = bar.add_task(what, total=None)
 
-            def done(number: int, total: int | None) -> None:
+            def update(number: int, total: int | None) -> None:
                 bar.update(task, completed=number, total=total)
 
-            yield done
+            yield update
 
     def confirm(self, what: str, *, yes: bool) -> None:
-        """End here unless the user said ``--yes``."""
+        """Exit with code 3 unless the user passed ``--yes``; ``what`` completes "This would ..."."""
         what = hide_passwords(what)
         if not yes:
             if self.is_json:
                 self.print_result({"would": what, "done": False, "missing": "--yes"})
             self.err.print(
-                f"This would {what}. Nothing was done: say --yes to do it.", style="yellow", soft_wrap=True
+                f"This would {what}. Nothing was changed. Pass --yes to confirm.",
+                style="yellow",
+                soft_wrap=True,
             )
             raise typer.Exit(EXIT_NOT_CONFIRMED)
 
 
 @contextmanager
-def report_errors(teller: Output) -> Iterator[None]:
-    """What goes wrong is said in one line, with exit code 1."""
+def report_errors(printer: Output) -> Iterator[None]:
+    """Print errors of the library and the operating system in one line and exit with code 1."""
     try:
         yield
-        sys.stdout.flush()  # what has no room is told as any other error, not at the end of the process
+        # A full disk must fail here, as an error in one line, not in Python's own flush at the end of the process.
+        sys.stdout.flush()
     except LangmemTiersError as error:
-        said = str(error)
-        for of_library, of_command in _COMMAND_WORDS.items():
-            said = said.replace(of_library, of_command)
-        _fail(teller, type(error).__name__, said, error)
-    except BrokenPipeError:  # whoever reads has enough, as head does: nothing is wrong
+        message = str(error)
+        for python_words, command_words in _COMMAND_WORDS.items():
+            message = message.replace(python_words, command_words)
+        _fail(printer, type(error).__name__, message, error)
+    except BrokenPipeError:
+        # Not an error: the reading process, for example head, has read enough. Typer exits quietly.
         raise
     except OSError as error:
-        said = (
-            f"{error.filename!r} cannot be read or written"
-            if error.filename
-            else "nothing more can be read or written"
+        message = (
+            f"{error.filename!r} cannot be read or written" if error.filename else "input or output failed"
         )
-        said += f" ({error.strerror or error}): check that it is there, that you may use it and that there is room"
+        message += (
+            f" ({error.strerror or error}): check that the file exists, that you have permission to use it "
+            "and that the disk has free space"
+        )
         _discard_output()
-        _fail(teller, type(error).__name__, said, error)
+        _fail(printer, type(error).__name__, message, error)
 
 
 def _discard_output() -> None:
-    # What standard output did not take, Python would try to write once more at its end, and complain.
+    # Python flushes standard output again when the process ends. If that cannot succeed, redirect the stream to the
+    # null device: otherwise a second error message would follow ours.
     try:
         sys.stdout.flush()
     except OSError:
-        with suppress(OSError, ValueError), Path(os.devnull).open("w", encoding="utf-8") as nothing:
-            os.dup2(nothing.fileno(), sys.stdout.fileno())
+        with suppress(OSError, ValueError), Path(os.devnull).open("w", encoding="utf-8") as null_device:
+            os.dup2(null_device.fileno(), sys.stdout.fileno())
 
 
-def _fail(teller: Output, kind: str, told: str, error: Exception) -> None:
-    said = hide_passwords(told)
-    if teller.is_json:
+def _fail(printer: Output, kind: str, text: str, error: Exception) -> None:
+    message = hide_passwords(text)
+    if printer.is_json:
         with suppress(OSError):  # standard output may be what failed
-            teller.print_result({"error": kind, "message": said})
-    teller.err.print(f"{kind}: {said}", style="red", soft_wrap=True)
+            printer.print_result({"error": kind, "message": message})
+    printer.err.print(f"{kind}: {message}", style="red", soft_wrap=True)
     raise typer.Exit(EXIT_FAILED) from error
 
 
 def hide_passwords(text: str) -> str:
-    """A text without what stands between a name and a host in it, as in a URL that was put in the wrong place."""
-    for password in _PASSWORD_PATTERNS:
-        text = password.sub(r"\1:***@", text)
+    """Replace passwords of URLs in a text by ``***``; a user may pass a URL where a name is expected."""
+    for pattern in _PASSWORD_PATTERNS:
+        text = pattern.sub(r"\1:***@", text)
     return text
 
 
+def format_count(count: int, noun: str) -> str:
+    """Return a number with its noun, as in ``1 session`` or ``1,200 sessions``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def to_json_line(value: object, encoding: str | None = None) -> str:
-    """A JSON value in one line, with other characters than ASCII as they are where they can be written."""
+    """Serialize a value as one line of JSON; escape non-ASCII characters only if ``encoding`` lacks them."""
     line = json.dumps(value, ensure_ascii=False)
     try:
         line.encode(encoding or "utf-8")
@@ -177,13 +196,13 @@ def to_json_line(value: object, encoding: str | None = None) -> str:
 
 
 def to_json_value(value: object) -> Any:  # noqa: ANN401 - any JSON value
-    """A report as JSON values."""
+    """Convert a report to values that JSON can represent."""
     if is_dataclass(value) and not isinstance(value, type):
-        value = {one.name: getattr(value, one.name) for one in fields(value)}
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): to_json_value(one) for key, one in value.items()}
+        return {str(key): to_json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [to_json_value(one) for one in value]
+        return [to_json_value(item) for item in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, date):

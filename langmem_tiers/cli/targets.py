@@ -1,4 +1,4 @@
-"""Namespaces and databases as they are written on a command line."""
+"""Databases and namespaces that a command works on, parsed from the command line."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.telemetry.instruments import Metrics
 
-_MISSPELLED_URL = re.compile(r"postgres(ql)?(\+\w+)?(:|//)", re.IGNORECASE)  # it may hold a password
+# A PostgreSQL URL without "://". Used as a path, it would become a SQLite file with a password in its name.
+_MISSPELLED_URL = re.compile(r"postgres(ql)?(\+\w+)?(:|//)", re.IGNORECASE)
 _SQLITE_PREFIX = "sqlite:///"
-_REDIS_TIMEOUT_SECONDS = (
-    5.0  # nobody waits for an answer of the agent here, and what is not erased now stays for long
-)
+# Longer than the time-out of an agent: no user waits for an answer here, and a key that a time-out leaves behind
+# remains in Redis until it expires.
+_REDIS_TIMEOUT_SECONDS = 5.0
 
 
 def to_database_url(text: str) -> str:
-    """A URL, or the path of a SQLite file, as a URL."""
+    """Return a database URL from a URL or the path of a SQLite file."""
     if "://" not in text and _MISSPELLED_URL.match(text):
-        raise InvalidConfigError(
-            "that is no URL of a database, and looks like one: write it as postgresql://user@host/name"
-        )
+        # The message does not quote the text: it may contain a password.
+        raise InvalidConfigError("invalid database URL: write it as postgresql://user@host/name")
     return text if "://" in text else f"sqlite:///{text}"
 
 
 def to_database_label(text: str) -> str:
-    """A database as it was named, without what a URL may hold of secrets."""
+    """Return the name of a database for messages: as the user wrote it, without the secrets of a URL."""
     url = to_database_url(text)
     return get_url_label(url) if url == text else text
 
 
 def parse_redis_config(text: str | None) -> RedisConfig | None:
-    """A Redis by its URL; another beginning of its keys stands behind a ``#``."""
+    """Return the configuration for a Redis URL with an optional key prefix, as in ``URL#prefix``."""
     if text is None:
         return None
-    url, mark, prefix = text.partition("#")
+    url, separator, prefix = text.partition("#")
     config = RedisConfig(url=url, timeout_seconds=_REDIS_TIMEOUT_SECONDS)
-    return replace(config, prefix=unquote(prefix)) if mark else config
+    return replace(config, prefix=unquote(prefix)) if separator else config
 
 
 @contextmanager
-def open_engine(  # noqa: PLR0913 - each is a setting of its own
+def open_engine(  # noqa: PLR0913 - independent settings
     database: str,
     *,
     redis: str | None = None,
@@ -69,20 +69,20 @@ def open_engine(  # noqa: PLR0913 - each is a setting of its own
     budget: int | None = None,
     busy_timeout_seconds: float | None = None,
 ) -> Iterator[MemoryEngine]:
-    """An engine on a database, closed at the end.
+    """Open an engine on a database and close it at the end of the block.
 
     Args:
-        database: A URL, or the path of a SQLite file.
-        redis: The Redis above it, as ``redis_config`` reads it.
-        embedder: Whether meaning counts.
-        maintenance: What maintenance does.
-        creates: Whether a SQLite file that is not there is made.
-        metrics: Told how long things take.
-        budget: Tokens that agents have for memory; as many as a config has that says nothing, if left out.
-        busy_timeout_seconds: How long others may hold the database; as long as a config says, if left out.
+        database: URL, or path of a SQLite file.
+        redis: Redis cache in front of the database, as parsed by ``parse_redis_config``.
+        embedder: ``"offline"`` to rank by meaning; by default only words count.
+        maintenance: Configuration of maintenance.
+        creates: Create a SQLite file that does not exist.
+        metrics: Receives measurements, for example latencies.
+        budget: Tokens that agents have for memory. Default: the default of ``EngineConfig``.
+        busy_timeout_seconds: Maximum wait for a locked database. Default: the default of ``EngineConfig``.
 
     Raises:
-        StorageUnavailableError: There is no such file.
+        StorageUnavailableError: The SQLite file does not exist and ``creates`` is False.
     """
     _check_file(database, creates=creates)
     config = EngineConfig(redis=parse_redis_config(redis), maintenance=maintenance or MaintenanceConfig())
@@ -97,7 +97,7 @@ def open_engine(  # noqa: PLR0913 - each is a setting of its own
 @contextmanager
 def open_shared_engine(
     database: str,
-    teller: Output,
+    printer: Output,
     *,
     redis: str | None = None,
     creates: bool = False,
@@ -105,20 +105,21 @@ def open_shared_engine(
     budget: int | None = None,
     busy_timeout_seconds: float | None = None,
 ) -> Iterator[MemoryEngine]:
-    """An engine for other programs: with the offline embedder, unless the memory has vectors of another one alone.
+    """Open an engine that serves other programs, with the offline embedder if that fits the stored vectors.
 
-    Beside those, vectors of the offline one would rank otherwise than the agents do whose memory it is.
+    If the database only has vectors of other embedders, the engine ranks by words only: adding vectors of the
+    offline embedder would change how the agents that own this memory rank.
 
     Args:
-        database: A URL, or the path of a SQLite file.
-        teller: Says on standard error that meaning does not count, if it does not.
-        redis: The Redis above it, as ``redis_config`` reads it.
-        creates: Whether a SQLite file that is not there is made.
-        metrics: Told how long things take.
+        database: URL, or path of a SQLite file.
+        printer: Prints a warning on standard error if only words are used.
+        redis: Redis cache in front of the database, as parsed by ``parse_redis_config``.
+        creates: Create a SQLite file that does not exist.
+        metrics: Receives measurements, for example latencies.
         budget: Tokens that the agents have for memory.
-        busy_timeout_seconds: How long others may hold the database.
+        busy_timeout_seconds: Maximum wait for a locked database.
     """
-    open_one = partial(
+    open_with = partial(
         open_engine,
         database,
         redis=redis,
@@ -126,44 +127,49 @@ def open_shared_engine(
         budget=budget,
         busy_timeout_seconds=busy_timeout_seconds,
     )
-    with open_one(embedder="offline", creates=creates) as engine:
-        others = engine.embedders()
-        if not others or OfflineEmbedder.identity in others:
+    with open_with(embedder="offline", creates=creates) as engine:
+        stored_embedders = engine.embedders()
+        if not stored_embedders or OfflineEmbedder.identity in stored_embedders:
             yield engine
             return
-    teller.err.print(
-        f"The vectors are of {', '.join(map(repr, others))}, which is not at hand here: words alone rank. "
-        "Mount create_app(engine) to see what your agents see.",
+    printer.err.print(
+        f"The stored vectors come from {', '.join(map(repr, stored_embedders))}, which is not available here: "
+        "results are ranked by words only. Mount create_app(engine) to rank as your agents do.",
         soft_wrap=True,
     )
-    with open_one() as engine:
+    with open_with() as engine:
         yield engine
 
 
 def require_namespace(engine: MemoryEngine, namespace: str, *, below: bool = False) -> NamespacePath:
-    """The namespace that is meant, if it holds anything.
+    """Parse a namespace and check that something is stored in it.
 
     Args:
-        engine: Where.
-        namespace: As ``path_of`` reads it.
-        below: Whether one below it is enough.
+        engine: Engine to search.
+        namespace: Labels separated by slashes, as parsed by ``parse_namespace``.
+        below: Also accept a namespace that only has content below it.
 
     Raises:
-        NotFoundError: It holds nothing.
+        NotFoundError: Nothing is stored in the namespace.
     """
     path = parse_namespace(namespace)
     found = find_used_namespaces(engine, path)
     if not found or (path not in found and not below):
-        slashed = (namespace,)  # in Python a slash is a part of a label
-        meant = f"there is '{format_namespace(slashed)}', or " if engine.namespaces(slashed, limit=1) else ""
+        # In Python a label may contain a slash; on the command line such a slash must be escaped. If that was
+        # forgotten, suggest the escaped name.
+        slashed = (namespace,)
+        suggestion = (
+            f"did you mean '{format_namespace(slashed)}'? " if engine.namespaces(slashed, limit=1) else ""
+        )
         raise NotFoundError(
-            f"there is nothing in {format_namespace(path)!r}: {meant}inspect shows the namespaces that there are"
+            f"nothing is stored in namespace {format_namespace(path)!r}: {suggestion}"
+            "run 'langmem-tiers inspect' to list the namespaces"
         )
     return path
 
 
 def is_new_database(database: str) -> bool:
-    """Whether it is a SQLite file that is not there yet."""
+    """Return True if the database is a SQLite file that does not exist or is empty."""
     path = _get_sqlite_file(to_database_url(database))
     return path is not None and (not path.exists() or not path.stat().st_size)
 
@@ -178,8 +184,8 @@ def _get_sqlite_file(url: str) -> Path | None:
 def _check_file(database: str, *, creates: bool) -> None:
     path = _get_sqlite_file(to_database_url(database))
     if path is not None and path.is_dir():
-        raise StorageUnavailableError(f"{str(path)!r} is a folder: give --database the file of a memory")
+        raise StorageUnavailableError(f"{str(path)!r} is a folder: pass a database file with --database")
     if not creates and is_new_database(database):
         raise StorageUnavailableError(
-            f"there is no memory at {str(path)!r}: give --database the file or URL of one"
+            f"there is no memory at {str(path)!r}: pass an existing database file or a URL with --database"
         )

@@ -1,4 +1,4 @@
-"""The names of conversations that are over: theirs, with when that was."""
+"""Names of archived sessions: the original name followed by the archive time."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 
 _ARCHIVED_SUFFIX = re.compile(r" \(until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z(?: \d+)?\)")
 _RESERVED_SUFFIX_BYTES = 64
-"""Bytes that are kept for what is added."""
+"""Bytes reserved for the suffix within ``MAX_NAME_BYTES``."""
 _MAX_PREFIX_CHARACTERS = 100
 
 
 def build_archived_name(name: str, moment: datetime, number: int = 1) -> str:
-    """What a session of that name is called after it was set aside.
+    """Return the name of a session after it was archived.
 
     Args:
-        name: Its name.
-        moment: When.
-        number: Tells several apart that were set aside at the same moment.
+        name: Original name.
+        moment: Time of archiving.
+        number: Distinguishes sessions archived at the same moment; 1 adds nothing.
     """
     ended = moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return f"{build_archived_prefix(name)} (until {ended}{'' if number == 1 else f' {number}'})"
 
 
 def is_archived_name(name: str, of: str | None = None) -> bool:
-    """Whether a session was set aside, by its name.
+    """Return True if the name is that of an archived session.
 
     Args:
-        name: The name that it has now.
-        of: The name that it had; any, if left out.
+        name: Current name.
+        of: Original name. Default: any.
     """
     if of is None:
         return any(found.end() == len(name) for found in _ARCHIVED_SUFFIX.finditer(name))
@@ -43,8 +43,12 @@ def is_archived_name(name: str, of: str | None = None) -> bool:
 
 
 def build_archived_prefix(name: str) -> str:
-    """How the names begin that a session of that name has once it was set aside."""
+    """Return the common prefix of all archived names of a session.
+
+    A name that leaves no space for the suffix is shortened and made unique by a digest.
+    """
     if len(escape(name).encode()) <= MAX_NAME_BYTES - _RESERVED_SUFFIX_BYTES:
         return name
+    # surrogatepass: names may contain lone surrogates.
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     return f"{name[:_MAX_PREFIX_CHARACTERS]}… {digest}"

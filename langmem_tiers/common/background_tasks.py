@@ -1,4 +1,4 @@
-"""Small work that nobody waits for: counting accesses, embedding what is left."""
+"""Small background jobs: counting accesses and embedding remaining messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langmem_tiers")
 _IDLE_SECONDS = 30.0
-"""After which a thread that has nothing to do ends; the next work starts another."""
+"""Idle time after which the thread ends; the next job starts a new one."""
 
 
 class BackgroundWorker:
-    """One thread that does one thing after the other, started when there is something to do."""
+    """A thread that runs jobs one after the other, started on demand."""
 
     def __init__(self) -> None:
         self._stop_event = threading.Event()
@@ -33,11 +33,11 @@ class BackgroundWorker:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether work should come to an end."""
+        """True if running jobs should finish early."""
         return self._stop_event.is_set()
 
     def submit(self, name: object, work: Callable[[], None]) -> None:
-        """Do it soon; what is waiting under the same name already is not queued twice."""
+        """Queue a job, unless one with the same name is already waiting."""
         with self._lock:
             if self.is_stopping or name in self._queued_names:
                 return
@@ -48,7 +48,7 @@ class BackgroundWorker:
                 self._thread.start()
 
     def stop(self, patience_seconds: float = 10.0) -> None:
-        """Finish what is being done, leave the rest."""
+        """Finish the current job and discard the waiting ones."""
         self._stop_event.set()
         with self._lock:
             thread = self._thread
@@ -57,32 +57,34 @@ class BackgroundWorker:
             thread.join(patience_seconds)
 
     def before_fork(self) -> None:
-        """Nothing to do: the child starts a thread of its own."""
+        """Do nothing; the child starts a thread of its own."""
 
     def after_fork(self) -> None:
-        """Nothing to do in the parent."""
+        """Do nothing in the parent."""
 
     def after_fork_in_child(self) -> None:
-        """The thread stayed in the parent, with its work."""
+        """Reset the state: the thread and its jobs exist only in the parent."""
         self._reset()
 
     def _run(self) -> None:
         while (job := self._next_job()) is not None and not self.is_stopping:
             name, work = job
+            # Before the job runs: a job submitted during it covers newer data and must be queued.
             with self._lock:
                 self._queued_names.discard(name)
             try:
                 work()
-            except Exception:  # noqa: BLE001 - nobody waits for it, and the next time it may work
-                _log.warning("background work of recall failed: %r", name, exc_info=True)
+            except Exception:  # noqa: BLE001 - no caller waits for the job, and the next one may succeed
+                _log.warning("background job of recall failed: %r", name, exc_info=True)
 
     def _next_job(self) -> tuple[object, Callable[[], None]] | None:
-        # An engine that is dropped without close() must not leave a thread behind for good.
+        # The timeout ends the thread of an engine that is garbage-collected without close().
         while True:
             try:
                 return self._jobs.get(timeout=_IDLE_SECONDS)
             except queue.Empty:
                 with self._lock:
+                    # submit() may have queued a job since the timeout, and relies on the running thread.
                     if self._jobs.empty():
                         self._thread = None
                         return None

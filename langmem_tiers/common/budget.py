@@ -1,4 +1,4 @@
-"""How many tokens a prompt may take, and how its share for memory is divided."""
+"""Token budget of a prompt, and how the share for memory is divided."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _FRACTION_FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenBudget(Displayable):
-    """A model's context window, what is reserved in it, and when memory starts to save.
+    """A model's context window, the tokens reserved in it, and the compression thresholds for memory.
 
     Args:
-        context_tokens: The whole context window.
-        system_tokens: Reserved for the system prompt.
-        response_tokens: Reserved for the answer.
-        tools_tokens: Reserved for tool schemas.
-        working_tokens: Reserved for the turn at hand.
-        full_message_window: The newest messages, always shown as they were said.
-        compression_trigger: The share of the available tokens from which on older messages are compressed.
-        target_usage: The share that compressing leaves in use.
+        context_tokens: Size of the whole context window.
+        system_tokens: Tokens reserved for the system prompt.
+        response_tokens: Tokens reserved for the answer.
+        tools_tokens: Tokens reserved for tool schemas.
+        working_tokens: Tokens reserved for the current turn.
+        full_message_window: Number of newest messages that are always shown in full.
+        compression_trigger: Share of the available tokens at which compression of older messages starts.
+        target_usage: Share of the available tokens in use after compression.
         full_share: Older messages stay full up to this share.
         compressed_share: Older messages stay compressed up to this share.
-        compressed_ratio: What a compressed message is expected to take of its full size.
+        compressed_ratio: Expected size of a compressed message relative to its full size.
 
     Raises:
-        InvalidConfigError: The reserves leave nothing, or a share makes no sense.
+        InvalidConfigError: The reserves leave no tokens for memory, or a share is invalid.
     """
 
     context_tokens: int = 200_000
@@ -71,37 +71,38 @@ class TokenBudget(Displayable):
 
     @property
     def reserved(self) -> int:
-        """Tokens that are spoken for."""
+        """Number of reserved tokens."""
         return self.system_tokens + self.response_tokens + self.tools_tokens + self.working_tokens
 
     @property
     def available(self) -> int:
-        """Tokens for memory: the window less its reserves."""
+        """Number of tokens for memory: the window minus its reserves."""
         return self.context_tokens - self.reserved
 
     def share(self, fraction: float) -> int:
-        """That fraction of the available tokens, rounded down."""
+        """Return that fraction of the available tokens, rounded down."""
+        # The small addend undoes binary rounding: int(100 * 0.29) would be 28.
         return int(self.available * fraction + 1e-9)
 
     def resized(self, tokens: int) -> TokenBudget:
-        """Exactly so many tokens for memory, nothing reserved, divided as this one."""
+        """Return a budget with exactly ``tokens`` tokens for memory, no reserves and the same shares."""
         return replace(
             self, context_tokens=tokens, system_tokens=0, response_tokens=0, tools_tokens=0, working_tokens=0
         )
 
     @classmethod
     def of(cls, tokens: int) -> TokenBudget:
-        """Exactly so many tokens for memory, nothing reserved."""
+        """Return a budget with exactly ``tokens`` tokens for memory and no reserves."""
         return cls(context_tokens=tokens, system_tokens=0, response_tokens=0)
 
     @classmethod
     def browser_agent(cls) -> TokenBudget:
-        """A 200,000 token window with 190,904 available; the default."""
+        """Return the default budget: a window of 200,000 tokens with 190,904 available."""
         return cls()
 
     @classmethod
     def task_agent(cls) -> TokenBudget:
-        """64,000 tokens, of which a quarter is working memory; 50 recent entries."""
+        """Return a budget of 64,000 tokens, a quarter of them for working memory; 50 recent entries."""
         return cls(
             context_tokens=64_000,
             system_tokens=0,
@@ -112,7 +113,14 @@ class TokenBudget(Displayable):
 
     @classmethod
     def agent(cls, context_tokens: int = 128_000, *, tools: int = 0) -> TokenBudget:
-        """By the size of the window: 5 % for the system, 10 % for the answer, 4,000 at most each, 500 a tool."""
+        """Return a budget scaled to the window.
+
+        Reserves 5 % for the system prompt and 10 % for the answer, at most 4,000 tokens each, and 500 tokens per tool.
+
+        Args:
+            context_tokens: Size of the context window.
+            tools: Number of tools.
+        """
         check_whole(context_tokens, 1, "context_tokens")
         return cls(
             context_tokens=context_tokens,
@@ -123,12 +131,12 @@ class TokenBudget(Displayable):
 
     @classmethod
     def context_files(cls) -> TokenBudget:
-        """100,000 tokens of history, the newest 30 messages whole."""
+        """Return a budget of 100,000 tokens of history, with the newest 30 messages in full."""
         return cls.of(100_000)
 
     @classmethod
     def assistant(cls) -> TokenBudget:
-        """128,000 tokens: 2,000 for the system, 8,000 for the turn at hand; 20 recent messages."""
+        """Return a budget of 128,000 tokens: 2,000 for the system, 8,000 for the current turn; 20 recent messages."""
         return cls(
             context_tokens=128_000,
             system_tokens=2_000,
@@ -141,7 +149,7 @@ class TokenBudget(Displayable):
         parts = {
             "system": self.system_tokens,
             "tools": self.tools_tokens,
-            "turn at hand": self.working_tokens,
+            "current turn": self.working_tokens,
             "answer": self.response_tokens,
             "memory": self.available,
         }

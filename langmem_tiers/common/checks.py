@@ -1,4 +1,4 @@
-"""Checks of settings: the value, or an error that names it."""
+"""Validation of settings."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from langmem_tiers.errors import InvalidConfigError
 
 
 def check_whole(value: object, least: int, what: str, most: int = 2**40) -> int:
-    """A whole number between two bounds."""
+    """Return the value if it is an integer between two bounds; otherwise raise InvalidConfigError."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidConfigError(f"{what} must be a whole number from {least} to {most}, got {value!r}")
     return value
 
 
 def check_positive(value: object, what: str, most: float = 10**9) -> float:
-    """A number above 0."""
+    """Return the value if it is a number above 0; otherwise raise InvalidConfigError."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
         raise InvalidConfigError(f"{what} must be a number above 0 and up to {most}, got {value!r}")
     return value
 
 
 def check_fraction(value: object, what: str) -> float:
-    """A number in [0, 1]."""
+    """Return the value if it is a number in [0, 1]; otherwise raise InvalidConfigError."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise InvalidConfigError(f"{what} must lie in [0, 1], got {value!r}")
     return float(value)

@@ -1,4 +1,4 @@
-"""Time is handed in: below the engine nothing reads the clock."""
+"""Clocks. The engine passes the time to its components; only this module reads the system clock."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
-    """Where the engine asks for the time."""
+    """Source of the current time for the engine."""
 
     def now(self) -> datetime:
-        """The current time, aware, in UTC."""
+        """Return the current time as an aware datetime in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards, for cache lifetimes."""
+        """Return seconds that never decrease, for cache lifetimes."""
         ...
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """Clock of the operating system."""
 
     def now(self) -> datetime:
-        """The current time, aware, in UTC."""
+        """Return the current time as an aware datetime in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards."""
+        """Return seconds that never decrease."""
         return time.monotonic()
 
 
 def to_microseconds(moment: datetime) -> int:
-    """Since 1970, exactly."""
+    """Return the exact number of microseconds since 1970 (UTC)."""
+    # Integer arithmetic: timestamp() is a float and loses microseconds.
     return (moment - _EPOCH) // timedelta(microseconds=1)

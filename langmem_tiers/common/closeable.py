@@ -1,4 +1,4 @@
-"""What is given back when its ``with`` block ends."""
+"""Base class of resources that are closed at the end of a ``with`` block."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class Closeable(ABC):
-    """Closes itself at the end of a ``with`` block, however that ends."""
+    """Context manager that calls ``close()`` at the end of its block, even after an exception."""
 
     @abstractmethod
     def close(self) -> object:
-        """Give back what is held."""
+        """Release the resources."""
 
     def __enter__(self) -> Self:
         return self

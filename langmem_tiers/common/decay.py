@@ -1,4 +1,4 @@
-"""Decay: what is left of a memory that was not used for a while, computed when it is asked for and never stored."""
+"""Decay: the remaining weight of a memory that is not used, computed on demand and never stored."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ if TYPE_CHECKING:
 
 HALF_LIFE_DAYS = 30.0
 BOOST_PER_ACCESS = 0.1
-"""What each use adds."""
+"""Weight added per access."""
 MAX_ACCESS_BOOST = 0.5
+"""Maximum weight added for all accesses."""
 _DAY_SECONDS = 86_400
 
 
 def compute_decay(
     days_since_access: float, access_count: int, half_life_days: float = HALF_LIFE_DAYS
 ) -> float:
-    """What is left, from 0 to 1: half as much each half-life since the last use, and more for each use.
+    """Return the remaining weight from 0 to 1: halved per half-life, raised by each access.
 
     Args:
-        days_since_access: Days since it was last used, or since it was stored.
-        access_count: How often it was used.
-        half_life_days: After how many days half is left.
+        days_since_access: Days since the last access, or since it was stored.
+        access_count: Number of accesses.
+        half_life_days: Days after which half of the weight is left.
     """
     base: float = 0.5 ** (max(0.0, days_since_access) / half_life_days)
     return min(1.0, base + min(access_count * BOOST_PER_ACCESS, MAX_ACCESS_BOOST))
@@ -33,13 +34,13 @@ def compute_decay(
 def compute_decay_since(
     last_access_at: datetime, access_count: int, now: datetime, half_life_days: float = HALF_LIFE_DAYS
 ) -> float:
-    """The same by the time of the last use."""
+    """Return the remaining weight, given the time of the last access."""
     days = (now - last_access_at).total_seconds() / _DAY_SECONDS
     return compute_decay(days, access_count, half_life_days)
 
 
 def compute_entry_decay(entry: Entry, now: datetime, half_life_days: float = HALF_LIFE_DAYS) -> float:
-    """What is left of an entry."""
+    """Return the remaining weight of an entry."""
     return compute_decay_since(
         entry.last_access_at or entry.created_at, entry.access_count, now, half_life_days
     )

@@ -1,4 +1,4 @@
-"""Entries: one memory in a tier, and what can happen to it."""
+"""Memory entries, their tiers and states, and the overrides that change them."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 class Tier(StrEnum):
-    """How far a memory reaches."""
+    """Scope of a memory."""
 
     WORKING = "working"
-    """This prompt."""
+    """The current prompt."""
     SHORT_TERM = "short_term"
-    """This session."""
+    """The current session."""
     LONG_TERM = "long_term"
-    """This namespace, promoted."""
+    """Promoted entries of the namespace."""
     KNOWLEDGE = "knowledge"
-    """Across sessions: key and value with a confidence."""
+    """Across sessions: keys and values with a confidence."""
     EPISODIC = "episodic"
-    """Moments."""
+    """Episodes of conversations."""
     PROCEDURAL = "procedural"
     """Learned patterns."""
 
 
 class Change(StrEnum):
-    """The five things that can happen to an entry."""
+    """Changes that can be applied to an entry."""
 
     PROMOTE = "promote"
     DEMOTE = "demote"
@@ -45,89 +45,90 @@ class Change(StrEnum):
 
 
 class EntryState(StrEnum):
-    """How an entry is shown. The message behind it stays as it was said."""
+    """Form in which an entry is shown. The underlying message does not change."""
 
     FULL = "full"
     COMPRESSED = "compressed"
-    """In fewer words, with its facts."""
+    """Shortened, with its facts preserved."""
     ARCHIVED = "archived"
-    """No longer shown; still in the record and found by search."""
+    """No longer shown, but still in the record and found by search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryOverride:
-    """What happened to a message as a memory. A message without a mark is a full short-term entry."""
+    """Tier, state and content that override those of a message. Without one, a message is a full short-term entry."""
 
     tier: Tier = Tier.SHORT_TERM
     state: EntryState = EntryState.FULL
     relevance: float | None = None
-    """Set by promotion; otherwise computed when it is asked for."""
+    """Relevance set by promotion; otherwise computed on access."""
     content: str | None = None
-    """The compressed text."""
+    """Compressed text."""
     tool_calls: tuple[ToolCall, ...] | None = None
-    """The calls with compressed arguments, where that saves anything."""
+    """Tool calls with compressed arguments, if compression saves tokens."""
     token_count: int | None = None
-    """Of the compressed form."""
+    """Tokens of the compressed form."""
     token_counter: str | None = None
-    """Who counted it."""
+    """Name of the counter of ``token_count``."""
     is_pinned: bool = False
-    """Restored or promoted by hand: analysis leaves it alone."""
+    """True if the entry was restored or promoted manually; automatic analysis does not change it."""
     digest: dict[str, Any] | None = None
-    """What a summary was made of, for the one that will follow it."""
+    """Source data of a summary, reused by the summary that follows it."""
     reason: str = ""
     changed_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class ViewItem:
-    """A message of a session's view with its mark."""
+    """A message of a session's view with its override."""
 
     key: int
-    """The storage's own handle of the message."""
+    """Storage key of the message."""
     message: Message
     override: EntryOverride | None = None
     _overridden: Message | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def tier(self) -> Tier:
-        """How far it reaches."""
+        """Tier of the entry."""
         return Tier.SHORT_TERM if self.override is None else self.override.tier
 
     @property
     def state(self) -> EntryState:
-        """How it is shown, once it has left the window of recent messages."""
+        """State of the entry outside the window of recent messages."""
         return EntryState.FULL if self.override is None else self.override.state
 
     def get_visible_message(self) -> Message | None:
-        """The message as it is shown outside the window of recent ones; None if it is not."""
+        """Return the message as shown outside the window of recent messages, or None if it is hidden."""
         if self.override is None or self.message.is_summary:
             return self.message
         return None if self.override.state is EntryState.ARCHIVED else self.get_overridden_message()
 
     def get_overridden_message(self) -> Message:
-        """The message as its mark shows it: compressed, if it is."""
-        mark = self.override
-        if mark is None or mark.state is not EntryState.COMPRESSED or mark.content is None:
+        """Return the message with its override applied: compressed, if it is."""
+        override = self.override
+        if override is None or override.state is not EntryState.COMPRESSED or override.content is None:
             return self.message
-        if self._overridden is None:  # made once: every context asks for it
-            object.__setattr__(self, "_overridden", _apply_override(self.message, mark, mark.content))
+        if self._overridden is None:  # cached, because every context build reads it
+            object.__setattr__(self, "_overridden", _apply_override(self.message, override, override.content))
         return self._overridden or self.message
 
 
-def _apply_override(message: Message, mark: EntryOverride, content: str) -> Message:
+def _apply_override(message: Message, override: EntryOverride, content: str) -> Message:
     return replace(
         message,
         content=content,
-        tool_calls=message.tool_calls if mark.tool_calls is None else mark.tool_calls,
-        token_count=message.token_count if mark.token_count is None else mark.token_count,
-        token_counter=mark.token_counter or message.token_counter,
+        tool_calls=message.tool_calls if override.tool_calls is None else override.tool_calls,
+        token_count=message.token_count if override.token_count is None else override.token_count,
+        token_counter=override.token_counter or message.token_counter,
+        # The payload contains the uncompressed form of the message.
         payload_json=None,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry(Displayable):
-    """One memory. Scores lie in [0, 1]; validity is half-open, ``valid_from <= t < valid_until``."""
+    """One memory. Scores are in [0, 1]; validity is half-open, ``valid_from <= t < valid_until``."""
 
     id: str
     namespace: NamespacePath
@@ -146,11 +147,11 @@ class Entry(Displayable):
     source: str | None = None
     category: str | None = None
     access_count: int = 0
-    """How often it was recalled."""
+    """Number of times the entry was recalled."""
     last_access_at: datetime | None = None
     state: EntryState = EntryState.FULL
     reason: str = ""
-    """Why it is in its state and tier."""
+    """Reason for its state and tier."""
 
     def __post_init__(self) -> None:
         for moment in (self.created_at, self.valid_from, self.valid_until):
@@ -158,12 +159,12 @@ class Entry(Displayable):
                 check_time(moment)
         check_score(self.importance, "importance")
         check_score(self.relevance, "relevance")
-        # One that was contradicted at the moment in which it was stored held at no time: both are the same then.
+        # Equal times are allowed: an entry that is contradicted at the moment it is stored was never valid.
         if self.valid_from and self.valid_until and self.valid_until < self.valid_from:
             raise build_interval_error(self.valid_from, self.valid_until)
 
     def is_valid_at(self, moment: datetime) -> bool:
-        """Whether the memory holds at that time."""
+        """Return True if the memory is valid at that time."""
         return (self.valid_from is None or self.valid_from <= moment) and (
             self.valid_until is None or moment < self.valid_until
         )
@@ -197,13 +198,13 @@ class Chunk(Displayable):
     first_message_id: str
     last_message_id: str
     first_turn: int
-    """The number of its first message in the session, from 1."""
+    """Number of its first message in the session, starting at 1."""
     last_turn: int
     message_count: int
     merged: int = 1
-    """How many chunks it was made of."""
+    """Number of chunks that were merged into it."""
     token_count: int
-    """Of the summary."""
+    """Tokens of the summary."""
     created_at: datetime
 
     def _to_row(self) -> dict[str, object]:
@@ -217,7 +218,7 @@ class Chunk(Displayable):
 
 
 def build_interval_error(valid_from: datetime, valid_until: datetime) -> InvalidInputError:
-    """What to raise for a time of validity that ends before it begins."""
+    """Build the error for a validity period that ends before it begins."""
     return InvalidInputError(
         f"valid_until {valid_until.isoformat()!r} must lie after valid_from {valid_from.isoformat()!r}: "
         "swap them or leave one out"
@@ -225,7 +226,7 @@ def build_interval_error(valid_from: datetime, valid_until: datetime) -> Invalid
 
 
 def check_score(score: object, what: str) -> float:
-    """The score, or an error for what lies outside [0, 1]."""
+    """Return the score, or raise InvalidInputError if it is outside [0, 1]."""
     if isinstance(score, bool) or not isinstance(score, (int, float)):
         raise InvalidInputError(f"{what} must be a number, got a {type(score).__name__}: convert it first")
     if not 0.0 <= score <= 1.0:

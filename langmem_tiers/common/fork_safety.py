@@ -1,7 +1,7 @@
-"""What holds locks or connections gets ready before its process forks.
+"""Fork hooks for objects that hold locks or connections.
 
-A lock that another thread holds at that moment would stay locked in the child for ever,
-and a SQLite connection that both processes own makes one of them lose what it wrote.
+A lock that another thread holds during a fork would stay locked in the child forever. A
+SQLite connection shared by both processes makes one of them lose its writes.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from typing import Protocol
 
 
 class ForkAware(Protocol):
-    """Something that must be quiet while its process forks.
+    """An object that must be idle while its process forks.
 
-    What has a method ``after_fork_in_child()`` is called by it as well, in the child alone and before
-    ``after_fork()``: there, threads of the parent and what they hold or have begun are gone.
+    An optional method ``after_fork_in_child()`` is also called, only in the child and before ``after_fork()``.
+    At that point the parent's threads, and everything that they hold or have started, do not exist.
     """
 
     def before_fork(self) -> None:
-        """Come to rest: take locks, close connections."""
+        """Become idle: acquire locks, close connections."""
         ...
 
     def after_fork(self) -> None:
-        """Go on, in the parent and in the child alike."""
+        """Resume, in the parent and in the child alike."""
         ...
 
 
 _registered: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _paused: list[ForkAware] = []
-_registry_lock = threading.RLock()  # held while forking, so that it is free in the child as well
+_registry_lock = threading.RLock()  # held while forking, so that no other thread holds it in the child
 _has_hooks = False
 
 
 def register_fork_aware(thing: ForkAware) -> None:
-    """Call the thing before and after each fork, for as long as it lives."""
-    global _has_hooks  # noqa: PLW0603 - hooks of a process cannot be taken back, so they are set once
+    """Call the object's fork hooks at each fork, as long as it exists."""
+    global _has_hooks  # noqa: PLW0603 - fork hooks cannot be unregistered, so they are registered once
     with _registry_lock:
         _registered.add(thing)
         if not _has_hooks and hasattr(os, "register_at_fork"):
@@ -52,16 +52,17 @@ def register_fork_aware(thing: ForkAware) -> None:
 def _run_before_fork() -> None:
     _registry_lock.acquire()
     for thing in list(_registered):
-        with suppress(BaseException):  # one that cannot rest must not keep the others from it
+        with suppress(BaseException):  # one failing hook must not prevent the others
             thing.before_fork()
             _paused.append(thing)
 
 
 def _run_after_fork_in_child() -> None:
+    # Without pop(): _run_after_fork() below resumes the same objects, also in reverse order.
     for thing in reversed(_paused):
-        begin_anew = getattr(thing, "after_fork_in_child", None)
-        if begin_anew is not None:
-            begin_anew()
+        reset = getattr(thing, "after_fork_in_child", None)
+        if reset is not None:
+            reset()
     _run_after_fork()
 
 

@@ -1,4 +1,4 @@
-"""Ids that sort by the time of their making: a base-36 time prefix plus randomness."""
+"""Ids that sort by creation time: a base-36 time prefix plus randomness."""
 
 from __future__ import annotations
 
@@ -14,39 +14,40 @@ if TYPE_CHECKING:
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _PREFIX_WIDTH = 9  # milliseconds in base 36 stay sortable as text until the year 5188
-_RANDOM_BITS = 63  # one bit is left free, so that counting up never overflows 16 hex digits
+_RANDOM_BITS = 63  # one bit less than 16 hex digits hold, so that counting up does not overflow them
 
 
 class IdSource(Protocol):
-    """Where the engine gets the ids of new messages."""
+    """Source of ids for new messages."""
 
     def new(self, now: datetime) -> str:
-        """A new id, never given before."""
+        """Return a new, unique id."""
         ...
 
 
 class TimeSortedIds:
-    """Ids such as ``0mi1k2x9a-1f3c5d7e9b2a4c6e``, in the order in which they were asked for.
+    """Ids such as ``0mi1k2x9a-1f3c5d7e9b2a4c6e``, sorted by creation order.
 
-    Within one millisecond, or when the clock steps back, the random part counts up, so
-    ids of one process neither repeat nor change order. A forked child starts afresh.
+    Within one millisecond, or if the clock moves backwards, the random part counts up. Ids of
+    one process therefore neither repeat nor change order. A forked child starts with new randomness.
 
     Args:
-        random_bits: Source of randomness; hand in a seeded one for repeatable ids.
+        random_bits: Source of randomness; pass a seeded one for reproducible ids.
     """
 
     def __init__(self, random_bits: Callable[[int], int] = secrets.randbits) -> None:
         self._random_bits = random_bits
-        self._lock = threading.RLock()  # a fork hook of others may ask for an id
+        self._lock = threading.RLock()  # reentrant: another fork hook may request an id while forking
         self._millisecond = -1
         self._random = 0
         self._prefix = ""
         register_fork_aware(self)
 
     def new(self, now: datetime) -> str:
-        """A new id for ``now``."""
+        """Return a new id for ``now``."""
         millisecond = int(now.timestamp() * 1000)
         with self._lock:
+            # An empty prefix marks the first id of a process or a forked child.
             if millisecond > self._millisecond or not self._prefix:
                 self._millisecond = max(millisecond, self._millisecond, 0)
                 self._prefix = _base36(self._millisecond).rjust(_PREFIX_WIDTH, "0")
@@ -56,11 +57,11 @@ class TimeSortedIds:
             return f"{self._prefix}-{self._random:016x}"
 
     def before_fork(self) -> None:
-        """Let no thread be in the middle of making an id."""
+        """Lock, so that no thread is creating an id during the fork."""
         self._lock.acquire()
 
     def after_fork(self) -> None:
-        """Start from new randomness, so that parent and child never give the same id."""
+        """Discard the random state, so that parent and child never create the same id."""
         self._prefix = ""
         self._lock.release()
 

@@ -1,4 +1,4 @@
-"""The right to do something alone, among all processes on one database."""
+"""Leases: exclusive jobs among all processes that share a database."""
 
 from __future__ import annotations
 
@@ -15,41 +15,42 @@ if TYPE_CHECKING:
 
 
 class Lease:
-    """The right to run, for a time; whoever dies with it does not keep it.
+    """A time-limited exclusive right to run a job. It expires if its process dies.
 
     Args:
-        parts: The clock, and where leases are kept.
-        name: What it is the right to.
-        seconds: For how long, each time that it is taken or kept; as long as the optimizer's, if left out.
+        parts: Services that provide the clock and the lease store.
+        name: Name of the lease.
+        seconds: Duration after each acquisition or renewal. Default: the optimizer's ``lease_seconds``.
     """
 
     def __init__(self, parts: EngineServices, name: str, seconds: float | None = None) -> None:
         self._services = parts
         self._duration_seconds = parts.config.optimizer.lease_seconds if seconds is None else seconds
         self.name = name
+        # A new holder per object, so that two threads of a process also exclude each other.
         self.holder = secrets.token_hex(8)
 
     @classmethod
     def of(
         cls, parts: EngineServices, kind: LeaseKind, namespace: NamespacePath, seconds: float | None = None
     ) -> Lease:
-        """The right to do something in a namespace."""
+        """Return the lease for a kind of job in a namespace."""
         return cls(parts, build_lease_name(kind, namespace), seconds)
 
     def acquire(self) -> bool:
-        """Take it, or keep it for longer."""
+        """Acquire or renew the lease; return True on success."""
         now = self._services.now()
         return self._services.tuning.acquire_lease(
             self.name, self.holder, now, now + timedelta(seconds=self._duration_seconds)
         )
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lease so that other processes can acquire it."""
         self._services.tuning.release_lease(self.name, self.holder)
 
 
 class LeaseKind(StrEnum):
-    """What one process at a time does in a namespace; the right to it goes with the namespace."""
+    """Jobs that one process at a time runs in a namespace. Erasing a namespace also deletes its leases."""
 
     OPTIMIZER = "optimizer"
     CONSOLIDATE = "consolidate"
@@ -57,5 +58,5 @@ class LeaseKind(StrEnum):
 
 
 def build_lease_name(kind: LeaseKind, namespace: NamespacePath) -> str:
-    """What the right to do it there is called."""
+    """Return the name of the lease for a job in a namespace."""
     return f"{kind}:{build_namespace_key(namespace)}"

@@ -1,4 +1,4 @@
-"""A class whose public methods run one at a time."""
+"""Class decorator that makes public methods mutually exclusive."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LOCKED_DUNDERS = frozenset({"__len__", "__eq__"})
 
 
 def synchronize_methods(kind: _Class) -> _Class:
-    """Have all public methods and properties of a class, inherited ones too, hold its ``_lock``.
+    """Wrap all public methods and properties of a class, including inherited ones, to hold ``self._lock``.
 
-    The lock has to be one that a thread may take again, and there before any of them is called.
+    The lock must be reentrant and must exist before any of them is called.
     """
     for name in dir(kind):
         if name.startswith("_") and name not in _LOCKED_DUNDERS:
@@ -32,8 +32,8 @@ def synchronize_methods(kind: _Class) -> _Class:
 
 def _wrap_with_lock(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
-    def held(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - of any method
+    def call_with_lock(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - any signature
         with self._lock:
             return method(self, *args, **kwargs)
 
-    return held
+    return call_with_lock

@@ -1,4 +1,4 @@
-"""A cache that is bounded by what it weighs, safe among threads and across a fork."""
+"""A size-bounded cache, safe under threads and forks."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ _Value = TypeVar("_Value")
 
 
 class SizedLruCache(Generic[_Value]):
-    """Things by key. The least recently used leave first, and all leave after a while."""
+    """Cache of values with sizes. Evicts the least recently used, and each value after a time to live."""
 
     def __init__(self, config: CacheConfig, timer: Callable[[], float]) -> None:
-        self._lock = threading.RLock()  # a fork hook of others may read
+        self._lock = threading.RLock()  # reentrant: another fork hook may read the cache while forking
         register_fork_aware(self)
         self._entries: TTLCache[Hashable, tuple[_Value, int]] = TTLCache(
             maxsize=config.max_characters,
             ttl=config.ttl_seconds,
             timer=timer,
-            getsizeof=lambda held: held[1],
+            getsizeof=lambda entry: entry[1],
         )
 
     def get(self, key: Hashable) -> _Value | None:
-        """What is held."""
+        """Return the cached value, or None."""
         with self._lock:
-            held = self._entries.get(key)
-        return None if held is None else held[0]
+            entry = self._entries.get(key)
+        return None if entry is None else entry[0]
 
     def put(self, key: Hashable, thing: _Value, weight: int) -> None:
-        """Hold a thing in place of the one before it; not one that alone is too heavy."""
+        """Cache a value in place of the previous one, unless it alone exceeds the size limit."""
         with self._lock:
             if weight > self._entries.maxsize:
-                self._entries.pop(key, None)  # one giant must not empty the cache
+                self._entries.pop(key, None)  # an oversized value would evict all others
             else:
                 self._entries[key] = (thing, weight)
 
     def invalidate(self, key: Hashable | None = None) -> None:
-        """Forget one, or all."""
+        """Remove one key, or all."""
         with self._lock:
             if key is None:
                 self._entries.clear()
@@ -53,9 +53,9 @@ class SizedLruCache(Generic[_Value]):
                 self._entries.pop(key, None)
 
     def before_fork(self) -> None:
-        """Let no thread be in the middle of a change."""
+        """Lock, so that no thread is changing the cache during the fork."""
         self._lock.acquire()
 
     def after_fork(self) -> None:
-        """Go on."""
+        """Release the lock."""
         self._lock.release()

@@ -1,4 +1,4 @@
-"""Messages of any framework read by their shape, without importing one: who speaks, what is said, what is called."""
+"""Read messages of any framework by their attributes, without importing the framework."""
 
 from __future__ import annotations
 
@@ -21,54 +21,56 @@ _ROLES = {
     "tool": Role.TOOL,
     "user": Role.USER,
 }
-_STREAM_CHUNK_SUFFIX = "MessageChunk"  # LangChain's pieces of a stream are called AIMessageChunk and the like
-_MAX_ROLE_CHARACTERS = 20  # characters of a word that may be meant as one
-_TYPES_WITH_ROLE = {"chat", "ChatMessageChunk"}  # kinds of messages that say who speaks beside it
+_STREAM_CHUNK_SUFFIX = "MessageChunk"  # the types of LangChain's stream chunks are AIMessageChunk and so on
+_MAX_ROLE_CHARACTERS = 20  # longer values are assumed not to be role names
+_TYPES_WITH_ROLE = {"chat", "ChatMessageChunk"}  # message types whose author is in a separate role attribute
 _CALL_BLOCK_TYPES = {"tool_call", "tool_use", "function_call"}
 _ARGUMENT_KEYS = ("args", "arguments", "input", "tool_kwargs")
 _USAGE_HINT = "pass Message, MessageDraft, {'role': ..., 'content': ...} or a framework's messages"
 
 
 def read_messages(messages: object) -> list[Message | MessageDraft]:
-    """Each message of a list, whatever framework made it.
+    """Convert the messages of any framework to drafts.
 
     Args:
-        messages: Our own messages and drafts, mappings with ``role`` (or ``type``) and ``content``, and
-            objects with attributes of these names, as those of LangChain and LlamaIndex have.
+        messages: Messages and drafts of this library, mappings with ``role`` (or ``type``) and ``content``, or
+            objects with attributes of these names, such as those of LangChain and LlamaIndex.
 
     Raises:
-        InvalidMessageError: It is no list, or one of it has no role or no text.
+        InvalidMessageError: ``messages`` is not a list, or a message has no role or no text.
     """
     if isinstance(messages, str | bytes | Mapping | Message | MessageDraft) or not isinstance(
         messages, Iterable
     ):
         raise InvalidMessageError(f"messages must be a list, got a {type(messages).__name__}: {_USAGE_HINT}")
-    return [_read_message(one, f"message {index}") for index, one in enumerate(messages)]
+    return [_read_message(message, f"message {index}") for index, message in enumerate(messages)]
 
 
-def read_extra_tool_calls(one: object) -> list[ToolCall]:
-    """The tool calls that a message has beside its content, in ``additional_kwargs``."""
-    calls = _get_extra(one, "tool_calls")
+def read_extra_tool_calls(message: object) -> list[ToolCall]:
+    """Return the tool calls in a message's ``additional_kwargs``."""
+    calls = _get_extra(message, "tool_calls")
     return [_read_tool_call(call) for call in calls] if isinstance(calls, list | tuple) else []
 
 
-def _read_message(one: object, what: str) -> Message | MessageDraft:
-    if isinstance(one, Message | MessageDraft):
-        return one
-    if isinstance(one, str | bytes | tuple | list) or one is None:
-        raise InvalidMessageError(f"{what} is a {type(one).__name__}: {_USAGE_HINT}")
-    name, answers = _get(one, "name"), _get(one, "tool_call_id") or _get_extra(one, "tool_call_id")
+def _read_message(message: object, what: str) -> Message | MessageDraft:
+    if isinstance(message, Message | MessageDraft):
+        return message
+    if isinstance(message, str | bytes | tuple | list) or message is None:
+        raise InvalidMessageError(f"{what} is a {type(message).__name__}: {_USAGE_HINT}")
+    name = _get(message, "name")
+    call_id = _get(message, "tool_call_id") or _get_extra(message, "tool_call_id")
     return MessageDraft(
-        _read_role(one, what),
-        _read_text(one, what),
+        _read_role(message, what),
+        _read_text(message, what),
         name=name if isinstance(name, str) else None,
-        tool_calls=_read_tool_calls(one),
-        tool_call_id=answers if isinstance(answers, str) else None,
+        tool_calls=_read_tool_calls(message),
+        tool_call_id=call_id if isinstance(call_id, str) else None,
     )
 
 
-def _read_role(one: object, what: str) -> Role:
-    kind, role = _get(one, "type"), _get(one, "role")
+def _read_role(message: object, what: str) -> Role:
+    # LangChain's messages name their author in "type", the others in "role".
+    kind, role = _get(message, "type"), _get(message, "role")
     found = role if kind is None or kind in _TYPES_WITH_ROLE else kind
     if (
         isinstance(found, str)
@@ -76,40 +78,43 @@ def _read_role(one: object, what: str) -> Role:
     ):
         return known
     if found is None:
-        raise InvalidMessageError(f"{what} is a {type(one).__name__} without a role: {_USAGE_HINT}")
+        raise InvalidMessageError(f"{what} is a {type(message).__name__} without a role: {_USAGE_HINT}")
+    # A long value may be message text, which must not appear in errors.
     is_short = isinstance(found, str) and len(found) <= _MAX_ROLE_CHARACTERS
     shown = repr(str(found)) if is_short else f"of type {type(found).__name__}"
     raise InvalidMessageError(f"{what} has the unknown role {shown}: use one of {', '.join(_ROLES)}")
 
 
-def _read_text(one: object, what: str) -> str:
-    content = _get(one, "content")
+def _read_text(message: object, what: str) -> str:
+    content = _get(message, "content")
     if content is None:
-        content = _get(one, "text")
+        content = _get(message, "text")
     if isinstance(content, str):
         return str(content)
-    if content is None and (_read_tool_calls(one) or _has(one, "content")):
+    # A message that only calls tools may have content None.
+    if content is None and (_read_tool_calls(message) or _has(message, "content")):
         return ""
     if isinstance(content, list | tuple):
         return "\n".join(filter(None, map(_read_block_text, content)))
-    raise InvalidMessageError(f"{what} has no text, its content is a {type(content).__name__}: {_USAGE_HINT}")
+    raise InvalidMessageError(f"{what} has no text (content is a {type(content).__name__}): {_USAGE_HINT}")
 
 
 def _read_block_text(block: object) -> str:
-    # Pictures, sounds and thoughts have no text to keep; calls are read as calls.
+    # Image, audio and reasoning blocks have no text to store. _read_tool_calls() reads the tool calls.
     if isinstance(block, str):
         return block
     text = _get(block, "text")
-    inside = _get(block, "content") if text is None else text  # Anthropic's results of tools
+    inside = _get(block, "content") if text is None else text  # Anthropic's tool results
     if isinstance(inside, list | tuple):
         return "\n".join(filter(None, map(_read_block_text, inside)))
     return inside if isinstance(inside, str) else ""
 
 
-def _read_tool_calls(one: object) -> list[ToolCall]:
-    calls = _get(one, "tool_calls") or _get_extra(one, "tool_calls")
+def _read_tool_calls(message: object) -> list[ToolCall]:
+    calls = _get(message, "tool_calls") or _get_extra(message, "tool_calls")
     if not calls:
-        blocks = _get(one, "blocks") or _get(one, "content")
+        # LlamaIndex and Anthropic put tool calls among the content blocks.
+        blocks = _get(message, "blocks") or _get(message, "content")
         calls = (
             [block for block in blocks if _is_tool_call_block(block)]
             if isinstance(blocks, list | tuple)
@@ -125,8 +130,8 @@ def _is_tool_call_block(block: object) -> bool:
 def _read_tool_call(call: object) -> ToolCall:
     if isinstance(call, ToolCall):
         return call
-    named = _get(call, "function") or call  # OpenAI's form, or one without a level in between
-    name, arguments = _get_first(named, "name", "tool_name"), _get_first(named, *_ARGUMENT_KEYS)
+    function = _get(call, "function") or call  # OpenAI nests name and arguments in "function"
+    name, arguments = _get_first(function, "name", "tool_name"), _get_first(function, *_ARGUMENT_KEYS)
     return ToolCall(
         id=str(_get_first(call, "id", "tool_call_id", "tool_id") or ""),
         name=str(name or "tool"),
@@ -137,22 +142,22 @@ def _read_tool_call(call: object) -> ToolCall:
 def _to_json_text(value: object) -> str:
     try:
         return json.dumps({} if value is None else value, ensure_ascii=False, default=str)
-    except Exception:  # noqa: BLE001 - an object in it may raise anything as it is written
+    except Exception:  # noqa: BLE001 - str() of a foreign object may raise anything
         return json.dumps(to_plain_value(value), ensure_ascii=False)
 
 
-def _get_first(one: object, *names: str) -> object:
-    return next((found for name in names if (found := _get(one, name)) is not None), None)
+def _get_first(source: object, *names: str) -> object:
+    return next((found for name in names if (found := _get(source, name)) is not None), None)
 
 
-def _get_extra(one: object, name: str) -> object:
-    beside = _get(one, "additional_kwargs")
-    return _get(beside, name) if isinstance(beside, Mapping) else None
+def _get_extra(message: object, name: str) -> object:
+    extra = _get(message, "additional_kwargs")
+    return _get(extra, name) if isinstance(extra, Mapping) else None
 
 
-def _get(one: object, name: str) -> object:
-    return one.get(name) if isinstance(one, Mapping) else getattr(one, name, None)
+def _get(source: object, name: str) -> object:
+    return source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
 
 
-def _has(one: object, name: str) -> bool:
-    return name in one if isinstance(one, Mapping) else hasattr(one, name)
+def _has(source: object, name: str) -> bool:
+    return name in source if isinstance(source, Mapping) else hasattr(source, name)

@@ -1,4 +1,4 @@
-"""Messages: one turn as the framework gave it, stored losslessly."""
+"""Messages: conversation turns as passed by the framework, stored without loss."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SUMMARY_PREFIX = "[CONTEXT SUMMARY]"
-"""How a system message begins that stands for the messages compressed behind it."""
+"""Prefix of a system message that replaces the older messages it summarizes."""
 
 
 COUNTED_BY_CALLER = "caller"
-"""Stands in for a counter's name where the caller gave the count."""
+"""Counter name stored when the caller provided the token count."""
 
 
 class Role(StrEnum):
-    """Who speaks."""
+    """Author of a message."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -35,17 +35,17 @@ class Role(StrEnum):
 
 
 _ROLES = {role.value: role for role in Role}
-_MAX_ROLE_CHARACTERS = 12  # characters of a word that may be meant as one
+_MAX_ROLE_CHARACTERS = 12  # longer values are assumed not to be role names
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that an assistant message makes.
+    """A tool call in an assistant message.
 
     Args:
-        id: What the result refers to as ``tool_call_id``.
-        name: The tool's name.
-        arguments: The arguments as the model wrote them: JSON text, kept as it is, valid or not.
+        id: Id to which the result refers as ``tool_call_id``.
+        name: Name of the tool.
+        arguments: Arguments exactly as the model wrote them: JSON text, valid or not.
     """
 
     id: str
@@ -63,18 +63,18 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, init=False)
 class MessageDraft:
-    """A message on its way in. What is left out is filled by the engine.
+    """A message before it is stored. The engine fills in omitted fields.
 
     Args:
         role: ``user``, ``assistant``, ``system`` or ``tool``.
         content: The text.
-        id: The framework's id; adding the same id to a session twice stores it once.
-        created_at: An aware datetime; now, if left out.
-        name: Who speaks, where several share a role.
-        tool_calls: The calls of an assistant message.
-        tool_call_id: The call that a tool message answers.
+        id: The framework's id. Adding the same id to a session twice stores the message once.
+        created_at: An aware datetime. Default: now.
+        name: Name of the speaker, if several share a role.
+        tool_calls: Tool calls of an assistant message.
+        tool_call_id: Id of the call that a tool message answers.
         payload: The framework's own form of the message, any JSON value.
-        token_count: A count you already have; counted, if left out.
+        token_count: Known token count. Default: counted by the engine.
     """
 
     role: Role
@@ -87,12 +87,12 @@ class MessageDraft:
     payload_json: str | None
     token_count: int | None
 
-    def __init__(  # noqa: PLR0913 - one parameter a field, all but two by keyword
+    def __init__(  # noqa: PLR0913 - one parameter per field, all but two by keyword
         self,
         role: Role | str,
         content: str,
         *,
-        id: str | None = None,  # noqa: A002 - the word that frameworks use
+        id: str | None = None,  # noqa: A002 - the name that frameworks use
         created_at: datetime | None = None,
         name: str | None = None,
         tool_calls: Sequence[ToolCall] = (),
@@ -100,6 +100,7 @@ class MessageDraft:
         payload: object = None,
         token_count: int | None = None,
     ) -> None:
+        # A frozen dataclass allows assignment only through object.__setattr__.
         put = object.__setattr__
         put(self, "role", check_role(role))
         put(self, "content", _check_text(content, "content"))
@@ -115,19 +116,19 @@ class MessageDraft:
         put(self, "payload_json", None if payload is None else to_json(payload, "payload"))
         put(self, "token_count", None if token_count is None else _check_count(token_count))
 
-    def with_id(self, id: str) -> MessageDraft:  # noqa: A002 - the word that frameworks use
-        """The same message under another id."""
-        other = copy(self)
-        object.__setattr__(other, "id", check_name(id, "message id"))
-        return other
+    def with_id(self, id: str) -> MessageDraft:  # noqa: A002 - the name that frameworks use
+        """Return a copy of the draft with another id."""
+        draft = copy(self)  # the other fields are validated already
+        object.__setattr__(draft, "id", check_name(id, "message id"))
+        return draft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message(Displayable):
-    """A stored message. Nothing in it changes after it was acknowledged.
+    """A stored message, immutable once acknowledged.
 
-    ``is_compressed`` says how the session shows it now: behind a ``[CONTEXT SUMMARY]`` or
-    in full. The record itself stays.
+    ``is_compressed`` tells how the session currently shows the message: True if a ``[CONTEXT SUMMARY]`` covers it.
+    The record itself does not change.
     """
 
     id: str
@@ -144,16 +145,16 @@ class Message(Displayable):
 
     @property
     def payload(self) -> JsonValue:
-        """The framework's own form of the message, a fresh copy each time."""
+        """The framework's own form of the message, as a new copy on each access."""
         return None if self.payload_json is None else json.loads(self.payload_json)
 
     @property
     def is_summary(self) -> bool:
-        """Whether it stands for messages compressed behind it."""
+        """True if the message summarizes older, compressed messages."""
         return self.role is Role.SYSTEM and self.content.startswith(SUMMARY_PREFIX)
 
     def has_same_content(self, other: Message) -> bool:
-        """Whether both are one message, whatever their times, counts and states."""
+        """Return True if both messages have the same content, regardless of times, counts and states."""
         return (
             (self.role, self.content, self.name, self.tool_calls, self.tool_call_id)
             == (other.role, other.content, other.name, other.tool_calls, other.tool_call_id)
@@ -176,19 +177,19 @@ class Message(Displayable):
 
 
 def check_role(role: object) -> Role:
-    """The role, or an error that lists the four there are."""
+    """Return the role, or raise InvalidMessageError with the list of valid roles."""
     if isinstance(role, str) and (known := _ROLES.get(role)) is not None:
         return known
-    # A long one is rather a text that came in the wrong place, and texts stay out of errors.
+    # A long value is probably message text passed as the role. Message text must not appear in errors.
     is_short = isinstance(role, str | int | float | None) and len(str(role)) <= _MAX_ROLE_CHARACTERS
     shown = repr(role) if is_short else f"of type {type(role).__name__}"
     raise InvalidMessageError(f"unknown role {shown}: use one of {', '.join(_ROLES)}")
 
 
 def check_time(moment: object) -> datetime:
-    """The time in UTC, or an error for what is no aware datetime."""
+    """Return the time in UTC, or raise InvalidMessageError if it is not an aware datetime."""
     if type(moment) is datetime and moment.tzinfo is UTC:
-        return moment  # as most are
+        return moment  # fast path for the common case
     if not isinstance(moment, datetime):
         raise InvalidMessageError(
             f"a time must be a datetime, got {moment!r}: parse it with datetime.fromisoformat"
@@ -199,7 +200,7 @@ def check_time(moment: object) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError as error:
         raise InvalidMessageError(
-            f"the time {moment!r} lies outside the years 1 to 9999 in UTC: use another time"
+            f"the time {moment!r} is outside the years 1 to 9999 in UTC: use another time"
         ) from error
 
 

@@ -1,7 +1,7 @@
 """Names of tenants, sessions and messages, and their one-to-one form in the database.
 
-A name may hold any character. In the database it is written with ``%``, NUL and lone
-surrogates escaped, so that two different names never share a row, on any backend, and
+A name may contain any character. The database stores it with ``%``, NUL and lone
+surrogates escaped. Two different names therefore never share a row, on any backend, and
 a namespace reads as a path: ``("acme", "alice")`` is ``acme/alice``.
 """
 
@@ -18,23 +18,24 @@ if TYPE_CHECKING:
 
 
 NamespacePath: TypeAlias = tuple[str, ...]
-"""A tenant: a user, an agent, a project. Matching is exact, by whole segments."""
+"""A tenant: a user, an agent, a project. Matching is exact, by whole labels."""
 
 MAX_NAME_BYTES = 1024
-"""The longest stored form of a namespace, a session name or a message id.
+"""Maximum size of the stored form of a namespace, a session name or a message id.
 
-Above it PostgreSQL could not index the name, and two long names would not be told apart.
+PostgreSQL cannot index longer names.
 """
 
 CONTEXT_FILES_LABEL, CONVERSATIONS_LABEL = "langmem-tiers: context files", "langmem-tiers: conversations"
 SESSION_ITEM_LABELS = (CONTEXT_FILES_LABEL, CONVERSATIONS_LABEL)
-"""First labels of items that belong to the namespace named behind them, each to the session that its key names."""
+"""First labels of namespaces whose items belong to the namespace in the remaining labels. The key of an item names
+its session."""
 
 MAX_ENTRY_ID_BYTES = 6 * MAX_NAME_BYTES + 1
-"""The longest stored form of an entry id.
+"""Maximum size of the stored form of an entry id.
 
-That of knowledge is the longest: its category, of which a slash is written as ``%2F`` and stored as ``%252F``, a slash,
-and its key.
+Ids of knowledge are the longest: the category (a slash in it is written as ``%2F`` and stored as ``%252F``), a
+slash, and the key.
 """
 
 _UNSAFE = re.compile("[%\0\ud800-\udfff]")
@@ -43,7 +44,7 @@ _ESCAPED = re.compile("%(u[0-9A-F]{4}|[0-9A-F]{2})")
 
 
 def check_namespace(labels: object) -> NamespacePath:
-    """Return the namespace as a tuple, or say what is wrong with it.
+    """Return the namespace as a tuple, or raise InvalidNameError.
 
     Args:
         labels: One label, or several from the widest to the narrowest.
@@ -62,46 +63,47 @@ def check_namespace(labels: object) -> NamespacePath:
 
 
 def check_name(name: str, what: str = "session name") -> str:
-    """Return the name unchanged, or say what is wrong with it."""
+    """Return the name unchanged, or raise InvalidNameError."""
     _check_text(name, what)
     _check_length(escape(name), name, what)
     return name
 
 
 def check_entry_id(entry_id: str) -> str:
-    """Return the id of a message, an entry or something known unchanged, or say what is wrong with it."""
+    """Return the id of a message, an entry or knowledge unchanged, or raise InvalidNameError."""
     _check_text(entry_id, "entry id")
     size = len(escape(entry_id).encode())
     if size > MAX_ENTRY_ID_BYTES:
         raise InvalidNameError(
             f"an entry id takes at most {MAX_ENTRY_ID_BYTES} bytes, {entry_id[:40]!r}... takes {size}: "
-            "use an id that recall or a list gave"
+            "use an id returned by recall or a list method"
         )
     return entry_id
 
 
 def check_key(key: str) -> str:
-    """Return the key of an item unchanged, or say what is wrong with it; unlike names it may be empty."""
+    """Return the key of an item unchanged, or raise InvalidNameError; unlike names it may be empty."""
     return key if key == "" else check_name(key, "key")
 
 
 def build_namespace_key(path: NamespacePath) -> str:
-    """The stored form of a namespace: escaped labels joined by ``/``."""
+    """Return the stored form of a namespace: escaped labels joined by ``/``."""
     return "/".join(_UNSAFE_IN_LABEL.sub(_escape_character, label) for label in path)
 
 
 def parse_namespace_key(key: str) -> NamespacePath:
-    """The namespace whose stored form is ``key``."""
+    """Return the namespace whose stored form is ``key``."""
     return tuple(unescape(part) for part in key.split("/"))
 
 
 def escape(name: str) -> str:
-    """The stored form of a single name."""
+    """Return the stored form of a single name."""
     return _UNSAFE.sub(_escape_character, name)
 
 
 def unescape(stored: str) -> str:
-    """The name whose stored form is ``stored``."""
+    """Return the name whose stored form is ``stored``."""
+    # A fast path: most names contain no escape.
     if "%" not in stored:
         return stored
     return _ESCAPED.sub(lambda m: chr(int(m[1].removeprefix("u"), 16)), stored)
@@ -134,8 +136,9 @@ _LABEL_SEPARATOR = re.compile(r"\\(.)|/", re.DOTALL)
 
 
 def parse_namespace(text: str) -> NamespacePath:
-    """The namespace of ``acme/alice``; a slash or a backslash within a label stands behind a backslash."""
+    """Parse a namespace such as ``acme/alice``; a backslash escapes a slash or a backslash in a label."""
     labels, start, label = [], 0, ""
+    # Matches either an escaped character, which is added to the label, or a separator.
     for found in _LABEL_SEPARATOR.finditer(text):
         label += text[start : found.start()]
         start = found.end()
@@ -148,10 +151,10 @@ def parse_namespace(text: str) -> NamespacePath:
         return check_namespace([*labels, label + text[start:]])
     except InvalidNameError as error:
         raise InvalidNameError(
-            f"{text!r} is no namespace ({error}): write its labels as acme/alice"
+            f"{text!r} is not a namespace ({error}): separate its labels by slashes, for example acme/alice"
         ) from error
 
 
 def format_namespace(path: Sequence[str]) -> str:
-    """A namespace as ``path_of`` reads it."""
+    """Format a namespace so that ``parse_namespace()`` can read it."""
     return "/".join(label.replace("\\", "\\\\").replace("/", "\\/") for label in path)

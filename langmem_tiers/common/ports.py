@@ -1,6 +1,6 @@
-"""The contracts between the engine and what it stands on.
+"""Interfaces between the engine and its components: token counters, models and stores.
 
-The stores have conformance suites in :mod:`tests.contract.storage`; run them over your own.
+Contract tests for the stores are in :mod:`tests.contract.storage`; run them over your own implementation.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 
 class TokenCounter(Protocol):
-    """Counts tokens. Same text, same count, on every machine that has the same counter."""
+    """Counts tokens. The same counter returns the same count for a text on every machine."""
 
     @property
     def name(self) -> str:
-        """A short name that is stored beside each count."""
+        """Short name that is stored with each count."""
         ...
 
     def count(self, text: str) -> int:
-        """Tokens of the text; 0 only for the empty one."""
+        """Return the number of tokens in the text; 0 only for the empty text."""
         ...
 
 
@@ -54,28 +54,28 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> str:
-        """Names the model: vectors of two identities are never compared."""
+        """Name of the model. Vectors of different identities are never compared."""
         ...
 
     @property
     def dimension(self) -> int:
-        """The length of each vector."""
+        """Length of each vector."""
         ...
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row per text."""
+        """Return one row per text."""
         ...
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """One vector."""
+        """Return one vector."""
         ...
 
 
 class LanguageModel(Protocol):
-    """Writes text. It may raise, hang or answer nonsense; callers are ready for it."""
+    """Generates text. It may raise, hang or return invalid output; callers handle that."""
 
     def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
-        """The model's answer."""
+        """Return the model's answer."""
         ...
 
 
@@ -83,116 +83,115 @@ class SessionStore(Protocol):
     """Namespaces and their sessions."""
 
     def get_or_create(self, namespace: NamespacePath, name: str, now: datetime) -> SessionInfo:
-        """Get the session, or create it. Safe when many do so at once."""
+        """Return the session; create it if it does not exist. Safe under concurrent calls."""
         ...
 
     def get(self, namespace: NamespacePath, name: str) -> SessionInfo | None:
-        """The session, if there is one."""
+        """Return the session, or None if it does not exist."""
         ...
 
     def get_revision(self, key: int) -> int | None:
-        """The session's revision; None if it is gone. Costs one look-up by key."""
+        """Return the session's revision, or None if it does not exist. Costs one look-up by key."""
         ...
 
     def list_sessions(
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[SessionInfo, ...]:
-        """The namespace's sessions, newest first, those made before the session key ``before``."""
+        """Return the namespace's sessions, newest first, starting before the session key ``before``."""
         ...
 
     def list_changed(
         self, namespace: NamespacePath, *, since: datetime | None, limit: int
     ) -> tuple[SessionInfo, ...]:
-        """The sessions that changed at or after that time, latest change first."""
+        """Return the sessions changed at or after ``since``, latest change first."""
         ...
 
     def list_by_name(self, namespace: NamespacePath, names: Sequence[str]) -> tuple[SessionInfo, ...]:
-        """Those of the sessions that are there, in any order."""
+        """Return the sessions of these names that exist, in any order."""
         ...
 
     def list_namespaces(
         self, prefix: NamespacePath, *, after: NamespacePath | None, limit: int
     ) -> tuple[NamespacePath, ...]:
-        """Namespaces that begin with the prefix's whole labels, in a fixed order."""
+        """Return the namespaces that start with the whole labels of ``prefix``, in a stable order."""
         ...
 
     def rename(self, key: int, name: str) -> bool:
-        """Give the session another name; False, with nothing written, if that name is taken.
+        """Rename the session. Return False, with nothing written, if the name is taken.
 
         Raises:
-            SessionNotFoundError: The session is gone.
+            SessionNotFoundError: The session does not exist.
         """
         ...
 
     def delete(self, key: int) -> DeleteReport:
-        """Erase the session with its messages."""
+        """Delete the session with its messages."""
         ...
 
     def delete_namespace(self, namespace: NamespacePath) -> DeleteReport:
-        """Erase exactly this namespace with its sessions; longer ones stay."""
+        """Delete exactly this namespace with its sessions; namespaces below it are not deleted."""
         ...
 
 
 class MessageStore(Protocol):
-    """The append-only record of each session."""
+    """Append-only record of each session."""
 
     def append(
         self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False
     ) -> AppendResult:
-        """Store the batch whole or not at all, in order; messages known by id are left as they are.
+        """Store the whole batch in order, or nothing; messages whose ids are already stored are left unchanged.
 
         Args:
-            key: The session.
+            key: Key of the session.
             batch: The messages.
-            now: When.
-            new_ids: All ids are believed to be new, so looking them up first can be spared.
+            now: Current time.
+            new_ids: True if all ids are assumed to be new, so that looking them up first can be skipped.
 
         Raises:
-            MessageConflictError: An id is taken by a message that says something else.
-            SessionNotFoundError: The session is gone.
+            MessageConflictError: An id belongs to a message with other content.
+            SessionNotFoundError: The session does not exist.
         """
         ...
 
     def list_latest(self, key: int, limit: int) -> VersionedMessages:
-        """The newest ``limit`` messages of the record."""
+        """Return the newest ``limit`` messages of the record."""
         ...
 
     def list_after(self, key: int, *, after: str | None, limit: int) -> tuple[Message, ...]:
-        """Messages of the record behind the message ``after``, oldest first."""
+        """Return messages of the record that follow the message ``after``, oldest first."""
         ...
 
     def list_before(self, key: int, *, before: str | None, limit: int) -> tuple[Message, ...]:
-        """The newest of the messages of the record before the message ``before``, oldest first."""
+        """Return the newest messages of the record that precede the message ``before``, oldest first."""
         ...
 
     def list_visible(self, key: int, limit: int) -> tuple[Message, ...]:
-        """What is shown, as of one moment, oldest first.
+        """Return the visible messages, oldest first, in one consistent read.
 
-        That is the summary in force, however old, and the newest ``limit`` of the messages
-        that are not behind it.
+        Visible are the active summary, however old, and the newest ``limit`` messages that it does not cover.
         """
         ...
 
     def get(self, key: int, message_id: str) -> Message | None:
-        """One message, if the session holds it."""
+        """Return one message, or None if the session does not contain it."""
         ...
 
     def find_known_ids(self, key: int, ids: Sequence[str]) -> AbstractSet[str]:
-        """Those of the ids that the record has."""
+        """Return the ids that the record contains."""
         ...
 
     def compress(self, key: int, summary: Message, *, before: str, hidden: int, was_hidden: int) -> bool:
-        """Put ``summary`` in front of the message ``before`` and everything older behind it.
+        """Insert ``summary`` before the message ``before`` and hide all older messages behind it.
 
         Args:
-            key: The session.
+            key: Key of the session.
             summary: The ``[CONTEXT SUMMARY]`` message.
-            before: The first message that stays in sight.
-            hidden: How many messages the summary newly stands for.
-            was_hidden: How many were hidden when the caller looked.
+            before: First message that stays visible.
+            hidden: Number of messages that the summary newly covers.
+            was_hidden: Number of hidden messages when the caller read the session.
 
         Returns:
-            False, with nothing written, if somebody else compressed in between.
+            False, with nothing written, if the session was compressed concurrently.
         """
         ...
 
@@ -203,72 +202,72 @@ class BatchStore(Protocol):
     def append_all(
         self, batches: Sequence[SessionBatch], now: datetime, *, new_ids: bool = False
     ) -> tuple[SessionAppendResult, ...]:
-        """Store all batches in one transaction, or nothing; in order, and each as ``MessageStore.append`` does.
+        """Store all batches in one transaction, or nothing; each one in order, as ``MessageStore.append`` does.
 
-        Namespaces and sessions that are not there are made. Safe when many do so at once, in any order of sessions.
+        Missing namespaces and sessions are created. Safe under concurrent calls, in any order of sessions.
 
         Args:
-            batches: For each session one.
-            now: When.
-            new_ids: All ids are believed to be new, so looking them up first can be spared.
+            batches: One batch per session.
+            now: Current time.
+            new_ids: True if all ids are assumed to be new, so that looking them up first can be skipped.
 
         Raises:
-            MessageConflictError: An id is taken by a message that says something else.
+            MessageConflictError: An id belongs to a message with other content.
         """
         ...
 
 
 class TranscriptStore(Protocol):
-    """The list that a framework keeps of a session, beside the record, which stays as it is.
+    """A framework's own message list of a session, stored beside the record, which does not change.
 
-    Summaries that the engine wrote are no part of it. What is ``REPLACED`` or ``REMOVED`` is not in view any more.
-    What is ``REMOVED`` is no row of the index either, and whoever removes it or brings it back counts that as
-    something erased, so that who holds the rows reads them anew.
+    Summaries written by the engine are not part of the list. Messages that are ``REPLACED`` or ``REMOVED`` are no
+    longer visible. ``REMOVED`` messages are also excluded from the index. Removing or restoring one counts as an
+    erasure, so that caches of index rows are rebuilt.
     """
 
     def list_messages(
         self, key: int, listings: Sequence[Listing], *, limit: int | None = None, offset: int = 0
     ) -> VersionedMessages:
-        """The messages that stand so in the list, oldest first, and the session's revision.
+        """Return the messages with one of the given listings, oldest first, and the session's revision.
 
         Raises:
-            SessionNotFoundError: The session is gone.
+            SessionNotFoundError: The session does not exist.
         """
         ...
 
     def list_latest(self, key: int, listings: Sequence[Listing], limit: int) -> VersionedMessages:
-        """The newest of these, oldest first; what it costs does not depend on how long the list is.
+        """Return the newest of these messages, oldest first; the cost is independent of the list's length.
 
         Raises:
-            SessionNotFoundError: The session is gone.
+            SessionNotFoundError: The session does not exist.
         """
         ...
 
     def count(self, key: int, listings: Sequence[Listing]) -> int:
-        """How many messages stand so in the list.
+        """Return the number of messages with one of the given listings.
 
         Raises:
-            SessionNotFoundError: The session is gone.
+            SessionNotFoundError: The session does not exist.
         """
         ...
 
     def apply_change(
         self, key: int, change: ListChange, now: datetime, *, revision: int | None
     ) -> int | None:
-        """Carry a change out in one transaction; the session's revision after it.
+        """Apply a change in one transaction and return the session's new revision.
 
         Args:
-            key: The session.
-            change: What to do.
-            now: When.
-            revision: Of the session when the caller looked; None if that does not matter.
+            key: Key of the session.
+            change: Change to apply.
+            now: Current time.
+            revision: Revision of the session that the caller read; None skips the comparison.
 
         Returns:
-            None, with nothing written, if somebody else wrote to the session in between.
+            None, with nothing written, if the session was changed concurrently.
 
         Raises:
-            MessageConflictError: An id of an added message is taken; nothing was written.
-            SessionNotFoundError: The session is gone.
+            MessageConflictError: The id of an added message is taken; nothing was written.
+            SessionNotFoundError: The session does not exist.
         """
         ...
 
@@ -281,37 +280,37 @@ class TranscriptStore(Protocol):
         *,
         limit: int | None = None,
     ) -> bool:
-        """The same for who was outrun too often: others wait until what is made of the list is carried out.
+        """Compute and apply a change while holding the write lock, for callers that lost too many races.
 
         Args:
-            key: The session.
-            listings: What ``make`` gets to see, as ``read()`` gives it.
-            make: What to do; it must use no store.
-            now: When.
-            limit: The most messages that ``make`` gets to see.
+            key: Key of the session.
+            listings: Listings of the messages passed to ``make``, as for ``list_messages()``.
+            make: Returns the change, or None for no change; it must not use a store.
+            now: Current time.
+            limit: Maximum number of messages passed to ``make``.
 
         Returns:
-            False, with nothing written, if there is nothing to be done.
+            False, with nothing written, if ``make`` returned no change.
         """
         ...
 
 
 class EntryStore(Protocol):
-    """What happened to messages as memories: marks beside the record, which stays as it is."""
+    """Overrides of messages as memories, stored beside the record, which does not change."""
 
     def get_view(self, key: int, limit: int, *, held: StoredView | None = None) -> StoredView:
-        """The view of a session with its marks: the summary, and the newest ``limit`` messages behind it.
+        """Return the session's view with overrides: the summary, and the newest ``limit`` messages after it.
 
         Args:
-            key: The session.
-            limit: The most messages.
-            held: An earlier view with the same limit. What is new is read and added to it; if anything
-                in it has changed, the view is read anew.
+            key: Key of the session.
+            limit: Maximum number of messages.
+            held: Earlier view with the same limit. Only new messages are read and appended to it; if anything
+                in it has changed, the whole view is read again.
         """
         ...
 
     def get(self, key: int, message_id: str) -> ViewItem | None:
-        """One message of the record with its mark."""
+        """Return one message of the record with its override, or None."""
         ...
 
     def apply(
@@ -323,18 +322,18 @@ class EntryStore(Protocol):
         was_hidden: int,
         seen: Mapping[int, EntryOverride | None] | None = None,
     ) -> bool:
-        """Write all marks and the summary in one transaction.
+        """Write all overrides and the summary in one transaction.
 
         Args:
-            key: The session.
-            marks: By the message's key; None takes a mark away.
-            roll_up: A new summary.
-            was_hidden: How many messages were hidden when the caller looked.
-            seen: The marks that the caller saw on the same messages; not compared, if left out.
+            key: Key of the session.
+            marks: Overrides by message key; None removes an override.
+            roll_up: New summary, if any.
+            was_hidden: Number of hidden messages when the caller read the session.
+            seen: Overrides that the caller read for the same messages. Default: not compared.
 
         Returns:
-            False, with nothing written, if somebody else compressed the session or marked one of the
-            messages in between.
+            False, with nothing written, if the session was compressed or one of the messages got another
+            override concurrently.
 
         Raises:
             MessageNotFoundError: A key is not of a message of this session; nothing was written.
@@ -344,18 +343,18 @@ class EntryStore(Protocol):
     def list_promoted(
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[LocatedItem, ...]:
-        """The long-term entries of a namespace, newest message first, those before the message ``before``."""
+        """Return a namespace's long-term entries, newest message first, before the message key ``before``."""
         ...
 
     def list_by_message_id(
         self, namespace: NamespacePath, message_id: str, *, limit: int
     ) -> tuple[LocatedItem, ...]:
-        """The messages of that id in any session of a namespace. Costs one look-up for each session."""
+        """Return messages with this id in any session of a namespace. Costs one look-up per session."""
         ...
 
 
 class KnowledgeStore(Protocol):
-    """Key and value across sessions, one value at a time for each category and key."""
+    """Keys and values across sessions, with one current value per category and key."""
 
     def update(
         self,
@@ -364,60 +363,60 @@ class KnowledgeStore(Protocol):
         decide: Callable[[Knowledge | None], KnowledgeUpdate],
         now: datetime,
     ) -> tuple[KnowledgeUpdate, ...]:
-        """Replace what is known under each category and key by what ``decide`` makes of it.
+        """Replace the value under each category and key with the result of ``decide``.
 
-        All in one transaction, each name once; ``decide`` may be asked again if somebody else was faster.
+        Runs in one transaction; each name may occur once. ``decide`` may be called again after a concurrent write.
         """
         ...
 
     def get(self, namespace: NamespacePath, category: str, key: str) -> Knowledge | None:
-        """What is known under a key."""
+        """Return the current value under a key, or None."""
         ...
 
     def list_page(
         self, namespace: NamespacePath, category: str | None, *, after: tuple[str, str] | None, limit: int
     ) -> tuple[Knowledge, ...]:
-        """What is known, by category and key, behind the category and key ``after``."""
+        """Return current values ordered by category and key, after the category and key ``after``."""
         ...
 
     def search(
         self, namespace: NamespacePath, terms: Sequence[str], *, category: str | None, limit: int
     ) -> tuple[KnowledgeHit, ...]:
-        """What holds any of the terms in its key or value, best first.
+        """Return values that contain any of the terms in the key or the value, best first.
 
-        What other namespaces hold changes neither what is found nor its order. Of two that are as
-        good, the surer comes first, then the one whose key does.
+        Data of other namespaces affects neither the results nor their order. Ties are broken by confidence, then
+        by key.
 
         Args:
-            namespace: Whose.
-            terms: As ``scoring.terms.terms_of`` makes them of a text: keys and values hold what it makes of them.
-            category: Of this category only.
-            limit: How many at most.
+            namespace: Namespace to search.
+            terms: Terms as produced by the tokenizer that also indexed the keys and values.
+            category: Only this category. Default: all.
+            limit: Maximum number of results.
         """
         ...
 
     def list_stale(
         self, namespace: NamespacePath, *, before: datetime, below: float, limit: int
     ) -> tuple[Knowledge, ...]:
-        """What was not used since then, or has a confidence below that."""
+        """Return values last used before ``before``, or with a confidence lower than ``below``."""
         ...
 
     def list_history(self, namespace: NamespacePath, category: str, key: str) -> tuple[PastKnowledge, ...]:
-        """Former values, oldest first."""
+        """Return former values, oldest first."""
         ...
 
     def list_past_at(
         self, namespace: NamespacePath, moment: datetime, *, limit: int
     ) -> tuple[PastKnowledge, ...]:
-        """Former values that held at a time, by category and key."""
+        """Return former values that were valid at ``moment``, ordered by category and key."""
         ...
 
 
 class TuningStore(Protocol):
-    """The optimizer's memory: parameters, snapshots, and who may run."""
+    """State of the optimizer: parameters, snapshots and leases."""
 
     def load(self, namespace: NamespacePath) -> TuningState | None:
-        """What the last run left, if there was one."""
+        """Return the state saved by the last run, or None."""
         ...
 
     def save(
@@ -429,47 +428,46 @@ class TuningStore(Protocol):
         keep: int,
         lease: tuple[str, str] | None = None,
     ) -> bool:
-        """Write state and snapshot in one transaction and leave the newest ``keep`` snapshots.
+        """Write state and snapshot in one transaction and keep only the newest ``keep`` snapshots.
 
         Args:
-            namespace: Whose.
-            state: What to remember.
-            snapshot: What was done.
-            keep: How many snapshots stay.
-            lease: A lease and who must hold it for anything to be written.
+            namespace: Namespace of the run.
+            state: State to save.
+            snapshot: Report of the run.
+            keep: Number of snapshots to keep.
+            lease: Name of a lease and its required holder. Default: no lease is required.
 
         Returns:
-            False, with nothing written, if a lease was named and somebody else holds it or the
-            namespace is gone.
+            False, with nothing written, if another holder has the lease or the namespace does not exist.
         """
         ...
 
     def add_savings(self, namespace: NamespacePath, savings: Savings, now: datetime) -> None:
-        """Add what was saved between two runs."""
+        """Add tokens that were saved between two runs."""
         ...
 
     def take_savings(self, namespace: NamespacePath) -> Savings:
-        """What was added since the last time."""
+        """Return the savings added since the last call and reset them."""
         ...
 
     def list_snapshots(self, namespace: NamespacePath, limit: int) -> tuple[TuningSnapshot, ...]:
-        """The newest snapshots, newest first."""
+        """Return the newest snapshots, newest first."""
         ...
 
     def list_snapshot_page(
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[StoredSnapshot, ...]:
-        """The same with the store's own handles, those before the handle ``before``."""
+        """Return snapshots with the store's own handles, newest first, before the handle ``before``."""
         ...
 
     def acquire_lease(self, lease: str, holder: str, now: datetime, until: datetime) -> bool:
-        """Take a lease that nobody holds, that ran out or that is the holder's own."""
+        """Acquire a lease that is free, expired or already held by ``holder``; return True on success."""
         ...
 
     def release_lease(self, lease: str, holder: str) -> None:
-        """Give a lease back; nothing happens if it is somebody else's."""
+        """Release a lease; does nothing if another holder has it."""
         ...
 
     def list_leases(self, start: str) -> Mapping[str, datetime]:
-        """The leases whose names begin so, also those that ran out, and when each does."""
+        """Return the leases whose names start with ``start``, including expired ones, with their expiry times."""
         ...

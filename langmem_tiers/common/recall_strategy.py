@@ -1,4 +1,4 @@
-"""The strategies of recall and the weights of their signals."""
+"""Recall strategies and the weights of their signals."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
 
 
 class Strategy(StrEnum):
-    """How memories are ranked."""
+    """Ranking strategies of recall."""
 
     BEST = "best"
-    """Words and meaning of a message, its neighbours and its session, speaker and time: the default."""
+    """Words and meaning of a message, its neighbors and its session, plus speaker and time. The default."""
     SECOND_LOOK = "second_look"
-    """As ``best``, then once more by what the best hits speak of: for questions whose answer hangs on
-    something that they do not name, such as "Where does the one who adopted Toby work?"."""
+    """As ``best``, followed by a second search with terms from the best hits. For questions that depend on an entity
+    they do not name, such as "Where does the one who adopted Toby work?"."""
     WORDS = "words"
-    """Only what holds words of the query itself, by BM25 alone: plain full text."""
+    """Only messages that contain words of the query, ranked by BM25: plain full-text search."""
     RECENCY = "recency"
-    """The newest first."""
+    """Newest first."""
     SIMILARITY = "similarity"
-    """By the cosine of their vectors alone."""
+    """By cosine similarity of the vectors only."""
     IMPORTANCE = "importance"
-    """The most important first, the newest among equals."""
+    """Most important first; newest first among equals."""
     HYBRID = "hybrid"
-    """The three above by rank and weight: 0.3, 0.5 and 0.2."""
+    """Weighted ranks by recency (0.3), similarity (0.5) and importance (0.2)."""
     TF_IDF = "tf_idf"
-    """Five signals: TF-IDF 0.4, key words 0.3, recency 0.2, importance 0.1, access 0."""
+    """Five signals: TF-IDF 0.4, keywords 0.3, recency 0.2, importance 0.1, access 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HybridWeights:
-    """What the signals of ``Strategy.HYBRID`` count."""
+    """Weights of the signals of ``Strategy.HYBRID``."""
 
     recency: float = 0.3
     similarity: float = 0.5
@@ -49,7 +49,7 @@ class HybridWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TfIdfWeights:
-    """What the signals of ``Strategy.TF_IDF`` count; the score is their weighted mean."""
+    """Weights of the signals of ``Strategy.TF_IDF``; the score is their weighted mean."""
 
     semantic: float = 0.4
     keyword: float = 0.3
@@ -62,7 +62,7 @@ class TfIdfWeights:
 
 
 def check_strategy(strategy: object) -> Strategy:
-    """The strategy, or an error that lists those there are."""
+    """Return the strategy, or raise InvalidInputError with the list of valid strategies."""
     try:
         return Strategy(strategy)  # type: ignore[arg-type]
     except ValueError:
@@ -75,4 +75,4 @@ def _check_weights(weights: object, names: Iterable[str]) -> None:
     for name, value in values.items():
         check_score(value, f"the weight {name}")
     if sum(values.values()) == 0:
-        raise InvalidInputError("all weights are 0: give at least one signal a weight")
+        raise InvalidInputError("all weights are 0: set at least one weight above 0")

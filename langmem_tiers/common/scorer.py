@@ -1,4 +1,4 @@
-"""Scores as sums of signals, each with its name, so that every score can say why."""
+"""Scores as sums of named signals, so that each score can be explained."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is scored."""
+    """Text and metadata to be scored."""
 
     content: str
     role: Role | None = None
     age_hours: float = 0.0
     access_count: int = 0
     lowered: str = field(init=False)
-    """The content in lower case, without space around it."""
+    """Content in lower case, stripped of surrounding whitespace."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lowered", self.content.strip().lower())
@@ -30,11 +30,11 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One reason for a higher or lower score.
+    """A named function that raises or lowers a score.
 
     Args:
-        name: What the breakdown calls it.
-        points: How much it adds for a subject; 0 where it does not apply.
+        name: Name in the breakdown of a score.
+        points: Returns the points for a subject; 0 if the signal does not apply.
     """
 
     name: str
@@ -53,12 +53,12 @@ SignalTable: TypeAlias = tuple[Signal, ...]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A score in [0, 1] and what it is made of."""
+    """A score in [0, 1] with its breakdown."""
 
     value: float
     base: float
     parts: tuple[tuple[str, float], ...]
-    """The signals that applied, with their points."""
+    """Names and points of the signals that applied."""
 
     def __str__(self) -> str:
         reasons = "".join(f" {points:+.2f} {name}" for name, points in self.parts)
@@ -66,11 +66,11 @@ class Score:
 
 
 class Scorer:
-    """Adds up the signals of a table from a start value and clamps the sum to [0, 1].
+    """Adds the points of a table of signals to a base value and clamps the sum to [0, 1].
 
     Args:
-        signals: The table. Add rows of your own: ``Scorer((*RELEVANCE_SIGNALS, mine))``.
-        base: Where every score starts.
+        signals: Table of signals. Extend it with your own: ``Scorer((*RELEVANCE_SIGNALS, mine))``.
+        base: Initial value of each score.
     """
 
     def __init__(self, signals: SignalTable, base: float = 0.5) -> None:
@@ -78,15 +78,16 @@ class Scorer:
         self.base = base
 
     def score(self, subject: Subject) -> Score:
-        """The score of one subject with its breakdown."""
+        """Return the score of one subject with its breakdown."""
+        # Signals of 0 points are left out of the breakdown.
         parts = tuple(
             (signal.name, points) for signal in self.signals if (points := signal.points(subject)) != 0
         )
         total = self.base + sum(points for _, points in parts)
-        # Rounded, so that 0.5 + 0.2 + 0.1 reaches 0.8, which in binary it does not.
+        # Rounded, because 0.5 + 0.2 + 0.1 is 0.7999... in binary and would miss a threshold of 0.8.
         return Score(round(min(1.0, max(0.0, total)), 6), self.base, parts)
 
 
 def build_word_signal(name: str, points: float, *words: str) -> Signal:
-    """A signal for a text that holds one of the words, in lower case."""
+    """Return a signal for texts that contain one of the words, given in lower case."""
     return Signal(name, lambda subject: points if any(word in subject.lowered for word in words) else 0.0)

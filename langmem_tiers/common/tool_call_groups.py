@@ -1,7 +1,7 @@
-"""Groups: an assistant message with tool calls and all their results are one.
+"""Tool call groups: an assistant message with tool calls and all their results.
 
-Providers refuse a call without its result and a result without its call, so no window,
-cut or summary may part them.
+Providers reject a call without its result and a result without its call. No window, cut or
+summary may therefore split a group.
 """
 
 from __future__ import annotations
@@ -17,37 +17,40 @@ if TYPE_CHECKING:
 
 
 def find_tool_spans(messages: Sequence[Message]) -> list[tuple[int, int]]:
-    """The half-open ranges that a cut must not fall into, one per message with tool calls.
+    """Return the half-open ranges that must not be cut, one per message with tool calls.
 
-    A call waits for its result until the user speaks again, or until the assistant goes on after
-    a later result; while it waits, its range runs past the end. A call id may be used again: a
-    result belongs to the latest call.
+    A call is pending until the user speaks, or until the assistant continues after a later result. The range
+    of a pending call extends past the end of the list. A call id may be reused: a result belongs to the latest
+    call.
     """
-    ends: dict[int, int] = {}
-    opened: dict[str, int] = {}
-    waiting: dict[int, set[str]] = {}
-    answered = -1
+    ends: dict[int, int] = {}  # start of each group -> its end
+    call_starts: dict[str, int] = {}  # call id -> start of the latest group with that id
+    pending: dict[int, set[str]] = {}  # start of each group -> calls without a result yet
+    last_result = -1
     for index, message in enumerate(messages):
-        if waiting and message.role is Role.ASSISTANT:  # it went on without those before the last result
-            waiting = {start: calls for start, calls in waiting.items() if start > answered}
+        if pending and message.role is Role.ASSISTANT:
+            # The assistant continued, so calls before the last result will not be answered any more.
+            pending = {start: calls for start, calls in pending.items() if start > last_result}
         elif message.role is Role.TOOL:
-            answered = index
+            last_result = index
         if message.tool_calls:
             calls = {call.id for call in message.tool_calls}
-            ends[index], waiting[index] = index + 1, calls
-            opened.update(dict.fromkeys(calls, index))
-        elif message.tool_call_id is not None and message.tool_call_id in opened:
-            start = opened[message.tool_call_id]
+            ends[index], pending[index] = index + 1, calls
+            call_starts.update(dict.fromkeys(calls, index))
+        elif message.tool_call_id is not None and message.tool_call_id in call_starts:
+            start = call_starts[message.tool_call_id]
             ends[start] = index + 1
-            waiting.get(start, set()).discard(message.tool_call_id)
+            pending.get(start, set()).discard(message.tool_call_id)
         elif message.role is Role.USER:
-            waiting.clear()
-    ends.update((start, len(messages) + 1) for start, calls in waiting.items() if calls)
+            pending.clear()
+    # One past the length: a cut at the very end would also separate a pending call from its result.
+    ends.update((start, len(messages) + 1) for start, calls in pending.items() if calls)
     return sorted(ends.items())
 
 
 def find_safe_cut(messages: Sequence[Message], cut: int) -> int:
-    """The largest index at most ``cut`` where the list can be cut without parting a group."""
+    """Return the largest index up to ``cut`` at which the list can be cut without splitting a group."""
+    # In descending order, so that a cut moved to the start of one span is checked against the spans before it.
     for start, end in reversed(find_tool_spans(messages)):
         if start < cut < end:
             cut = start
@@ -55,30 +58,30 @@ def find_safe_cut(messages: Sequence[Message], cut: int) -> int:
 
 
 def remove_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages less the results whose call is not among them; each call has one result."""
-    alone = set(find_orphans(messages))
-    return tuple(message for index, message in enumerate(messages) if index not in alone)
+    """Return the messages without results whose call is missing; each call matches one result."""
+    orphans = set(find_orphans(messages))
+    return tuple(message for index, message in enumerate(messages) if index not in orphans)
 
 
 def find_orphans(messages: Sequence[Message | None]) -> list[int]:
-    """Where the results stand whose call is not among the messages before them."""
-    seen: set[str] = set()
-    alone = []
-    of_tools = [
+    """Return the indexes of results whose call does not precede them."""
+    open_calls: set[str] = set()
+    orphans = []
+    tool_messages = [
         (index, message)
         for index, message in enumerate(messages)
         if message is not None and (message.tool_calls or message.tool_call_id is not None)
     ]
-    for index, message in of_tools:
-        seen.update(call.id for call in message.tool_calls)
-        if message.tool_call_id is not None and message.tool_call_id not in seen:
-            alone.append(index)
-        seen.discard(message.tool_call_id or "")
-    return alone
+    for index, message in tool_messages:
+        open_calls.update(call.id for call in message.tool_calls)
+        if message.tool_call_id is not None and message.tool_call_id not in open_calls:
+            orphans.append(index)
+        open_calls.discard(message.tool_call_id or "")  # a second result for the same call is an orphan
+    return orphans
 
 
 def group_tool_calls(messages: Sequence[Message]) -> list[tuple[int, int]]:
-    """The list as half-open ranges that must not be parted, one after the other without gaps."""
+    """Split the list into contiguous half-open ranges that must not be cut."""
     groups: list[tuple[int, int]] = []
     done = 0
     for start, end in _merge_overlaps(find_tool_spans(messages)):
@@ -89,17 +92,17 @@ def group_tool_calls(messages: Sequence[Message]) -> list[tuple[int, int]]:
 
 
 def _merge_overlaps(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    apart: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for start, end in spans:
-        if apart and start < apart[-1][1]:  # spans that overlap are one group
-            apart[-1] = (apart[-1][0], max(apart[-1][1], end))
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
-            apart.append((start, end))
-    return apart
+            merged.append((start, end))
+    return merged
 
 
 def find_window_start(groups: Sequence[tuple[int, int]], window: int) -> int:
-    """Where the newest ``window`` messages begin, moved back to the start of the group they cut."""
+    """Return the start of the newest ``window`` messages, moved back to a group boundary."""
     count = groups[-1][1] if groups else 0
     if not 0 < window < count:
         return 0 if window else count

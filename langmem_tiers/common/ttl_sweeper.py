@@ -1,4 +1,4 @@
-"""A thread that erases what has expired, every so often."""
+"""Background thread that periodically erases expired data."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _log = logging.getLogger("langmem_tiers")
 
 
 class Sweeper:
-    """Calls a sweep again and again until it is stopped, or its engine is closed.
+    """Calls a function periodically until it is stopped or its engine is closed.
 
     Args:
-        sweep: What to call.
+        sweep: Function to call.
     """
 
     def __init__(self, sweep: Callable[[], int]) -> None:
@@ -29,14 +29,15 @@ class Sweeper:
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread is at work; a forked child starts without it."""
+        """True while the thread runs; a forked child starts without it."""
         return self._thread is not None and self._thread.is_alive() and not self._stop.is_set()
 
     def start(self, interval_seconds: float) -> None:
-        """Start the thread, unless it runs."""
+        """Start the thread, unless it is running."""
         check_positive(interval_seconds, "interval_seconds")
         if self.is_running:
             return
+        # A new event per thread: clearing the old one could revive a thread that has not ended yet.
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._run, args=(self._stop, interval_seconds), name="langmem-tiers-sweeper", daemon=True
@@ -44,9 +45,10 @@ class Sweeper:
         self._thread.start()
 
     def stop(self, timeout_seconds: float | None = None) -> bool:
-        """End the thread after what it is doing now. Says whether it has ended."""
+        """Stop the thread after its current sweep; return True if it has ended."""
         self._stop.set()
         thread = self._thread
+        # A sweep may close its own engine; a thread cannot join itself.
         if thread is None or thread is threading.current_thread():
             return True
         thread.join(timeout_seconds)
@@ -58,5 +60,5 @@ class Sweeper:
                 self._sweep()
             except EngineClosedError:
                 return
-            except Exception as error:  # noqa: BLE001 - the next round may go better
+            except Exception as error:  # noqa: BLE001 - a failed sweep must not stop the next ones
                 _log.warning("sweeping expired items failed: %s", type(error).__name__)

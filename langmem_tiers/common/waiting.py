@@ -1,4 +1,4 @@
-"""Looking again and again until something is done, for as long as there is patience."""
+"""Polling with a time limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _PAUSE_SECONDS = 0.02
 
 
 def wait_until(is_done: Callable[[], bool], patience_seconds: float) -> bool:
-    """Whether it came to be done in that time."""
+    """Poll until ``is_done()`` is true; return False if the time limit passes first."""
+    # Attempts are counted instead of reading a clock: only the clock module reads the time.
     for attempt in range(int(patience_seconds / _PAUSE_SECONDS) + 1):
         if attempt:
             time.sleep(_PAUSE_SECONDS)

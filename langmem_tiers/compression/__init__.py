@@ -1,1 +1,1 @@
-"""Fewer tokens, the same facts."""
+"""Compression of messages: fewer tokens, the same facts."""

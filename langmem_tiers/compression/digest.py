@@ -1,4 +1,4 @@
-"""Many messages in one summary: what was done, what came of it, and every fact."""
+"""Digest of many messages: actions, results and facts, which can be merged and rendered as a summary."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ if TYPE_CHECKING:
     from langmem_tiers.compression.fact_finder import FactFinder
 
 STEP_CHARACTERS = (320, 160, 80)
-"""Characters of each step, as there is room."""
+"""Maximum lengths of a step, tried from the longest to the shortest until the story fits."""
 MAX_CARRIED_STEPS = 50
-"""Steps that a summary hands on to the next one: the newest."""
+"""Number of steps, the newest, that a summary passes on to the next one."""
 MAX_NAMED_MISSING_FACTS = 1000
-"""Facts without room that stay named as missing: the newest."""
+"""Maximum number of facts, the newest, that are reported as missing."""
 MAX_CARRIED_MISSING_FACTS = 100
-"""Facts that it hands on although it had no room for them: the newest."""
+"""Maximum number of missing facts, the newest, that a summary passes on to the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class DigestStep:
-    """One message of the story in a few words."""
+    """Short form of one message in the story."""
 
     is_action: bool
-    """Whether somebody wanted or did something, as opposed to what came of it."""
+    """True for a request or an action, False for a result."""
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digest:
-    """What a summary is made of. Digests add up, so a summary of a summary loses nothing that had room."""
+    """Structured content of a summary. Digests can be merged, so repeated summarizing does not lose facts that fit."""
 
     count: int = 0
     steps: tuple[DigestStep, ...] = ()
     facts: tuple[Fact, ...] = ()
-    """Oldest first, each once."""
+    """Facts without duplicates, ordered by their latest mention, oldest first."""
 
     @classmethod
     def from_messages(
         cls, messages: Iterable[Message], finder: FactFinder, earlier: Digest | None = None
     ) -> Digest:
-        """The digest of messages, added to an earlier one."""
+        """Build the digest of messages, appended to an earlier digest if given."""
         return cls.merge(
             [*([] if earlier is None else [earlier]), *(_digest_message(m, finder) for m in messages)]
         )
 
     @classmethod
     def merge(cls, parts: Iterable[Digest]) -> Digest:
-        """Digests one after the other."""
+        """Concatenate digests."""
         count = 0
         steps: list[DigestStep] = []
         facts: dict[str, Fact] = {}
@@ -64,19 +64,21 @@ class Digest:
             count += part.count
             steps += part.steps
             for fact in part.facts:
-                facts.pop(fact.text, None)  # its latest mention decides its age
+                facts.pop(
+                    fact.text, None
+                )  # a repeated fact moves to the end: its latest mention determines its age
                 facts[fact.text] = fact
         return cls(count=count, steps=tuple(steps), facts=tuple(facts.values()))
 
     def render(
         self, counter: TokenCounter, max_tokens: int | None = None, story: str | None = None
     ) -> Summary:
-        """The summary as text: facts first, then as much of the story as fits, the newest steps of it.
+        """Render the summary as text. Facts take precedence; the rest is for the newest steps of the story.
 
         Args:
-            counter: Counts tokens.
-            max_tokens: The limit; everything, if left out.
-            story: Told in place of the actions and results.
+            counter: Token counter.
+            max_tokens: Maximum size. Default: no limit.
+            story: Text that replaces the actions and results.
         """
         stories = (
             [self._build_story(width) for width in STEP_CHARACTERS]
@@ -86,8 +88,8 @@ class Digest:
         return build_summary(f"[Summary of {self.count} messages]", stories, self.facts, counter, max_tokens)
 
     def _build_story(self, width: int) -> Callable[[int], str]:
-        def tell(size: int) -> str:
-            newest = self.steps[len(self.steps) - len(self.steps) * size // 100 :]
+        def render_newest(percent: int) -> str:
+            newest = self.steps[len(self.steps) - len(self.steps) * percent // 100 :]
             lines = (
                 ("Actions", [truncate_with_ellipsis(step.text, width) for step in newest if step.is_action]),
                 (
@@ -97,11 +99,17 @@ class Digest:
             )
             return "\n".join(f"{title}: {' | '.join(steps)}" for title, steps in lines if steps)
 
-        return tell
+        return render_newest
 
-    def to_dict(self, done: Summary) -> dict[str, Any]:
-        """The digest as JSON, for the summary that will follow this one."""
-        facts = (*done.missing[-MAX_CARRIED_MISSING_FACTS:], *done.facts)
+    def to_dict(self, summary: Summary) -> dict[str, Any]:
+        """Serialize the digest as JSON values, as the basis of the next summary.
+
+        Args:
+            summary: The rendered summary, which determines the missing facts.
+        """
+        # Facts that did not fit get another chance in the next summary. Their number is limited: otherwise the
+        # stored digest would grow with every summary.
+        facts = (*summary.missing[-MAX_CARRIED_MISSING_FACTS:], *summary.facts)
         width = STEP_CHARACTERS[1]
         return {
             "count": self.count,
@@ -110,12 +118,12 @@ class Digest:
                 for step in self.steps[-MAX_CARRIED_STEPS:]
             ],
             "facts": [[str(fact.kind), fact.text, fact.priority] for fact in facts],
-            "missing": [fact.text for fact in done.missing[-MAX_NAMED_MISSING_FACTS:]],
+            "missing": [fact.text for fact in summary.missing[-MAX_NAMED_MISSING_FACTS:]],
         }
 
     @classmethod
     def from_dict(cls, carried: dict[str, Any]) -> Digest:
-        """The digest that an earlier summary carried."""
+        """Restore the digest of an earlier summary from the values of ``to_dict``."""
         return cls(
             count=carried["count"],
             steps=tuple(DigestStep(is_action, text) for is_action, text in carried["steps"]),

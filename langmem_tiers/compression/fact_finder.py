@@ -1,4 +1,4 @@
-"""Finding the facts of a text, and telling which of them another text still holds."""
+"""Find the facts of a text, and check which of them another text still contains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FactSpan:
-    """A fact at one of its places."""
+    """One occurrence of a fact in a text."""
 
     start: int
     end: int
@@ -25,73 +25,79 @@ class FactSpan:
 
 
 class FactFinder:
-    """Finds facts by a table of patterns.
+    """Pattern-based finder of facts: names, numbers, dates, paths and other details.
 
     Args:
-        patterns: The table; add rows of your own: ``(*FACT_PATTERNS, FactPattern("ticket", ...))``.
+        patterns: The pattern table. Example with more rows: ``(*FACT_PATTERNS, FactPattern("ticket", ...))``.
     """
 
     def __init__(self, patterns: Sequence[FactPattern] = FACT_PATTERNS) -> None:
         self._patterns = tuple(patterns)
 
     def find_spans(self, text: str) -> list[FactSpan]:
-        """Every fact at every place, in order; of two at the same place the longer one first."""
-        lowered = text.lower()
+        """Return every occurrence of every fact in order of its start, longer ones first."""
+        lowered = text.lower()  # computed once for all patterns
         found = [
             FactSpan(start, end, Fact(pattern.kind, text[start:end], pattern.priority))
             for pattern in self._patterns
             for start, end in pattern.spans(text, lowered)
         ]
-        return sorted(found, key=lambda one: (one.start, -one.end))
+        return sorted(found, key=lambda span: (span.start, -span.end))
 
     def find(self, text: str) -> tuple[Fact, ...]:
-        """Each fact once per kind, in the order of the text."""
-        return tuple(dict.fromkeys(one.fact for one in self.find_spans(text)))
+        """Return each fact once per kind, in the order of the text."""
+        return tuple(dict.fromkeys(span.fact for span in self.find_spans(text)))
 
     def find_outermost(self, text: str) -> tuple[Fact, ...]:
-        """The facts that lie in no other fact: whoever keeps these keeps them all."""
+        """Return the facts that are not inside another fact. A text that contains these contains all facts."""
         kept, _ = select_outermost(text, self.find_spans(text))
-        return tuple(dict.fromkeys(one.fact for one in kept))
+        return tuple(dict.fromkeys(span.fact for span in kept))
 
 
 def select_outermost(
-    text: str, places: Sequence[FactSpan], covered: Sequence[tuple[int, int]] = ()
+    text: str, spans: Sequence[FactSpan], covered: Sequence[tuple[int, int]] = ()
 ) -> tuple[list[FactSpan], set[str]]:
-    """The places that lie neither in another place nor in a covered range, and the texts of those that do.
+    """Select the spans that are neither inside another span nor in a covered range.
 
     Args:
-        text: Where they stand.
-        places: In order of their start, longer ones first.
+        text: The text that contains the spans.
+        spans: Spans in order of their start, longer ones first.
         covered: Ranges of the text that are kept anyway.
+
+    Returns:
+        One span for each selected fact, and the texts of the facts that survive inside of these or of a covered range.
     """
     kept: list[FactSpan] = []
     inside = {
-        one.fact.text
-        for one in places
-        if any(start <= one.start and one.end <= end for start, end in covered) and _is_whole_word(text, one)
+        span.fact.text
+        for span in spans
+        if any(start <= span.start and span.end <= end for start, end in covered)
+        and _is_whole_word(text, span)
     }
     parts: set[str] = set()
-    for one in places:
+    for span in spans:
+        # In this order, a span is inside an earlier one exactly if it does not end after the last one kept.
         last = kept[-1] if kept else None
-        if last is None or one.end > last.end:
-            kept.append(one)
-        elif (one.start, one.end) != (last.start, last.end):
-            # One place within a longer fact is enough for it to survive, if it is a word there.
-            (inside if _is_whole_word(text, one) else parts).add(one.fact.text)
+        if last is None or span.end > last.end:
+            kept.append(span)
+        elif (span.start, span.end) != (last.start, last.end):
+            # A nested fact survives within the longer one if it is a whole word there.
+            (inside if _is_whole_word(text, span) else parts).add(span.fact.text)
     unique: dict[str, FactSpan] = {}
-    for one in kept:
-        if one.fact.text not in inside:
-            unique.setdefault(one.fact.text, one)
+    for span in kept:
+        if span.fact.text not in inside:
+            unique.setdefault(span.fact.text, span)
     return list(unique.values()), inside | (parts - set(unique))
 
 
-def _is_whole_word(text: str, place: FactSpan) -> bool:
-    before, behind = text[max(0, place.start - 2) : place.start][::-1], text[place.end : place.end + 2]
-    return not _continues_word(before) and not _continues_word(behind)
+def _is_whole_word(text: str, span: FactSpan) -> bool:
+    # The characters before the span are reversed, so that both sides are read away from it.
+    before, after = text[max(0, span.start - 2) : span.start][::-1], text[span.end : span.end + 2]
+    return not _continues_word(before) and not _continues_word(after)
 
 
 def contains_fact(text: str, fact: Fact) -> bool:
-    """Whether the text holds the fact word for word: "$5" does not survive in "$50"."""
+    """Return True if the text contains the fact verbatim and as a whole word: "$50" does not contain "$5"."""
     start = text.find(fact.text)
     while start >= 0:
         if _is_whole_word(text, FactSpan(start, start + len(fact.text), fact)):
@@ -100,25 +106,25 @@ def contains_fact(text: str, fact: Fact) -> bool:
     return False
 
 
-def _continues_word(beside: str) -> bool:
-    # A letter, or a mark that joins: 10.0.0.1 goes on in 10.0.0.12 and in 10.0.0.1.5.
-    if not beside:
+def _continues_word(adjacent: str) -> bool:
+    # A letter or digit, or a joining mark followed by one: neither 10.0.0.12 nor 10.0.0.1.5 contains 10.0.0.1.
+    if not adjacent:
         return False
-    if beside[0].isalnum() or beside[0] == "_":
+    if adjacent[0].isalnum() or adjacent[0] == "_":
         return True
-    return len(beside) > 1 and beside[0] in "-.,/" and beside[1].isalnum()
+    return len(adjacent) > 1 and adjacent[0] in "-.,/" and adjacent[1].isalnum()
 
 
 def find_missing_facts(text: str, facts: Iterable[Fact]) -> tuple[Fact, ...]:
-    """The facts that the text does not hold word for word."""
+    """Return the facts that the text does not contain verbatim."""
     return tuple(fact for fact in facts if not contains_fact(text, fact))
 
 
 def count_surviving_facts(facts: Iterable[Fact], text: str) -> Mapping[str, tuple[int, int]]:
-    """For each kind, how many of the facts the text still holds, and how many there were."""
-    there: Counter[str] = Counter()
+    """Return, for each kind, the number of facts that the text still contains and their total number."""
+    totals: Counter[str] = Counter()
     kept: Counter[str] = Counter()
     for fact in facts:
-        there[fact.kind] += 1
+        totals[fact.kind] += 1
         kept[fact.kind] += contains_fact(text, fact)
-    return {kind: (kept[kind], count) for kind, count in there.items()}
+    return {kind: (kept[kind], count) for kind, count in totals.items()}

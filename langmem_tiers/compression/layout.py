@@ -1,4 +1,4 @@
-"""Laying facts and a story out within a limit: facts first, then as much of the story as fits."""
+"""Layout of a summary within a token limit: facts first, then as much of the story as fits."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from langmem_tiers.text.facts import Fact
 
 STORY_SHARE = 0.1
-"""What is left to the story when not all facts fit."""
-_MAX_COMPARED_FACTS = 4000  # beyond, looking for each in all the others would cost more than it saves
+"""Share of the limit that is reserved for the story if not all facts fit."""
+_MAX_COMPARED_FACTS = 4000  # the search for nested facts is quadratic; with more facts it is skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary(Displayable):
-    """A summary's text, and what became of the facts."""
+    """Text of a summary, with the facts in it and those that did not fit."""
 
     text: str
     tokens: int
     facts: tuple[Fact, ...] = ()
-    """The facts that it holds."""
+    """Facts that the text contains."""
     missing: tuple[Fact, ...] = ()
-    """Facts that had no room; the originals keep them."""
+    """Facts that did not fit; the original messages still contain them."""
 
 
 def build_summary(
@@ -40,71 +40,77 @@ def build_summary(
     counter: TokenCounter,
     max_tokens: int | None,
 ) -> Summary:
-    """The head, a story and the facts as one text.
+    """Combine a head, a story and facts to one text.
 
     Args:
-        head: The first line.
-        stories: Ways to tell it, the fullest first: each takes a size from 0 to 100 and returns a text.
-        facts: Oldest first. Those that lie in the story are not listed again.
-        counter: Counts tokens.
-        max_tokens: The limit of the whole; none, if left out.
+        head: First line.
+        stories: Versions of the story, the most detailed first. Each is a function from a percentage, 0 to 100, to a
+            text of about that share of the story.
+        facts: Oldest first. Facts that the story contains are not listed again.
+        counter: Token counter.
+        max_tokens: Maximum size of the result; None for no limit.
     """
     listed = _drop_contained_facts(facts)
 
-    def text_of(story: str, kept: Sequence[Fact]) -> str:
+    def render(story: str, kept: Sequence[Fact]) -> str:
         rest = find_missing_facts(story, kept) if story else kept
         line = f"Key facts: {', '.join(fact.text for fact in rest)}" if rest else ""
         return "\n".join(part for part in (head, story, line) if part)
 
     if max_tokens is None:
-        return _to_summary(text_of(stories[0](100) if stories else "", listed), facts, counter)
+        return _to_summary(render(stories[0](100) if stories else "", listed), facts, counter)
 
     def fits(story: str, kept: Sequence[Fact], limit: float = max_tokens) -> bool:
-        return counter.count(text_of(story, kept)) <= limit
+        return counter.count(render(story, kept)) <= limit
 
     kept = listed
     if not fits("", listed):
         limit = max_tokens * (1 - STORY_SHARE)
-        kept = select_best_facts(listed, lambda some: fits("", some, limit))
-    story = _choose_fullest_story(stories, lambda told: fits(told, kept))
-    text = text_of(story, kept)
+        kept = select_best_facts(listed, lambda chosen: fits("", chosen, limit))
+    story = _choose_fullest_story(stories, lambda candidate: fits(candidate, kept))
+    text = render(story, kept)
     if counter.count(text) > max_tokens:  # not even the head fits
         text = text[: find_largest_fitting(len(text), lambda n: counter.count(text[:n]) <= max_tokens)]
     return _to_summary(text, facts, counter)
 
 
 def build_truncated_story(story: str) -> Callable[[int], str]:
-    """A story that is told to a part of its length."""
-    return lambda size: (
-        story if size >= 100 else truncate_with_ellipsis(story, len(story) * size // 100) if size else ""
+    """Return a function that truncates the story to a percentage of its length."""
+    return lambda percent: (
+        story
+        if percent >= 100
+        else truncate_with_ellipsis(story, len(story) * percent // 100)
+        if percent
+        else ""
     )
 
 
 def _choose_fullest_story(stories: Sequence[Callable[[int], str]], fits: Callable[[str], bool]) -> str:
-    for tell in stories[:-1]:
-        if fits(whole := tell(100)):
+    # The most detailed version that fits completely, otherwise the largest part of the shortest version.
+    for build_story in stories[:-1]:
+        if fits(whole := build_story(100)):
             return whole
     if not stories:
         return ""
-    tell = stories[-1]
-    return tell(find_largest_fitting(100, lambda size: fits(tell(size))))
+    build_shortest = stories[-1]
+    return build_shortest(find_largest_fitting(100, lambda percent: fits(build_shortest(percent))))
 
 
 def select_best_facts(facts: Sequence[Fact], fits: Callable[[Sequence[Fact]], bool]) -> list[Fact]:
-    """As many facts as fit, the worthiest, in their own order; one that is too long by itself takes no room."""
+    """Select the best facts that fit together, in their original order. Facts too long by themselves are skipped."""
     by_worth = sorted(
         (index for index, fact in enumerate(facts) if fits([fact])),
         key=lambda index: -_score_fact(facts, index),
     )
 
-    def best(number: int) -> list[Fact]:
-        return [facts[index] for index in sorted(by_worth[:number])]  # told in their own order
+    def select_best(count: int) -> list[Fact]:
+        return [facts[index] for index in sorted(by_worth[:count])]
 
-    return best(find_largest_fitting(len(by_worth), lambda number: fits(best(number))))
+    return select_best(find_largest_fitting(len(by_worth), lambda count: fits(select_best(count))))
 
 
 def _score_fact(facts: Sequence[Fact], index: int) -> float:
-    # By priority and age, and by what it costs: in the room of one long command stand ten dates.
+    # Priority and recency per cost: ten dates fit into the space of one long command.
     age = 0.7 + 0.3 * (index + 1) / len(facts)
     return facts[index].priority * age / math.sqrt(len(facts[index].text) + 4)
 
@@ -119,6 +125,7 @@ def _to_summary(text: str, facts: Sequence[Fact], counter: TokenCounter) -> Summ
 def _drop_contained_facts(facts: Sequence[Fact]) -> list[Fact]:
     if len(facts) > _MAX_COMPARED_FACTS:
         return list(facts)
+    # Longest first, so that a fact is compared with all facts that may contain it.
     kept: set[str] = set()
     everything = ""
     for fact in sorted(facts, key=lambda fact: -len(fact.text)):

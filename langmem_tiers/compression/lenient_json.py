@@ -1,8 +1,8 @@
-"""Objects out of what a model calls JSON.
+"""Lenient JSON reader for the answers of language models.
 
-One pass without a way back, so that no answer takes more than linear time, and no recursion: prose, code fences and
-closing marks that are missing or too many are passed over, single quotes, bare words, Python's literals and commas
-too many are read as they are meant, and of an answer that was cut off everything whole counts.
+The reader needs a single pass without backtracking or recursion, so it takes linear time for any answer. It skips
+prose and code fences, and tolerates missing or superfluous brackets. It accepts single quotes, bare words, Python
+literals and superfluous commas. Of a truncated answer, it returns all complete objects.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_ANSWER_CHARACTERS = 200_000
-"""Characters of an answer that are read."""
-_MAX_DEPTH = 12  # values deeper than this are not kept
-_MAX_ITEMS = 200  # of one list or object
+"""Maximum number of characters read from an answer."""
+_MAX_DEPTH = 12  # deeper values are replaced by None
+_MAX_ITEMS = 200  # kept of one list or object
 
 _OPENING = re.compile(r"[\[{]")
 _BLANK = re.compile(r"\s+")
@@ -38,18 +38,18 @@ _LITERAL_VALUES = {
 
 @dataclass(slots=True)
 class LenientParseResult:
-    """What was found in an answer."""
+    """Objects found in an answer, and statistics about the rest."""
 
     objects: list[dict[str, Any]] = field(default_factory=list)
-    """Those that have the wanted text, in order; none inside another."""
+    """Objects with a string under the requested key, in order and not nested in each other."""
     missing_key_count: int = 0
-    """Objects without the wanted text, and nothing with it inside them."""
+    """Number of objects without that key, neither in them nor in a nested object."""
     garbled_count: int = 0
-    """Objects that could not be read for sure."""
+    """Number of objects that could not be read reliably."""
     is_truncated: bool = False
-    """Whether something was left open at the end."""
+    """True if a list, object or string was not closed at the end."""
     is_json: bool = False
-    """Whether there was a list or an object at all."""
+    """True if the answer contained any list or object."""
 
 
 @dataclass(slots=True)
@@ -68,11 +68,11 @@ class _Frame:
 
 
 def find_objects(text: str, wanted: str) -> LenientParseResult:
-    """The objects of a text that have a string under the wanted key.
+    """Find the objects of a text that have a string under a key.
 
     Args:
-        text: What the model answered.
-        wanted: The key that makes an object one of those that were asked for.
+        text: Answer of the model.
+        wanted: Key that an object must have.
     """
     return _Reader(text[:MAX_ANSWER_CHARACTERS], wanted).read(is_more=len(text) > MAX_ANSWER_CHARACTERS)
 
@@ -87,27 +87,30 @@ class _Reader:
         self._result = LenientParseResult()
 
     def read(self, *, is_more: bool) -> LenientParseResult:
-        place = 0
-        while place < len(self._text):
+        position = 0
+        while position < len(self._text):
+            # Outside of lists and objects there is prose: skip to the next bracket.
             if not self._stack:
-                found = _OPENING.search(self._text, place)
+                found = _OPENING.search(self._text, position)
                 if found is None:
                     break
-                place = found.start()
-            step = self._read_token(place)
-            if step <= place:
+                position = found.start()
+            following = self._read_token(position)
+            if following <= position:
                 break
-            place = step
-        done = self._result
-        done.is_truncated = bool(self._stack) or is_more
+            position = following
+        result = self._result
+        result.is_truncated = bool(self._stack) or is_more
+        # Frames that are still open were truncated: keep the complete objects inside of them.
         for frame in self._stack:
-            done.objects += frame.matches
-            done.missing_key_count += frame.missing_key_count
-        return done
+            result.objects += frame.matches
+            result.missing_key_count += frame.missing_key_count
+        return result
 
-    def _read_token(self, place: int) -> int:
-        # Reads one token; a place that does not move says that the rest was cut off.
-        text, mark = self._text, self._text[place]
+    def _read_token(self, position: int) -> int:
+        # Reads one token and returns the position after it. The same position means that the rest is an unfinished
+        # string.
+        text, mark = self._text, self._text[position]
         if mark in "[{":
             self._open(is_object=mark == "{")
         elif mark in "]}":
@@ -116,24 +119,25 @@ class _Reader:
             _end_entry(self._stack[-1])
         elif mark == ":":
             _start_value(self._stack[-1])
-        elif blank := _BLANK.match(text, place):
+        elif blank := _BLANK.match(text, position):
             return blank.end()
         else:
-            return self._read_value(place)
-        return place + 1
+            return self._read_value(position)
+        return position + 1
 
-    def _read_value(self, place: int) -> int:
-        text, mark, frame = self._text, self._text[place], self._stack[-1]
+    def _read_value(self, position: int) -> int:
+        text, mark, frame = self._text, self._text[position], self._stack[-1]
         if mark == '"' or (mark == "'" and self._allows_single_quotes):
-            end = _find_string_end(text, place)
+            end = _find_string_end(text, position)
             if end is not None:
-                _set_value(frame, _unescape(text[place + 1 : end]))
+                _set_value(frame, _unescape(text[position + 1 : end]))
                 return end + 1
             if mark == '"':
-                return place
-            self._allows_single_quotes = False  # there is no end behind this one, so none behind the next
-        found = _BARE_WORD.match(text, place)
-        assert found is not None  # noqa: S101 - every other mark was looked at before
+                return position
+            # No closing quote in the rest of the text. Searching again at every apostrophe would take quadratic time.
+            self._allows_single_quotes = False
+        found = _BARE_WORD.match(text, position)
+        assert found is not None  # noqa: S101 - all other characters are handled above
         _set_value(frame, _parse_literal(found[0]))
         return found.end()
 
@@ -143,9 +147,11 @@ class _Reader:
         self._result.is_json = True
 
     def _close(self, *, is_object: bool) -> None:
-        has_one = self._open_object_count > 0 if is_object else len(self._stack) > self._open_object_count
-        if not has_one:
-            return  # one too many
+        # The counter makes this check O(1); searching the stack for each bracket would take quadratic time.
+        is_open = self._open_object_count > 0 if is_object else len(self._stack) > self._open_object_count
+        if not is_open:
+            return  # superfluous
+        # Everything inside that is still open lacks its closing bracket.
         while self._stack[-1].is_object is not is_object:
             self._stack[-1].is_garbled = True
             self._pop()
@@ -165,7 +171,7 @@ class _Reader:
         if outer.matches:
             outer.matches += found
         else:
-            outer.matches = found  # handed on as it is, however deep it lies
+            outer.matches = found  # without a copy: deep nesting would make copies quadratic
         is_kept = len(self._stack) < _MAX_DEPTH
         _set_value(outer, (frame.entries if frame.is_object else frame.items) if is_kept else None)
 
@@ -178,6 +184,7 @@ class _Reader:
         if isinstance(frame.entries.get(self._wanted_key), str):
             frame.missing_key_count = 0
             return [frame.entries]
+        # An object that contains matching objects, or an empty list of them, is a wrapper, not a bad result.
         if (
             frame.entries
             and not frame.matches
@@ -189,16 +196,16 @@ class _Reader:
 
 
 def _find_string_end(text: str, start: int) -> int | None:
-    # Returns the index of the quote that closes the string starting at `start`. A loop, not one pattern: a group
-    # that is repeated possessively matches wrongly in Python 3.11.0 to 3.11.4, and without that it may backtrack.
+    # Returns the index of the quote that closes the string starting at `start`. A loop, not one pattern: possessive
+    # repetition of a group is broken in Python 3.11.0 to 3.11.4, and ordinary repetition may backtrack.
     quote = text[start]
     stops = _STRING_STOPS[quote]
-    place = start + 1
-    while stop := stops.search(text, place):
-        place = stop.end()
+    position = start + 1
+    while stop := stops.search(text, position):
+        position = stop.end()
         if stop[0] == "\\":
-            place += 1
-        elif _AFTER_STRING.match(text, place):
+            position += 1
+        elif _AFTER_STRING.match(text, position):
             return stop.start()
     return None
 
@@ -251,5 +258,5 @@ def _unescape(text: str) -> str:
         lambda found: chr(int(found[1][1:], 16)) if len(found[1]) == 5 else _ESCAPES.get(found[1], found[1]),
         text,
     )
-    # Two halves of one character, as JSON writes those beyond 65,535.
+    # JSON escapes characters beyond U+FFFF as surrogate pairs; this joins the halves and replaces single ones.
     return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,4 +1,4 @@
-"""Asking a language model that may raise, hang, say nothing or say far too much."""
+"""Calls to a language model that may raise, hang, or return an empty or far too long answer."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langmem_tiers")
 MAX_CHARACTERS_PER_TOKEN = 16
-"""An answer longer than this for each token that was asked for is nonsense."""
+"""Maximum accepted length of an answer, in characters per requested token."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What came back: a text, or what went wrong."""
+    """Answer of a model, or the problem if there is none."""
 
     text: str = ""
     problem: str | None = None
 
 
 class BoundedModel:
-    """A language model with a time limit and a limit on what is taken from it.
+    """Wrapper of a language model with a time limit and a limit on the length of answers.
 
-    A call that does not come back cannot be ended: its thread is left behind, and nothing more is
-    asked until it returns, so that threads do not pile up.
+    Python cannot stop a call that hangs. Its thread is abandoned, and further requests are rejected until it returns,
+    so that threads do not accumulate.
 
     Args:
         model: The model.
-        time_limit_seconds: How long to wait for all answers that one summary needs.
-        parallel: Questions that are asked at the same time.
+        time_limit_seconds: Time limit for all answers that one summary needs.
+        parallel: Maximum number of concurrent requests.
     """
 
     def __init__(self, model: LanguageModel, *, time_limit_seconds: float, parallel: int = 4) -> None:
@@ -50,13 +50,13 @@ class BoundedModel:
         self._hanging_threads: list[threading.Thread] = []
 
     def compute_deadline(self) -> float:
-        """When the time for one summary that begins now is over."""
+        """Return the deadline, on the monotonic clock, of a summary that starts now."""
         return self._clock.monotonic() + self._time_limit_seconds
 
     def ask(
         self, prompts: Sequence[str], *, system: str, max_tokens: int, deadline: float
     ) -> list[ModelAnswer]:
-        """An answer for each prompt, in order, as far as the first problem."""
+        """Return the answers in the order of the prompts. Stop after the first batch with a problem."""
         answers: list[ModelAnswer] = []
         for start in range(0, len(prompts), self._max_parallel):
             answers += self._ask_in_parallel(
@@ -72,14 +72,15 @@ class BoundedModel:
         with self._lock:
             self._hanging_threads = [thread for thread in self._hanging_threads if thread.is_alive()]
             if self._hanging_threads:
-                return [ModelAnswer(problem="the model has not come back from an earlier question")]
+                return [ModelAnswer(problem="the model is still busy with an earlier request")]
+        # One queue per prompt: an answer that arrives after the deadline stays in a queue that nobody reads.
         boxes: list[queue.Queue[ModelAnswer]] = [queue.Queue(1) for _ in prompts]
         threads = [
             threading.Thread(
-                target=contextvars.copy_context().run,  # callbacks and traces of the caller come along
+                target=contextvars.copy_context().run,  # keeps callbacks and traces of the caller
                 args=(self._ask_one, prompt, system, max_tokens, box),
                 name="langmem-tiers-model",
-                daemon=True,  # a call that hangs must not keep the program from ending
+                daemon=True,  # a call that hangs must not prevent the program from exiting
             )
             for prompt, box in zip(prompts, boxes, strict=True)
         ]
@@ -87,6 +88,7 @@ class BoundedModel:
             thread.start()
         answers = [self._wait_for_answer(box, deadline) for box in boxes]
         with self._lock:
+            # Only threads without an answer: one that has put its answer may be alive for another moment.
             self._hanging_threads += [
                 thread
                 for thread, answer in zip(threads, answers, strict=True)
@@ -104,17 +106,19 @@ class BoundedModel:
         try:
             text: object = self._model.complete(prompt, system=system, max_tokens=max_tokens)
             box.put(_validate_answer(text, max_tokens))
-        except BaseException as error:  # noqa: BLE001 - whatever a model raises, memory goes on without it
+        except BaseException as error:  # noqa: BLE001 - any failure of a model is reported as a problem
             _log.debug("the model failed", exc_info=True)
             box.put(ModelAnswer(problem=f"the model raised {type(error).__name__}"))
 
 
 def _validate_answer(text: object, max_tokens: int) -> ModelAnswer:
     if not isinstance(text, str):
-        return ModelAnswer(problem=f"the model answered a {type(text).__name__} in place of a text")
+        return ModelAnswer(
+            problem=f"the model returned a value of type {type(text).__name__} instead of a text"
+        )
     if len(text) > max_tokens * MAX_CHARACTERS_PER_TOKEN:
         return ModelAnswer(
-            problem=f"the model answered {len(text)} characters where {max_tokens} tokens were asked for"
+            problem=f"the model returned {len(text)} characters, but only {max_tokens} tokens were requested"
         )
-    text = str(text).strip()
-    return ModelAnswer(text) if text else ModelAnswer(problem="the model answered nothing")
+    text = str(text).strip()  # a subclass of str becomes a plain one
+    return ModelAnswer(text) if text else ModelAnswer(problem="the model returned an empty answer")

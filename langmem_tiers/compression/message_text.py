@@ -1,4 +1,4 @@
-"""Messages as plain text: what was said, and what was called, without what memory itself had injected."""
+"""Plain text of messages and tool calls, without text injected by the memory itself."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ SPEAKER_LABELS = {Role.USER: "User", Role.ASSISTANT: "Agent", Role.SYSTEM: "Syst
 
 
 def message_to_text(message: Message) -> str:
-    """The text of a message, and each tool call with its arguments on lines of their own.
+    """Return the text of a message, followed by its tool calls with one line per argument.
 
-    What was injected from memory is left out: told again, it would come back as something new.
+    Injected memory is left out: otherwise it would be stored again as new information.
     """
     texts = (message.content, *(tool_call_to_text(call) for call in message.tool_calls))
     return "\n".join(filter(None, map(strip_fences, texts)))
 
 
 def tool_call_to_text(call: ToolCall) -> str:
-    """A tool call as text: its name, then a line for each argument, not escaped as JSON is."""
+    """Return a tool call as text: its name, then one line per argument, without JSON escapes."""
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):

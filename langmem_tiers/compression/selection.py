@@ -1,4 +1,4 @@
-"""The most of a list that fits a limit."""
+"""Helpers that fit lists and texts into a limit."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ if TYPE_CHECKING:
 
 
 def find_largest_fitting(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to ``most`` for which ``fits`` holds, found by halving; 0 if there is none.
+    """Return the largest number up to ``most`` for which ``fits`` is true, or 0. Uses binary search.
 
-    Counters are not additive, so whole texts are counted: this asks for few of them.
+    Token counters are not additive, so every candidate text must be counted as a whole. The search needs few counts.
     """
+    # Usually everything fits: one count suffices.
     if most <= 0 or fits(most):
         return max(0, most)
     low, high = 0, most  # low fits or is 0, high does not fit
@@ -26,7 +27,7 @@ def find_largest_fitting(most: int, fits: Callable[[int], bool]) -> int:
 
 
 def truncate_with_ellipsis(text: str, characters: int) -> str:
-    """The text, or as much of it as fits with three dots behind it."""
+    """Return the text, cut to this length including a trailing "..." if it is longer."""
     if len(text) <= characters:
         return text
     return "" if characters <= 3 else text[: characters - 3].rstrip() + "..."

@@ -1,4 +1,4 @@
-"""The sentences of a conversation that say most, without a model."""
+"""Extractive summaries: select the most important sentences of a conversation without a model."""
 
 from __future__ import annotations
 
@@ -33,30 +33,32 @@ class _Sentence:
 
 
 def build_extractive_story(messages: Sequence[Message]) -> Callable[[int], str]:
-    """A story of the given percentage of the sentences, those that say most, in their order."""
-    ranked = sorted(_score_sentences(messages), key=lambda one: (-one.score, -one.position))
+    """Return a function that joins a given percentage of the sentences, the best ones, in their original order."""
+    # Newer sentences first among equals.
+    ranked = sorted(_score_sentences(messages), key=lambda sentence: (-sentence.score, -sentence.position))
 
-    def tell(size: int) -> str:
-        chosen = sorted(ranked[: len(ranked) * size // 100], key=lambda one: one.position)
-        return "\n".join(one.text for one in chosen)
+    def render_best(percent: int) -> str:
+        chosen = sorted(ranked[: len(ranked) * percent // 100], key=lambda sentence: sentence.position)
+        return "\n".join(sentence.text for sentence in chosen)
 
-    return tell
+    return render_best
 
 
 def _score_sentences(messages: Sequence[Message]) -> list[_Sentence]:
     spoken = [(message, sentence) for message in messages for sentence in _split_sentences(message)]
-    words = [set(_WORD.findall(sentence.lower())) for _, sentence in spoken]
-    in_how_many = Counter(word for some in words for word in some)
+    word_sets = [set(_WORD.findall(sentence.lower())) for _, sentence in spoken]
+    frequencies = Counter(word for words in word_sets for word in words)
     total = len(spoken) + 1
     scored = []
-    for place, ((message, sentence), some) in enumerate(zip(spoken, words, strict=True)):
-        # Words that recur carry the subject, words that are everywhere carry nothing.
-        weight = sum(math.log(total / in_how_many[word]) * math.log(1 + in_how_many[word]) for word in some)
-        score = weight / math.sqrt(8 + len(some))
+    for position, ((message, sentence), words) in enumerate(zip(spoken, word_sets, strict=True)):
+        # Words that recur indicate the subject, words in almost every sentence indicate nothing. The divisor keeps
+        # long sentences from winning by their number of words.
+        weight = sum(math.log(total / frequencies[word]) * math.log(1 + frequencies[word]) for word in words)
+        score = weight / math.sqrt(8 + len(words))
         score += 2.0 * (_DECISION.search(sentence) is not None)
         score += 1.0 * (message.role is Role.USER)
         text = f"{SPEAKER_LABELS[message.role]}: {truncate_with_ellipsis(sentence, _MAX_SENTENCE_CHARACTERS)}"
-        scored.append(_Sentence(place, text, score))
+        scored.append(_Sentence(position, text, score))
     return scored
 
 

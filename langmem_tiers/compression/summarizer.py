@@ -1,8 +1,8 @@
-"""Summaries of many messages, by a language model where there is one.
+"""Summaries of many messages, with or without a language model.
 
-Whatever the model says, the result keeps the limit and the facts: what it lost is added
-behind its words, what it made up is taken out, and where it fails the sentences that say
-most take its place.
+The result respects the token limit and keeps the facts, whatever the model answers. Facts that the model left out are
+appended, sentences with invented facts are removed, and if the model fails, the most important sentences of the
+messages are used.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from langmem_tiers.text.facts import Fact
 
 MAX_READ_MESSAGES = 5000
-"""Messages that are read for one summary of a session; of more than that, the newest."""
+"""Maximum number of messages, the newest, that are read for one summary of a session."""
 MAX_CHUNK_ANSWER_TOKENS = 500
-"""What the model is asked for, for each chunk."""
-_MAX_LEVELS = 8  # ten to the eighth messages
+"""Token limit of the model's answer for each chunk."""
+_MAX_LEVELS = 8  # levels of hierarchical summaries; with chunks of ten, enough for ten to the eighth messages
 
 _SYSTEM_PROMPT = (
     "You condense conversations for an assistant that will go on working from your text alone. Name decisions, "
@@ -45,6 +45,7 @@ _SYSTEM_PROMPT = (
 )
 _SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s)\s*|\n+|\Z)")
 _FENCE = re.compile(r"<(?=\s*/?\s*conversation)", re.IGNORECASE)
+# Facts that a model must copy verbatim: if one is not in the messages, it is invented.
 _CHECKED_KINDS = frozenset(
     {FactKind.URL, FactKind.EMAIL, FactKind.IP_ADDRESS, FactKind.PATH, FactKind.COMMAND, FactKind.MONEY}
 )
@@ -52,39 +53,39 @@ _CHECKED_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryReport(Displayable):
-    """A summary, how it came about, and what became of the facts."""
+    """A summary, the strategy that produced it, and the treatment of facts."""
 
     text: str
     tokens: int
     messages: int
     strategy: SummaryStrategy
-    """The one that made it: extractive, where a model was missing or failed."""
+    """Strategy that was used: extractive if there is no model or it failed."""
     missing: tuple[Fact, ...]
-    """Facts that had no room."""
+    """Facts that did not fit."""
     appended: tuple[Fact, ...] = ()
-    """Facts that the model lost, added behind its words."""
+    """Facts that the model left out; they are listed after its text."""
     invented: tuple[Fact, ...] = ()
-    """What the model made up; the sentences with it were left out."""
+    """Facts that the model invented; the sentences with them were removed."""
     problems: tuple[str, ...] = ()
-    """Why a model's answer was not used."""
+    """Reasons why a model's answer was not used."""
     questions: int = 0
-    """How often the model was asked."""
+    """Number of requests to the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollupResult:
-    """A summary for the oldest messages of a session."""
+    """Summary of the oldest messages of a session."""
 
     text: str
     digest: dict[str, Any]
-    """What it was made of, for the summary that will follow it."""
+    """Serialized digest, the basis of the next summary."""
     missing: tuple[Fact, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _ModelStory:
-    """A story by the model, or none."""
+    """A summary text by the model; empty if it failed."""
 
     text: str = ""
     invented: tuple[Fact, ...] = ()
@@ -93,14 +94,14 @@ class _ModelStory:
 
 
 class Summarizer:
-    """Summarises messages within a target, with all their facts.
+    """Summarizer that keeps the facts of the messages within a token limit.
 
     Args:
-        counter: Counts tokens.
-        model: Writes the summaries; without one they are extractive.
-        facts: Finds what must survive.
-        config: Strategy, target, time limit.
-        instruments: Told how many summaries there are.
+        counter: Token counter.
+        model: Language model that writes the summaries. Default: none, summaries are extractive.
+        facts: Finder for the facts to preserve.
+        config: Strategy, token limit and time limit.
+        instruments: Receiver of metrics and traces.
     """
 
     def __init__(
@@ -127,15 +128,15 @@ class Summarizer:
         strategy: SummaryStrategy | str | None = None,
         target_tokens: int | None = None,
     ) -> SummaryReport:
-        """The summary of the messages.
+        """Summarize messages.
 
         Args:
-            messages: Oldest first; earlier summaries among them keep their facts.
-            strategy: In place of the configured one.
-            target_tokens: In place of the configured one.
+            messages: Oldest first. Facts of earlier summaries among them are kept.
+            strategy: Strategy. Default: from the configuration.
+            target_tokens: Maximum size of the summary. Default: from the configuration.
         """
         _check_messages(messages)
-        chosen: Any = self._config.strategy if strategy is None else strategy  # checked by the config
+        chosen: Any = self._config.strategy if strategy is None else strategy  # validated by SummaryConfig
         config = replace(
             self._config,
             strategy=chosen,
@@ -149,23 +150,25 @@ class Summarizer:
 
     def _summarize(self, messages: Sequence[Message], config: SummaryConfig) -> SummaryReport:
         digest = Digest.from_messages(messages, self.finder)
-        told = _ModelStory()
+        model_story = _ModelStory()
         if config.strategy is not SummaryStrategy.EXTRACTIVE and messages:
-            told = self._ask_for_story(messages, config, digest)
+            model_story = self._ask_for_story(messages, config, digest)
         head = f"[Summary of {digest.count} messages]"
-        stories = [build_truncated_story(told.text)] if told.text else [build_extractive_story(messages)]
-        done = build_summary(head, stories, digest.facts, self.counter, config.target_tokens)
-        return self._build_report(done, digest, told, config.strategy)
+        stories = [
+            build_truncated_story(model_story.text) if model_story.text else build_extractive_story(messages)
+        ]
+        summary = build_summary(head, stories, digest.facts, self.counter, config.target_tokens)
+        return self._build_report(summary, digest, model_story, config.strategy)
 
     def roll_up(
         self, messages: Sequence[Message], target_tokens: int, *, earlier: Digest | None = None
     ) -> RollupResult:
-        """A summary that can be added to later: told by the model, or as actions and results.
+        """Create a summary that can be extended later, by the model or as actions and results.
 
         Args:
             messages: Oldest first.
-            target_tokens: What it may take.
-            earlier: What the summary before it was made of.
+            target_tokens: Maximum size of the summary.
+            earlier: Digest of the previous summary, to be included.
         """
         with self._instruments.measure(Operation.SUMMARIZE) as watch:
             rolled = self._roll_up(messages, target_tokens, earlier)
@@ -178,72 +181,77 @@ class Summarizer:
     ) -> RollupResult:
         unread = max(0, len(messages) - MAX_READ_MESSAGES)
         digest = Digest.from_messages(messages[unread:], self.finder, earlier)
-        told = _ModelStory()
+        model_story = _ModelStory()
+        # If the messages exceed MAX_READ_MESSAGES, the model is not asked either.
         if unread:
             digest = replace(digest, count=digest.count + unread)
-            told = _ModelStory(problems=(f"the oldest {unread} messages were not read for facts",))
+            model_story = _ModelStory(problems=(f"the oldest {unread} messages were not searched for facts",))
         elif self._model is not None and self._config.strategy is not SummaryStrategy.EXTRACTIVE:
-            told = self._ask_for_story(messages, self._config, digest)
-        done = digest.render(self.counter, target_tokens, told.text or None)
+            model_story = self._ask_for_story(messages, self._config, digest)
+        summary = digest.render(self.counter, target_tokens, model_story.text or None)
         return RollupResult(
-            text=done.text, digest=digest.to_dict(done), missing=done.missing, problems=told.problems
+            text=summary.text,
+            digest=digest.to_dict(summary),
+            missing=summary.missing,
+            problems=model_story.problems,
         )
 
     def _build_report(
-        self, done: Summary, digest: Digest, told: _ModelStory, asked: SummaryStrategy
+        self, summary: Summary, digest: Digest, model_story: _ModelStory, requested: SummaryStrategy
     ) -> SummaryReport:
-        lost = {fact.text for fact in done.missing}
+        lost = {fact.text for fact in summary.missing}
         appended = tuple(
             fact
             for fact in digest.facts
-            if told.text and not contains_fact(told.text, fact) and fact.text not in lost
+            if model_story.text and not contains_fact(model_story.text, fact) and fact.text not in lost
         )
         return SummaryReport(
-            text=done.text,
-            tokens=done.tokens,
+            text=summary.text,
+            tokens=summary.tokens,
             messages=digest.count,
-            strategy=asked if told.text else SummaryStrategy.EXTRACTIVE,
-            missing=done.missing,
+            strategy=requested if model_story.text else SummaryStrategy.EXTRACTIVE,
+            missing=summary.missing,
             appended=appended,
-            invented=told.invented,
-            problems=told.problems,
-            questions=told.questions,
+            invented=model_story.invented,
+            problems=model_story.problems,
+            questions=model_story.questions,
         )
 
     def _ask_for_story(
         self, messages: Sequence[Message], config: SummaryConfig, digest: Digest
     ) -> _ModelStory:
         if self._model is None:
-            return _ModelStory(problems=("there is no model",))
+            return _ModelStory(problems=("no model is configured",))
         pieces = [f"{SPEAKER_LABELS[message.role]}: {message_to_text(message)}" for message in messages]
-        asked = _ModelConversation(self._model, config)
-        text = asked.ask_for_summary(pieces)
+        conversation = _ModelConversation(self._model, config)
+        text = conversation.ask_for_summary(pieces)
         if not text:
-            return _ModelStory(problems=tuple(asked.problems), questions=asked.questions)
+            return _ModelStory(problems=tuple(conversation.problems), questions=conversation.questions)
+        # The digest may contain facts of an earlier summary, which are not in the messages.
         source = "\n".join([*pieces, *(fact.text for fact in digest.facts)])
         text, invented = self._remove_inventions(text, source)
-        problems = [*asked.problems, *(() if text else ["nothing but inventions"])]
-        return _ModelStory(text, invented, tuple(problems), asked.questions)
+        problems = [*conversation.problems, *(() if text else ["every sentence contained invented facts"])]
+        return _ModelStory(text, invented, tuple(problems), conversation.questions)
 
     def _remove_inventions(self, text: str, source: str) -> tuple[str, tuple[Fact, ...]]:
         invented = [
-            place
-            for place in self.finder.find_spans(text)
-            if place.fact.kind in _CHECKED_KINDS and not _is_supported(place.fact, source)
+            span
+            for span in self.finder.find_spans(text)
+            if span.fact.kind in _CHECKED_KINDS and not _is_supported(span.fact, source)
         ]
         if not invented:
             return text, ()
-        # Sentences that touch an invention go, also where it runs over the end of one.
+        # Remove every sentence that overlaps with an invented fact; a fact may extend over two sentences.
         kept = [
             match[0]
             for match in _SENTENCE.finditer(text)
-            if not any(place.start < match.end() and match.start() < place.end for place in invented)
+            if not any(span.start < match.end() and match.start() < span.end for span in invented)
         ]
-        return "".join(kept).strip(), tuple(dict.fromkeys(place.fact for place in invented))
+        return "".join(kept).strip(), tuple(dict.fromkeys(span.fact for span in invented))
 
 
 class _ModelConversation:
-    """One summary's conversation with the model; the first problem ends it."""
+    """Requests to the model for one summary. After the first problem, no further requests are sent."""
 
     def __init__(self, model: BoundedModel, config: SummaryConfig) -> None:
         self._model = model
@@ -253,13 +261,14 @@ class _ModelConversation:
         self.questions = 0
 
     def ask_for_summary(self, pieces: list[str]) -> str:
-        """The model's summary; empty where it failed."""
+        """Return the model's summary, or "" if it failed."""
         strategy, target = self._config.strategy, self._config.target_tokens
         if strategy is SummaryStrategy.SIMPLE:
             return self._ask_once(pieces, target)
         chunks = self._ask_per_chunk(pieces)
         if strategy is SummaryStrategy.MAP_REDUCE and len(chunks) > 1:
             return self._ask_once(chunks, target)
+        # Hierarchical: summarize the summaries until they fit the target, estimated with 4 characters per token.
         for _ in range(_MAX_LEVELS):
             if len(chunks) <= 1 or sum(map(len, chunks)) <= target * 4:
                 break
@@ -287,15 +296,19 @@ class _ModelConversation:
 
 
 def _is_supported(fact: Fact, source: str) -> bool:
+    # A trailing slash that the model added to a URL or path is accepted.
     return contains_fact(source, fact) or contains_fact(
         source, replace(fact, text=fact.text.rstrip("/") or fact.text)
     )
 
 
 def _wrap_in_fence(text: str) -> str:
+    # Tags inside the text are defused: otherwise a message could close the fence and give instructions.
     return f"<conversation>\n{_FENCE.sub('‹', text)}\n</conversation>"
 
 
 def _check_messages(messages: object) -> None:
-    if not isinstance(messages, list | tuple) or not all(isinstance(one, Message) for one in messages):
-        raise InvalidInputError("summarize() takes a list of messages: use list(session.messages())")
+    if not isinstance(messages, list | tuple) or not all(
+        isinstance(message, Message) for message in messages
+    ):
+        raise InvalidInputError("summarize() expects a list of messages: use list(session.messages())")

@@ -1,1 +1,1 @@
-"""Contexts: what goes to the model, assembled under a budget."""
+"""Contexts: the messages for a model, assembled within a token budget."""

@@ -1,4 +1,4 @@
-"""One memory by its id, whatever it is."""
+"""Look up one memory of any kind by its id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FoundEntry(Displayable):
-    """A memory as it was said or stored, and the message that it is, if it is one."""
+    """A memory as an entry, together with its original message if it is a message."""
 
     entry: Entry
     message: Message | None = None
@@ -30,17 +30,17 @@ class FoundEntry(Displayable):
 def find_entry(
     parts: EngineServices, namespace: NamespacePath, entry_id: str, session: str | None
 ) -> FoundEntry:
-    """A message, an entry, an episode, a chunk or something known.
+    """Find a message, an entry, an episode, a chunk or a knowledge value by its id.
 
     Args:
-        parts: The stores and workers.
-        namespace: Whose.
-        entry_id: Its id.
-        session: The one that a message is of. Left out, all are looked through, each by one look-up.
+        parts: Services of the engine.
+        namespace: The namespace.
+        entry_id: Id of the memory.
+        session: Session of a message. With None, all kinds of memories and all sessions are searched.
 
     Raises:
-        NotFoundError: There is none.
-        InvalidInputError: Several sessions have such a message.
+        NotFoundError: No memory has this id.
+        InvalidInputError: Several sessions have a message with this id.
     """
     check_entry_id(entry_id)
     if session is not None:
@@ -48,18 +48,19 @@ def find_entry(
     found = _find_memory(parts, namespace, entry_id) or _find_knowledge(parts, namespace, entry_id)
     if found is not None:
         return found
-    there = parts.entries.list_by_message_id(namespace, entry_id, limit=2)
-    if len(there) > 1:
-        raise InvalidInputError(f"several sessions have a message {entry_id!r}: name the session")
-    if not there:
-        raise EntryNotFoundError(f"there is no entry {entry_id!r}: use an id that recall or a list gave")
-    return _build_found_message(parts, namespace, there[0].session, there[0].item)
+    # Message ids are unique within a session only. Two matches are enough to know that the id is ambiguous.
+    located = parts.entries.list_by_message_id(namespace, entry_id, limit=2)
+    if len(located) > 1:
+        raise InvalidInputError(f"several sessions have a message {entry_id!r}: pass the session")
+    if not located:
+        raise EntryNotFoundError(f"no entry {entry_id!r}: use an id returned by recall or a listing")
+    return _build_found_message(parts, namespace, located[0].session, located[0].item)
 
 
 def build_message_entry(
     parts: EngineServices, namespace: NamespacePath, session: str, item: ViewItem
 ) -> Entry:
-    """A message of a session as the entry that it is now: compressed, if it is."""
+    """Build the entry of a message in its current state, for example compressed."""
     now, analyzer, shown = parts.now(), parts.analyzer, item.get_overridden_message()
     return Entry(
         id=item.message.id,
@@ -83,10 +84,12 @@ def _find_message(
 ) -> FoundEntry:
     info = parts.short_term.sessions.get(namespace, session)
     if info is None:
-        raise SessionNotFoundError(f"there is no session {session!r}: use a name that sessions() gave")
+        raise SessionNotFoundError(f"no session {session!r}: use a name returned by sessions()")
     item = parts.entries.get(info.key, message_id)
     if item is None:
-        raise EntryNotFoundError(f"session {session!r} holds no entry {message_id!r}: use an id that it gave")
+        raise EntryNotFoundError(
+            f"session {session!r} has no entry {message_id!r}: use an id returned by the session"
+        )
     return _build_found_message(parts, namespace, session, item)
 
 
@@ -97,28 +100,30 @@ def _build_found_message(
 
 
 def _find_memory(parts: EngineServices, namespace: NamespacePath, entry_id: str) -> FoundEntry | None:
-    kept = parts.long_term.store.get(namespace, [entry_id]).get(entry_id)
+    stored = parts.long_term.store.get(namespace, [entry_id]).get(entry_id)
     return (
-        None if kept is None else FoundEntry(parts.long_term.access_counter.with_pending_accesses(kept).entry)
+        None
+        if stored is None
+        else FoundEntry(parts.long_term.access_counter.with_pending_accesses(stored).entry)
     )
 
 
 def _find_knowledge(parts: EngineServices, namespace: NamespacePath, entry_id: str) -> FoundEntry | None:
     name = name_from_id(entry_id)
-    known = None if name is None else parts.get_knowledge(namespace).get(*name, use=False)
-    if known is None:
+    knowledge = None if name is None else parts.get_knowledge(namespace).get(*name, use=False)
+    if knowledge is None:
         return None
     entry = Entry(
-        id=known.id,
+        id=knowledge.id,
         namespace=namespace,
         tier=Tier.KNOWLEDGE,
         kind="knowledge",
-        content=known.text,
-        created_at=known.created_at,
-        relevance=known.confidence,
-        token_count=parts.counter.count(known.text),
-        category=known.category,
-        source=known.source,
-        access_count=known.use_count,
+        content=knowledge.text,
+        created_at=knowledge.created_at,
+        relevance=knowledge.confidence,
+        token_count=parts.counter.count(knowledge.text),
+        category=knowledge.category,
+        source=knowledge.source,
+        access_count=knowledge.use_count,
     )
     return FoundEntry(entry)

@@ -1,4 +1,4 @@
-"""What is known across sessions: as hits beside messages, and as a message of a context, fenced as data."""
+"""Knowledge as recall hits among messages, and as a fenced message of a context."""
 
 from __future__ import annotations
 
@@ -27,79 +27,88 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.service import SessionDependencies
 
 WORD_MATCH_WEIGHT, CONFIDENCE_WEIGHT = 0.6, 0.1
-"""What a value scores that holds every word of a query, and what its confidence adds to that."""
+"""Score of a value that contains every word of the query, and the maximum that its confidence adds."""
 KEY_MATCH_WEIGHT = 0.8
-"""What a key counts of which the question says every word."""
+"""Match share of a value whose key is contained in the question completely."""
 KNOWLEDGE_KIND = "knowledge"
-_MAX_PREFERENCES = 20  # that are looked at; as many are told as fit
+# Preferences considered for a context; as many are included as fit.
+_MAX_PREFERENCES = 20
 
 
-def find_knowledge_hits(parts: EngineServices, namespace: NamespacePath, wish: RecallRequest) -> list[Hit]:
-    """What is known that answers a wish, scored so that it can stand among messages. It counts as no use."""
-    asked = set(wish.query.terms)
-    if not asked or not _allows_knowledge(wish):
+def find_knowledge_hits(parts: EngineServices, namespace: NamespacePath, request: RecallRequest) -> list[Hit]:
+    """Find knowledge that answers a request, scored for comparison with messages.
+
+    The hits do not count as used.
+    """
+    query_terms = set(request.query.terms)
+    if not query_terms or not _allows_knowledge(request):
         return []
-    known = parts.get_knowledge(namespace)
-    named = None if wish.filters is None else wish.filters.categories
+    knowledge = parts.get_knowledge(namespace)
+    named = None if request.filters is None else request.filters.categories
     categories: Sequence[str | None] = [None] if named is None else sorted(named)
-    found = [
-        one.knowledge
+    values = [
+        hit.knowledge
         for category in categories
-        for one in known.recall(wish.query.text, category=category, limit=wish.limit, use=False)
+        for hit in knowledge.recall(request.query.text, category=category, limit=request.limit, use=False)
     ]
-    if wish.filters is not None and wish.filters.valid_at is not None:
-        then = wish.filters.valid_at
-        past = (one for one in known.past_at(then) if named is None or one.category in named)
-        found = [*(one for one in found if one.created_at <= then), *past]
-    hits = [_build_hit(parts, namespace, one, asked) for one in found]
-    return [hit for hit in hits if hit.signals[KNOWLEDGE_KIND] > 0 and _passes_filters(hit, wish.filters)]
+    if request.filters is not None and request.filters.valid_at is not None:
+        # At a time in the past: current values that existed then, and former values that were valid then.
+        valid_at = request.filters.valid_at
+        past = (value for value in knowledge.past_at(valid_at) if named is None or value.category in named)
+        values = [*(value for value in values if value.created_at <= valid_at), *past]
+    hits = [_build_hit(parts, namespace, value, query_terms) for value in values]
+    return [hit for hit in hits if hit.signals[KNOWLEDGE_KIND] > 0 and _passes_filters(hit, request.filters)]
 
 
-def _allows_knowledge(wish: RecallRequest) -> bool:
-    filters = wish.filters
+def _allows_knowledge(request: RecallRequest) -> bool:
+    filters = request.filters
     if filters is None:
-        return wish.strategy is Strategy.BEST
+        return request.strategy is Strategy.BEST
+    # Knowledge has neither roles, sessions nor tags, so it never passes such a filter.
     if filters.roles is not None or filters.sessions is not None or filters.tags is not None:
-        return False  # it has none of them
+        return False
     if filters.kinds is not None and KNOWLEDGE_KIND not in filters.kinds:
         return False
     if filters.tiers is not None and Tier.KNOWLEDGE not in filters.tiers:
         return False
-    named = (filters.kinds, filters.tiers, filters.categories) != (None, None, None)
-    return named or wish.strategy is Strategy.BEST
+    # Other strategies rank messages only, unless a filter names knowledge.
+    is_named = (filters.kinds, filters.tiers, filters.categories) != (None, None, None)
+    return is_named or request.strategy is Strategy.BEST
 
 
 def _passes_filters(hit: Hit, filters: RecallFilters | None) -> bool:
     if filters is None:
         return True
-    said = hit.entry.created_at
+    created_at = hit.entry.created_at
     return (
-        (filters.since is None or said >= filters.since)
-        and (filters.until is None or said < filters.until)
+        (filters.since is None or created_at >= filters.since)
+        and (filters.until is None or created_at < filters.until)
         and hit.entry.importance >= filters.min_importance
     )
 
 
-def _build_hit(parts: EngineServices, namespace: NamespacePath, item: Knowledge, asked: set[str]) -> Hit:
-    told = item.text
-    key = _get_key_terms(item)
-    # By how much of the question it holds, or how much of its key the question says.
+def _build_hit(
+    parts: EngineServices, namespace: NamespacePath, item: Knowledge, query_terms: set[str]
+) -> Hit:
+    text = item.text
+    key_terms = _get_key_terms(item)
+    # The share of the question that the value contains, or of its key that the question contains.
     share = max(
-        len(asked.intersection(extract_terms(told))) / len(asked),
-        KEY_MATCH_WEIGHT * len(asked & key) / max(1, len(key)),
+        len(query_terms.intersection(extract_terms(text))) / len(query_terms),
+        KEY_MATCH_WEIGHT * len(query_terms & key_terms) / max(1, len(key_terms)),
     )
     entry = Entry(
         id=item.id,
         namespace=namespace,
         tier=Tier.KNOWLEDGE,
         kind=KNOWLEDGE_KIND,
-        content=told,
+        content=text,
         created_at=item.updated_at,
         importance=item.confidence,
-        token_count=parts.counter.count(told),
+        token_count=parts.counter.count(text),
         source=item.source,
     )
-    # One word of many may be there by chance: a share counts by its square.
+    # One matching word of many may be a coincidence. Squaring the share keeps such matches low.
     signals = {
         KNOWLEDGE_KIND: WORD_MATCH_WEIGHT * share**2,
         "confidence": CONFIDENCE_WEIGHT * item.confidence,
@@ -110,49 +119,58 @@ def _build_hit(parts: EngineServices, namespace: NamespacePath, item: Knowledge,
 
 
 def filter_answering_hits(hits: Sequence[KnowledgeHit], question: str) -> list[KnowledgeHit]:
-    """The hits that share more with a question than one word by chance.
+    """Return the hits that match the question by more than one coincidental word.
 
-    That is half of the words of their key, or two words in all.
+    They share at least half of the words of their key, or two words overall, with the question.
     """
-    asked = set(extract_terms(question))
-    return [hit for hit in hits if _is_answer(hit.knowledge, asked)]
+    query_terms = set(extract_terms(question))
+    return [hit for hit in hits if _is_answer(hit.knowledge, query_terms)]
 
 
 def find_preferences(known: KnowledgeBase, found: Sequence[KnowledgeHit]) -> list[KnowledgeHit]:
-    """What the user prefers, which holds whatever the question is, the surest first."""
-    there = {(hit.knowledge.category, hit.knowledge.key) for hit in found}
+    """Return the user's preferences, which matter for any question, by descending confidence.
+
+    Args:
+        known: Knowledge base of the namespace.
+        found: Hits for the question; preferences among them are not repeated.
+    """
+    found_names = {(hit.knowledge.category, hit.knowledge.key) for hit in found}
     items = known.page(KnowledgeCategory.USER_PREFERENCE, limit=_MAX_PREFERENCES)
     by_confidence = sorted(items, key=lambda item: -item.confidence)
-    untold = (item for item in by_confidence if (item.category, item.key) not in there)
-    return [KnowledgeHit(knowledge=item, score=0.0) for item in untold]
+    others = (item for item in by_confidence if (item.category, item.key) not in found_names)
+    return [KnowledgeHit(knowledge=item, score=0.0) for item in others]
 
 
 def _get_key_terms(item: Knowledge) -> set[str]:
+    # Notes are free text: their keys carry no meaning.
     return set() if item.category == NOTE_CATEGORY else set(extract_terms(item.key))
 
 
-def _is_answer(item: Knowledge, asked: set[str]) -> bool:
-    key = _get_key_terms(item)
-    both = {term for term in key.union(extract_terms(item.value)) & asked if len(term) > 1}
-    return 2 * len(key & asked) >= len(key) > 0 or len(both) >= 2
+def _is_answer(item: Knowledge, query_terms: set[str]) -> bool:
+    key_terms = _get_key_terms(item)
+    # Terms of one character match too easily to count.
+    shared = {term for term in key_terms.union(extract_terms(item.value)) & query_terms if len(term) > 1}
+    return 2 * len(key_terms & query_terms) >= len(key_terms) > 0 or len(shared) >= 2
 
 
 def build_knowledge_message(
     parts: SessionDependencies, hits: Sequence[KnowledgeHit], name: str, when: datetime, max_tokens: int
 ) -> tuple[Message | None, tuple[KnowledgeHit, ...]]:
-    """A system message with the hits that fit, best first, and those hits.
+    """Build a system message of the hits that fit; return it with the hits that it contains.
 
     Args:
-        parts: Counts tokens and makes messages.
-        hits: Best first.
-        name: The message's id.
-        when: The message's time.
-        max_tokens: What it may take.
+        parts: Services that count tokens and create messages.
+        hits: Hits, best first.
+        name: Id of the message.
+        when: Time of the message.
+        max_tokens: Token limit of the message.
     """
     lines: list[str] = []
-    told: list[KnowledgeHit] = []
+    included: list[KnowledgeHit] = []
     message: Message | None = None
     for hit in hits:
+        # Build the whole message with one more line each time: only that gives its exact token count. A hit that
+        # does not fit is skipped, since a later one may be shorter.
         draft = MessageDraft(
             Role.SYSTEM,
             wrap_in_fence([*lines, line := format_knowledge(hit.knowledge)]),
@@ -160,28 +178,29 @@ def build_knowledge_message(
             created_at=when,
             name=MEMORY_NAME,
         )
-        (sealed,) = complete_drafts(parts, [draft])
-        if sealed.token_count <= max_tokens:
-            message = sealed
+        (candidate,) = complete_drafts(parts, [draft])
+        if candidate.token_count <= max_tokens:
+            message = candidate
             lines.append(line)
-            told.append(hit)
-    return message, tuple(told)
+            included.append(hit)
+    return message, tuple(included)
 
 
 MEMORIES_MESSAGE_ID_PREFIX = "recalled-memories-"
-"""How the id of a message begins that tells what was said before; that of what is known begins otherwise."""
+"""Id prefix of messages with recalled memories; those with knowledge have another prefix."""
 
 
 def to_message_id(name: str) -> str:
-    """The name as an id; a digest of it, if it is too long for one."""
-    stored = name.encode("utf-8", "replace")
-    if len(stored) <= MAX_NAME_BYTES:
+    """Return a message id for a name: the name itself, or a digest of it if it is too long."""
+    encoded = name.encode("utf-8", "replace")
+    if len(encoded) <= MAX_NAME_BYTES:
         return name
-    kind = MEMORIES_MESSAGE_ID_PREFIX if name.startswith(MEMORIES_MESSAGE_ID_PREFIX) else "recalled-"
-    return f"{kind}{hashlib.blake2b(stored, digest_size=16).hexdigest()}"
+    # Keep the prefix: it tells the two kinds of recalled messages apart.
+    prefix = MEMORIES_MESSAGE_ID_PREFIX if name.startswith(MEMORIES_MESSAGE_ID_PREFIX) else "recalled-"
+    return f"{prefix}{hashlib.blake2b(encoded, digest_size=16).hexdigest()}"
 
 
 def format_knowledge(item: Knowledge) -> str:
-    """How something known is told."""
+    """Return a knowledge value as one line of a context."""
     text = f"- {item.category} | {item.text} (confidence {item.confidence:.2f})"
     return neutralize_fence_tags(" ".join(text.split()))

@@ -1,4 +1,4 @@
-"""Long-term entries, episodes and chunks as hits beside messages."""
+"""Long-term entries, episodes and chunks as recall hits among messages."""
 
 from __future__ import annotations
 
@@ -26,137 +26,147 @@ if TYPE_CHECKING:
     from langmem_tiers.services import EngineServices
 
 TEXT_MATCH_WEIGHT, DECAYED_IMPORTANCE_WEIGHT = 0.6, 0.1
-"""What an entry scores that answers a query in full, and what its importance, decayed, adds to that."""
+"""Score of an entry that matches a query completely, and the maximum that its decayed importance adds."""
 _ONE_MICROSECOND = timedelta(microseconds=1)
 LONG_TERM_SIGNAL, EPISODE_SIGNAL = "long_term", "episode"
 _SIGNAL_BY_TIER = {Tier.LONG_TERM: LONG_TERM_SIGNAL, Tier.EPISODIC: EPISODE_SIGNAL, Tier.SHORT_TERM: CHUNK}
-_TIERS_BY_PRIORITY = (Tier.LONG_TERM, Tier.EPISODIC, Tier.SHORT_TERM)  # of two that say the same
+# Of two hits with the same text, the one of the earlier tier is kept.
+_TIERS_BY_PRIORITY = (Tier.LONG_TERM, Tier.EPISODIC, Tier.SHORT_TERM)
 MAX_MEMORY_HITS_PER_CONTEXT = 50
-"""Hits of this kind that are looked at for a context, at most."""
+"""Maximum number of hits of these kinds that are considered for a context."""
+# Share of a chunk's words that other hits of its session must contain for the chunk to be redundant.
 _MIN_CHUNK_OVERLAP = 0.7
+# A text replaces an entry that it contains unless it is longer than the entry by more than this factor.
 _MAX_LENGTH_RATIO = 2
 
 
 def find_memory_hits(
     parts: EngineServices,
     namespace: NamespacePath,
-    wish: RecallRequest,
+    request: RecallRequest,
     *,
     counts: bool = True,
     most: int | None = None,
 ) -> list[Hit]:
-    """What answers a wish of all that was made of messages, scored so that it can stand among them.
+    """Find long-term entries, episodes and chunks that answer a request, scored for comparison with messages.
 
     Args:
-        parts: The stores and workers.
-        namespace: Whose memory.
-        wish: What is asked for.
-        counts: Whether what is found counts as used.
-        most: How many at most, if not as many as are asked for.
+        parts: Services of the engine.
+        namespace: The namespace.
+        request: The recall request.
+        counts: Count the found memories as used.
+        most: Maximum number of hits. Default: the limit of the request.
     """
-    tiers = _select_tiers(wish)
-    if not tiers or not wish.query.terms or not parts.long_term.search.has_entries(namespace):
+    tiers = _select_tiers(request)
+    if not tiers or not request.query.terms or not parts.long_term.search.has_entries(namespace):
         return []
     now = parts.now()
-    sought = EntrySearchRequest(
+    search = EntrySearchRequest(
         namespace=namespace,
-        text=wish.query.text,
+        text=request.query.text,
         tiers=tiers,
-        filters=_build_entry_filters(wish.filters, now),
-        limit=wish.limit if most is None else min(wish.limit, most),
+        filters=_build_entry_filters(request.filters, now),
+        limit=request.limit if most is None else min(request.limit, most),
     )
-    if wish.strategy is Strategy.TF_IDF:
-        found = _search_by_tf_idf(parts, sought)
+    if request.strategy is Strategy.TF_IDF:
+        found = _search_by_tf_idf(parts, search)
     else:
-        seen = parts.long_term.access_counter.with_pending_accesses
+        with_pending = parts.long_term.access_counter.with_pending_accesses
         found = [
-            _build_hit(parts, seen(one.stored), max(0.0, min(1.0, one.score)), now)
-            for one in parts.long_term.search.find(sought)
+            _build_hit(parts, with_pending(match.stored), max(0.0, min(1.0, match.score)), now)
+            for match in parts.long_term.search.find(search)
         ]
     if counts:
-        parts.long_term.access_counter.record(namespace, [kept.key for kept, _ in found], now)
+        parts.long_term.access_counter.record(namespace, [stored.key for stored, _ in found], now)
     return [hit for _, hit in found]
 
 
-def build_message_request(wish: RecallRequest) -> RecallRequest:
-    """What messages are asked for: at a time, only what was said by then."""
-    filters = wish.filters
+def build_message_request(request: RecallRequest) -> RecallRequest:
+    """Return the request for messages: with ``valid_at``, it finds only messages written by that time."""
+    filters = request.filters
     if filters is None or filters.valid_at is None:
-        return wish
-    by_then = filters.valid_at + _ONE_MICROSECOND
-    until = by_then if filters.until is None else min(filters.until, by_then)
+        return request
+    # ``until`` is exclusive and ``valid_at`` inclusive: times have a resolution of one microsecond.
+    end = filters.valid_at + _ONE_MICROSECOND
+    until = end if filters.until is None else min(filters.until, end)
     if filters.since is not None and filters.since >= until:
-        return replace(wish, filters=replace(filters, kinds=frozenset({"nothing"})))
-    return replace(wish, filters=replace(filters, until=until))
+        # The range is empty, which filters reject. A kind that does not exist finds nothing either.
+        return replace(request, filters=replace(filters, kinds=frozenset({"nothing"})))
+    return replace(request, filters=replace(filters, until=until))
 
 
 def find_repeated_hits(hits: Sequence[Hit], said: Iterable[str] = ()) -> dict[int, Hit | None]:
-    """Hits that only say again what others among them say, or what is in sight: a context tells nothing twice.
+    """Find memories that only repeat other hits or visible texts, so that a context contains nothing twice.
 
-    An episode or an entry is one where a message holds its words and is not much longer, an episode also where an
-    entry says it, and a chunk where the messages that it sums up are there for the most part.
+    An entry or an episode is a repetition if a message contains its text and is not much longer. An episode is one
+    also if an entry contains its text, and a chunk if the messages that it summarizes are mostly among the hits.
 
     Args:
         hits: All hits.
-        said: Texts that are in sight already.
+        said: Texts that are visible anyway.
 
     Returns:
-        For each of them, by ``id()``, the hit that says it; None for a text in sight.
+        For each repetition, by ``id()``, the hit that contains its text; None if a visible text does.
     """
-    lasting = [hit for hit in hits if is_memory_hit(hit)]
-    if not lasting:
+    memory_hits = [hit for hit in hits if is_memory_hit(hit)]
+    if not memory_hits:
         return {}
-    in_sight = [normalize_text(text) for text in said]
+    visible_texts = [normalize_text(text) for text in said]
     others = [(hit, normalize_text(hit.entry.content)) for hit in hits if not is_memory_hit(hit)]
     found: dict[int, Hit | None] = {}
-    for hit in sorted(lasting, key=lambda one: _TIERS_BY_PRIORITY.index(one.entry.tier)):
+    # By priority of the tiers: a hit that is kept becomes one that later hits may repeat.
+    for hit in sorted(memory_hits, key=lambda memory_hit: _TIERS_BY_PRIORITY.index(memory_hit.entry.tier)):
         text = normalize_text(hit.entry.content)
-        if any(text in other for other in in_sight):
+        if any(text in visible for visible in visible_texts):
             found[id(hit)] = None
-        elif (by := _find_original(hit, text, others)) is not None:
-            found[id(hit)] = by
+        elif (original := _find_original(hit, text, others)) is not None:
+            found[id(hit)] = original
         else:
             others.append((hit, text))
     return found
 
 
 def is_memory_hit(hit: Hit) -> bool:
-    """Whether it is an entry, an episode or a chunk."""
+    """Return True if the hit is a long-term entry, an episode or a chunk."""
     return hit.message is None and hit.knowledge is None
 
 
 def _find_original(hit: Hit, text: str, others: Sequence[tuple[Hit, str]]) -> Hit | None:
     if hit.entry.kind == CHUNK:
+        # A chunk has a summary of its own, so compare words: most of them must occur in hits of its session.
         words = set(extract_terms(text))
-        own = [
-            (one, words.intersection(extract_terms(other)))
-            for one, other in others
-            if one.session == hit.session
+        same_session = [
+            (other, words.intersection(extract_terms(other_text)))
+            for other, other_text in others
+            if other.session == hit.session
         ]
-        there = set[str]().union(*(shared for _, shared in own))
+        covered = set[str]().union(*(shared for _, shared in same_session))
         return (
-            max(own, key=lambda pair: len(pair[1]))[0]
-            if len(there) >= _MIN_CHUNK_OVERLAP * len(words) > 0
+            max(same_session, key=lambda pair: len(pair[1]))[0]
+            if len(covered) >= _MIN_CHUNK_OVERLAP * len(words) > 0
             else None
         )
-    is_retold = hit.entry.tier is Tier.EPISODIC
+    # An episode repeats a conversation, so any text that contains it will do. An entry is a statement of its own
+    # that a much longer message may bury.
+    is_episode = hit.entry.tier is Tier.EPISODIC
     return next(
         (
-            one
-            for one, other in others
-            if text in other and (is_retold or len(other) <= _MAX_LENGTH_RATIO * len(text))
+            other
+            for other, other_text in others
+            if text in other_text and (is_episode or len(other_text) <= _MAX_LENGTH_RATIO * len(text))
         ),
         None,
     )
 
 
 def normalize_text(text: str) -> str:
-    """The text in small letters, with every run of spaces as one."""
+    """Return the text in lower case, with each run of whitespace replaced by one space."""
     return " ".join(text.casefold().split())
 
 
-def _select_tiers(wish: RecallRequest) -> frozenset[Tier]:
-    filters = RecallFilters() if wish.filters is None else wish.filters
+def _select_tiers(request: RecallRequest) -> frozenset[Tier]:
+    filters = RecallFilters() if request.filters is None else request.filters
+    # Only messages have a role.
     if filters.roles is not None or filters.kinds == {"message"}:
         return frozenset()
     tiers = {Tier.LONG_TERM} | ({Tier.EPISODIC} if filters.episodic else set())
@@ -164,7 +174,10 @@ def _select_tiers(wish: RecallRequest) -> frozenset[Tier]:
     if filters.tiers is not None:
         tiers &= filters.tiers
     is_named = (filters.kinds, filters.tiers, filters.categories, filters.tags) != (None, None, None, None)
-    return frozenset(tiers) if is_named or wish.strategy in (Strategy.BEST, Strategy.TF_IDF) else frozenset()
+    # The other strategies rank messages only, unless a filter names kinds, tiers, categories or tags.
+    return (
+        frozenset(tiers) if is_named or request.strategy in (Strategy.BEST, Strategy.TF_IDF) else frozenset()
+    )
 
 
 def _build_entry_filters(filters: RecallFilters | None, now: datetime) -> EntryFilters:
@@ -187,23 +200,26 @@ def _to_frozenset(names: object) -> frozenset[str] | None:
 
 
 def _build_hit(
-    parts: EngineServices, kept: StoredEntry, score: float, now: datetime
+    parts: EngineServices, stored: StoredEntry, score: float, now: datetime
 ) -> tuple[StoredEntry, Hit]:
-    entry = kept.entry
-    standing = entry.importance * compute_entry_decay(entry, now, parts.config.learning.half_life_days)
+    entry = stored.entry
+    importance = entry.importance * compute_entry_decay(entry, now, parts.config.learning.half_life_days)
     name = _SIGNAL_BY_TIER[entry.tier]
-    # As with knowledge: one word of many may be there by chance, so a score counts by its square.
-    signals = {name: TEXT_MATCH_WEIGHT * score**2, "standing": DECAYED_IMPORTANCE_WEIGHT * standing}
-    found = replace(entry, relevance=score)
-    return kept, Hit(entry=found, score=sum(signals.values()), signals=signals, found_by=name)
+    # As for knowledge: one matching word of many may be a coincidence. Squaring keeps such matches low.
+    signals = {name: TEXT_MATCH_WEIGHT * score**2, "standing": DECAYED_IMPORTANCE_WEIGHT * importance}
+    scored = replace(entry, relevance=score)
+    return stored, Hit(entry=scored, score=sum(signals.values()), signals=signals, found_by=name)
 
 
-def _search_by_tf_idf(parts: EngineServices, sought: EntrySearchRequest) -> list[tuple[StoredEntry, Hit]]:
+def _search_by_tf_idf(parts: EngineServices, search: EntrySearchRequest) -> list[tuple[StoredEntry, Hit]]:
     weights = parts.config.recall.tf_idf
-    found = parts.long_term.search.find_by_tf_idf(
-        sought, weights, parts.now(), parts.long_term.access_counter.with_pending_accesses
+    matches = parts.long_term.search.find_by_tf_idf(
+        search, weights, parts.now(), parts.long_term.access_counter.with_pending_accesses
     )
-    return [(one.stored, _build_scored_hit(one.stored.entry, one.score, signals)) for one, signals in found]
+    return [
+        (match.stored, _build_scored_hit(match.stored.entry, match.score, signals))
+        for match, signals in matches
+    ]
 
 
 def _build_scored_hit(entry: Entry, score: float, signals: dict[str, float]) -> Hit:

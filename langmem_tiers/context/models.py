@@ -1,4 +1,4 @@
-"""What goes to the model."""
+"""Contexts: the result of building a prompt, with a report of what was included and why."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 
 NO_ROOM_REASON = "no room"
-"""The reason why a message is not there although it should be."""
+"""Reason of a message or memory that is relevant but does not fit the budget."""
 RECALLED_REASON, SUMMARIZED_REASON = "recalled", "in few words"
-"""How the reason of a memory begins that is told in full, or in few words."""
+"""First words of the reason of a memory that is included in full, or summarized."""
 KNOWLEDGE_NO_ROOM_REASON = f"known, and {NO_ROOM_REASON}"
-"""The same for something known."""
-_FIRST_ROWS = 3  # messages that are shown from the beginning of a context; the others from its end
+"""Reason of a knowledge value that does not fit."""
+# Messages displayed from the beginning of a context; the other rows are taken from its end.
+_FIRST_ROWS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,86 +35,88 @@ class Context(Displayable):
     token_count: int
     token_budget: int
     full: tuple[str, ...] = ()
-    """Ids of the messages that are there as they were said."""
+    """Ids of the messages included in full."""
     compressed: tuple[str, ...] = ()
-    """Ids of those that are there in fewer words."""
+    """Ids of the messages included in compressed form."""
     dropped: tuple[str, ...] = ()
-    """Ids of those that had no room, or were archived."""
+    """Ids of the messages left out: they do not fit, or are archived."""
     knowledge: tuple[KnowledgeHit, ...] = ()
-    """What was recalled from other sessions."""
+    """Knowledge included in the context."""
     recalled: tuple[Hit, ...] = ()
-    """What was recalled from elsewhere and is there in full, best first."""
+    """Recalled memories included in full, best first."""
     left_out: tuple[Hit, ...] = ()
-    """What was recalled and had no room in full."""
+    """Recalled memories that do not fit in full."""
     summarized: tuple[Hit, ...] = ()
-    """Those of them that are told in a few words."""
+    """Memories of ``left_out`` that are included in a short summary."""
     passed_over: tuple[Hit, ...] = ()
-    """What was recalled and says what is told already, or has too little to do with the question."""
+    """Recalled memories that repeat the context, or are not relevant enough to the question."""
     knowledge_left_out: tuple[KnowledgeHit, ...] = ()
-    """What is known that answers, and had no room."""
+    """Knowledge that answers the question but does not fit."""
     sections: Mapping[str, int] = field(default_factory=dict)
-    """Tokens of the ``summary``, the ``conversation``, what is ``known``, the ``memories`` and the ``frame``."""
+    """Tokens by section: ``summary``, ``conversation``, ``known``, ``memories`` and ``frame``."""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    """Why each message is there, or is not, by its id; those of other sessions as ``session/id``."""
+    """Reason why each message or memory is included or not, by id; ``session/id`` for those of other sessions."""
     missing: tuple[str, ...] = ()
-    """Facts that have no room in the summary in force, the newest of them; the record keeps them."""
+    """Newest facts that did not fit into the active summary; the record still has them."""
     problems: tuple[str, ...] = ()
-    """What went wrong this time: a model that failed, or a newest message that had to be compressed."""
+    """Problems of this build, such as a failed model call or a newest message that had to be compressed."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.token_count <= self.token_budget:
             raise InvalidInputError(
-                f"a context of {self.token_count!r} tokens does not fit a budget of {self.token_budget!r}: "
-                "leave something out or raise the budget"
+                f"a context of {self.token_count!r} tokens exceeds its budget of {self.token_budget!r} tokens: "
+                "include less or raise the budget"
             )
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the budget was too small for."""
+        """Warnings about messages and memories that did not fit the budget."""
         return self.warnings_with(0)
 
     def warnings_with(self, unseen: int) -> tuple[str, ...]:
-        """The same where older messages had no room either, and were not looked at.
+        """Return the warnings, counting older messages that did not fit either and were not read.
 
         Args:
-            unseen: How many.
+            unseen: Number of these older messages.
         """
         messages = unseen + sum(reason == NO_ROOM_REASON for reason in self.reasons.values())
-        counts = {"of the messages": messages, "of what was recalled": len(self.left_out)}
+        counts = {"message": messages, "recalled memory": len(self.left_out)}
+        plurals = {"message": "messages", "recalled memory": "recalled memories"}
         return tuple(
-            f"{count} {what} had no room in their share of {self.token_budget} tokens"
-            for what, count in counts.items()
+            f"{count} {noun if count == 1 else plurals[noun]} did not fit the budget of {self.token_budget} tokens"
+            for noun, count in counts.items()
             if count
         )
 
     @property
     def usage(self) -> float:
-        """The share of the budget that is in use."""
+        """Share of the budget that is used, from 0 to 1."""
         return self.token_count / self.token_budget
 
     @property
     def states(self) -> dict[str, str]:
-        """What became of each message, by its id: in its order those that are there, then those that are not.
+        """State of each message by id: first the included messages in order, then the others.
 
-        ``summary``, ``full``, ``compressed``, ``recalled`` (from memory, for the question), or ``dropped``.
+        A state is ``summary``, ``full``, ``compressed``, ``recalled`` (from memory, for the question) or ``dropped``.
         """
-        said = dict.fromkeys(self.full, "full") | dict.fromkeys(self.compressed, "compressed")
-        there = {
-            message.id: "summary" if message.is_summary else said.get(message.id, "recalled")
+        states = dict.fromkeys(self.full, "full") | dict.fromkeys(self.compressed, "compressed")
+        included = {
+            # The remaining messages were injected: they are neither full nor compressed.
+            message.id: "summary" if message.is_summary else states.get(message.id, "recalled")
             for message in self.messages
         }
-        return there | {name: "dropped" for name in self.dropped if name not in there}
+        return included | {name: "dropped" for name in self.dropped if name not in included}
 
     def _to_display(self) -> DisplayContent:
         counts = {
             "messages": len(self.messages),
-            "as they were said": len(self.full),
+            "in full": len(self.full),
             "compressed": len(self.compressed),
             "dropped": len(self.dropped),
             "known": len(self.knowledge),
             "recalled": len(self.recalled),
-            "recalled, without room": len(self.left_out),
-            "facts without room in the summary": len(self.missing),
+            "recalled, did not fit": len(self.left_out),
+            "facts missing in the summary": len(self.missing),
         }
         facts: dict[str, object] = {name: count for name, count in counts.items() if count}
         if self.problems:
@@ -126,5 +129,5 @@ class Context(Displayable):
 
 
 def get_reason_key(hit: Hit, own: str | None = None) -> str:
-    """How a hit is named in ``Context.reasons``: by its id, that of another session than the own as ``session/id``."""
+    """Return the key of a hit in ``Context.reasons``: its id, or ``session/id`` if it is of another session."""
     return hit.entry.id if hit.session in (own, None) else f"{hit.session}/{hit.entry.id}"

@@ -1,4 +1,4 @@
-"""Recall over everything that is remembered: messages and knowledge, in one list."""
+"""Recall over all memories of a namespace: messages, long-term entries, episodes, chunks and knowledge."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STRATEGIES_WITHOUT_QUERY = {Strategy.RECENCY, Strategy.IMPORTANCE}
 
 @dataclass(frozen=True, slots=True)
 class RawRecallRequest:
-    """What a caller asked for, unchecked."""
+    """Recall arguments as passed by a caller, not validated."""
 
     query: object
     limit: object = None
@@ -41,81 +41,98 @@ class RawRecallRequest:
 def recall_from_namespace(
     parts: EngineServices, namespace: NamespacePath, asked: RawRecallRequest, *, counts: bool = True
 ) -> Recall:
-    """What answers a query, best first; it counts as used, unless it is told not to."""
+    """Validate the arguments and recall, best first.
+
+    Args:
+        parts: Services of the engine.
+        namespace: The namespace.
+        asked: The arguments.
+        counts: Count the found memories as used.
+    """
     return execute_recall(parts, namespace, check_recall_arguments(parts, asked), counts=counts)
 
 
 def execute_recall(
     parts: EngineServices,
     namespace: NamespacePath,
-    wish: RecallRequest,
+    request: RecallRequest,
     *,
     counts: bool = True,
-    lasting: int | None = None,
+    max_memory_hits: int | None = None,
 ) -> Recall:
-    """Messages and what is known, in one list.
+    """Recall messages, memories and knowledge in one list, best first.
 
     Args:
-        parts: The stores and workers.
-        namespace: Whose memory.
-        wish: What is asked for.
-        counts: Whether what is found counts as used.
-        lasting: How many entries, episodes and chunks at most, if not as many as are asked for.
+        parts: Services of the engine.
+        namespace: The namespace.
+        request: The validated request.
+        counts: Count the found memories as used.
+        max_memory_hits: Maximum number of entries, episodes and chunks. Default: the limit of the request.
     """
     with parts.instruments.measure(Operation.RECALL) as watch:
-        found = _execute_recall(parts, namespace, wish, counts=counts, lasting=lasting)
-        watch.record(hits=len(found.hits), candidates=found.candidates)
-        return found
+        recall = _execute_recall(parts, namespace, request, counts=counts, max_memory_hits=max_memory_hits)
+        watch.record(hits=len(recall.hits), candidates=recall.candidates)
+        return recall
 
 
 def _execute_recall(
-    parts: EngineServices, namespace: NamespacePath, wish: RecallRequest, *, counts: bool, lasting: int | None
+    parts: EngineServices,
+    namespace: NamespacePath,
+    request: RecallRequest,
+    *,
+    counts: bool,
+    max_memory_hits: int | None,
 ) -> Recall:
-    if wish.filters is None or wish.filters.messages:
-        found = parts.retriever.recall(namespace, build_message_request(wish), counts=counts)
+    if request.filters is None or request.filters.messages:
+        recall = parts.retriever.recall(namespace, build_message_request(request), counts=counts)
     else:
-        found = Recall(query=wish.query.text, hits=(), strategy=wish.strategy, candidates=0)
-    looks_back = wish.filters is not None and wish.filters.valid_at is not None
-    knows = looks_back or parts.retriever.may_have_knowledge(namespace)
-    known = find_knowledge_hits(parts, namespace, wish) if knows else []
-    return merge_hits(
-        found, [*known, *find_memory_hits(parts, namespace, wish, counts=counts, most=lasting)], wish.limit
-    )
+        recall = Recall(query=request.query.text, hits=(), strategy=request.strategy, candidates=0)
+    # The cached flag speaks of current knowledge only: a request for the past must look for former values.
+    is_historical = request.filters is not None and request.filters.valid_at is not None
+    searches_knowledge = is_historical or parts.retriever.may_have_knowledge(namespace)
+    knowledge_hits = find_knowledge_hits(parts, namespace, request) if searches_knowledge else []
+    memory_hits = find_memory_hits(parts, namespace, request, counts=counts, most=max_memory_hits)
+    return merge_hits(recall, [*knowledge_hits, *memory_hits], request.limit)
 
 
 def merge_hits(found: Recall, others: Sequence[Hit], limit: int) -> Recall:
-    """What was recalled with other hits among it."""
+    """Merge other hits into a recall by score; return the best ``limit`` hits."""
     if not others:
         return found
-    together = sorted((*found.hits, *others), key=lambda hit: -hit.score)[:limit]
-    return replace(found, hits=tuple(together), candidates=found.candidates + len(others))
+    merged = sorted((*found.hits, *others), key=lambda hit: -hit.score)[:limit]
+    return replace(found, hits=tuple(merged), candidates=found.candidates + len(others))
 
 
 def search_messages(
     parts: EngineServices, namespace: NamespacePath, text: object, limit: int
 ) -> tuple[Hit, ...]:
-    """Messages that hold words of a text, best first."""
+    """Find messages that contain words of a text, best first."""
     check_limit(limit)
     if not isinstance(text, str):
-        raise InvalidInputError(f"search() takes words as a str, got a {type(text).__name__}")
+        raise InvalidInputError(
+            f"text must be a str, got {type(text).__name__}: pass the words to search for"
+        )
     if not text.strip():
         return ()
-    wish = build_recall_request(text, now=parts.now(), limit=limit, strategy=Strategy.WORDS)
+    request = build_recall_request(text, now=parts.now(), limit=limit, strategy=Strategy.WORDS)
     with parts.instruments.measure(Operation.RECALL) as watch:
-        found = parts.retriever.recall(namespace, wish, counts=False)
-        watch.record(hits=len(found.hits), candidates=found.candidates)
-        return found.hits
+        recall = parts.retriever.recall(namespace, request, counts=False)
+        watch.record(hits=len(recall.hits), candidates=recall.candidates)
+        return recall.hits
 
 
 def check_recall_arguments(
     parts: EngineServices, asked: RawRecallRequest, *, limit: int | None = None
 ) -> RecallRequest:
-    """What was asked for, or an error that names what makes no sense.
+    """Validate recall arguments and fill in the defaults of the configuration.
 
     Args:
-        parts: The configuration and the clock.
-        asked: What was asked for.
-        limit: In place of what was asked for, where the caller knows what it needs.
+        parts: Services of the engine.
+        asked: The arguments.
+        limit: Replaces the limit of the arguments, without the maximum for callers. Default: use that limit.
+
+    Raises:
+        InvalidInputError: An argument has a wrong type or value.
     """
     config = parts.config.recall
     strategy = config.strategy if asked.strategy is None else check_strategy(asked.strategy)
@@ -124,7 +141,7 @@ def check_recall_arguments(
     now: datetime = parts.now() if asked.now is None else check_time(asked.now)
     if asked.filters is not None and not isinstance(asked.filters, RecallFilters):
         raise InvalidInputError(
-            f"filters must be RecallFilters, got a {type(asked.filters).__name__}: use RecallFilters(roles={{'user'}})"
+            f"filters must be RecallFilters, got {type(asked.filters).__name__}: use RecallFilters(roles={{'user'}})"
         )
     return build_recall_request(
         _check_query(asked.query, strategy), now=now, limit=limit, strategy=strategy, filters=asked.filters
@@ -133,11 +150,11 @@ def check_recall_arguments(
 
 def _check_query(query: object, strategy: Strategy) -> str:
     if not isinstance(query, str):
-        raise InvalidInputError(f"a query must be a str, got a {type(query).__name__}")
+        raise InvalidInputError(f"query must be a str, got {type(query).__name__}: pass the question as text")
     if not query.strip() and strategy not in _STRATEGIES_WITHOUT_QUERY:
         raise InvalidInputError(
-            f"a query for the strategy {strategy.value!r} must say something, got {query[:20]!r}: "
-            "ask a question, or use the strategy 'recency'"
+            f"query must not be empty for the strategy {strategy.value!r}, got {query[:20]!r}: "
+            "pass a question, or use the strategy 'recency'"
         )
     return query
 
@@ -145,7 +162,7 @@ def _check_query(query: object, strategy: Strategy) -> str:
 def _check_recall_limit(limit: object, most: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
         raise InvalidInputError(
-            f"a limit must be a whole number from 1 to {most}, got {limit!r}: "
-            "RecallConfig.max_limit sets the most"
+            f"limit must be an integer from 1 to {most}, got {limit!r}: "
+            "RecallConfig.max_limit sets the maximum"
         )
     return limit

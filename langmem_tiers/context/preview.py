@@ -1,4 +1,4 @@
-"""A context to look at, of a session of any length: what it costs follows from the budget, not from the session."""
+"""Context previews for display; their cost depends on the budget and not on the length of the session."""
 
 from __future__ import annotations
 
@@ -26,34 +26,35 @@ if TYPE_CHECKING:
 
 
 PreviewState: TypeAlias = Literal["full", "compressed", "recalled", "dropped"]
-BEHIND_SUMMARY_REASON = "compressed: it stands behind a summary"
-REMOVED_FROM_LIST_REASON = "taken out of the conversation"
+BEHIND_SUMMARY_REASON = "compressed: covered by a summary"
+REMOVED_FROM_LIST_REASON = "removed from the conversation"
 
 
 @dataclass(frozen=True, slots=True)
 class MessageVerdicts:
-    """What becomes of each message of a session, and why; nothing of what it says."""
+    """State and reason of each message of a session in a context, without the text of the messages."""
 
     states: Mapping[str, PreviewState]
-    """By ids, of those that were looked at."""
+    """States by id of the messages that were read."""
     reasons: Mapping[str, str]
     is_whole: bool
-    """Whether all messages that the session shows were looked at; the others are older."""
+    """True if all visible messages of the session were read; otherwise older ones were not."""
 
     def state_of(self, message: Message) -> PreviewState:
-        """How a message of the session would be shown."""
-        known = self.states.get(message.id)
-        if known is not None:
-            return known
+        """Return the state of a message of the session."""
+        state = self.states.get(message.id)
+        if state is not None:
+            return state
+        # The message was not read: it is covered by a summary, a summary itself, or too old to fit.
         if message.is_compressed:
             return "compressed"
         return "full" if message.is_summary else "dropped"
 
     def reason_of(self, message: Message) -> str:
-        """Why."""
-        known = self.reasons.get(message.id)
-        if known is not None:
-            return known
+        """Return the reason for the state of a message of the session."""
+        reason = self.reasons.get(message.id)
+        if reason is not None:
+            return reason
         return (
             BEHIND_SUMMARY_REASON
             if message.is_compressed
@@ -65,22 +66,23 @@ class MessageVerdicts:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A context that was built to be looked at, of a session of any length."""
+    """A context built for display, and what it leaves out."""
 
     context: Context
-    """Built of the newest messages; it is the one that all of them would give."""
+    """Context built from the newest messages; reading all messages would give the same one."""
     session: str
     dropped: tuple[Message, ...] = ()
-    """The newest of those without room, newest first."""
+    """Newest of the messages that do not fit, newest first."""
     is_whole: bool = False
-    """Whether all messages that the session shows were looked at."""
+    """True if all visible messages of the session were read."""
     unseen: int = 0
-    """How many older ones were not, since they have no room either."""
+    """Number of older messages that were not read because they would not fit either."""
     verdicts: MessageVerdicts = field(init=False, repr=False, compare=False)
-    """What becomes of each message."""
+    """State and reason of each message."""
 
     def __post_init__(self) -> None:
         context = self.context
+        # Later updates win: a message may be dropped from the conversation and recalled as a memory.
         states: dict[str, PreviewState] = dict.fromkeys(context.dropped, "dropped")
         states |= dict.fromkeys((*context.compressed, *self._list_own_ids(context.summarized)), "compressed")
         states |= dict.fromkeys(context.full, "full")
@@ -92,55 +94,58 @@ class Preview:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the budget was too small for."""
+        """Warnings about messages and memories that did not fit the budget."""
         return self.context.warnings_with(self.unseen)
 
     def state_of(self, message: Message) -> PreviewState:
-        """How a message of the session would be shown."""
+        """Return the state of a message of the session."""
         return self.verdicts.state_of(message)
 
     def reason_of(self, message: Message) -> str:
-        """Why."""
+        """Return the reason for the state of a message of the session."""
         return self.verdicts.reason_of(message)
 
 
+# Minimum number of messages to read.
 _MIN_MESSAGES = 1_000
-"""Messages that are looked at in any case."""
+# First read this many times the messages of average size that the budget could hold.
 _OVERSAMPLING_FACTOR = 1.25
-"""How many more are looked at than a budget holds of the session's usual messages."""
+# If that is not enough, read this many times more.
 _GROWTH_FACTOR = 3
+# System messages at the beginning of a session that are considered.
 _MAX_LEADING_SYSTEM_MESSAGES = 20
-"""System messages at the beginning of a session that may count."""
+# Maximum length of ``Preview.dropped``.
 _MAX_DROPPED_MESSAGES = 200
-"""Messages without room that are told."""
 
 
 def build_preview(
     parts: EngineServices, session: SessionRecord, query: str | None, budget: TokenBudget, *, recall: bool
 ) -> Preview:
-    """What a context for a question would hold, and what it would leave out. Nothing is changed.
+    """Build the context for a question for display, and list what it leaves out. Nothing is changed.
 
     Args:
-        parts: The stores and workers.
-        session: Whose.
-        query: The question; the newest user message, if None.
-        budget: What there is.
-        recall: Whether what is known and what was said elsewhere comes along.
+        parts: Services of the engine.
+        session: The session.
+        query: The question, or None for the newest user message.
+        budget: Token budget.
+        recall: Include knowledge and memories of earlier messages and other sessions.
     """
-    within = parts.with_budget(budget)
+    budgeted = parts.with_budget(budget)
     info = session.info()
-    usual = max(1.0, info.token_count / max(1, info.message_count))
-    limit = max(_MIN_MESSAGES, int(_OVERSAMPLING_FACTOR * budget.available / usual))
+    average_tokens = max(1.0, info.token_count / max(1, info.message_count))
+    limit = max(_MIN_MESSAGES, int(_OVERSAMPLING_FACTOR * budget.available / average_tokens))
+    # Short messages at the end of a session may leave space for more than the average suggests: read more until
+    # it is certain that older messages cannot change the context.
     while True:
         view, is_whole = _load_newest(parts, session, info, limit)
-        builder = SessionContextBuilder(within, session, view, budget, query)
+        builder = SessionContextBuilder(budgeted, session, view, budget, query)
         alone = builder.build_without_memories()
         if is_whole or _is_context_final(view, alone):
             break
         limit *= _GROWTH_FACTOR
     context = builder.build_with_memories(counts=False) if recall else alone
-    without_room = set(context.dropped)
-    dropped = (item.message for item in reversed(view.items) if item.message.id in without_room)
+    dropped_ids = set(context.dropped)
+    dropped = (item.message for item in reversed(view.items) if item.message.id in dropped_ids)
     return Preview(
         context,
         session.name,
@@ -153,14 +158,15 @@ def build_preview(
 def _load_newest(
     parts: EngineServices, session: SessionRecord, info: SessionInfo, limit: int
 ) -> tuple[StoredView, bool]:
-    # What the session shows, as much of it as may be needed, and whether that is all.
+    # The newest visible messages, and whether these are all. Short sessions come from the cache.
     if info.message_count - info.compressed_count < _MIN_MESSAGES:
         return parts.views.get(session.key), True
     view = parts.entries.get_view(session.key, limit)
     is_whole = len(view.items) < limit
     if is_whole or view.items[0].message.is_summary:
         return view, is_whole
-    # It begins in the middle: what stands at the beginning of the session comes first, as if all were there.
+    # The view begins in the middle of the session. A context always includes the leading system messages, so put
+    # those of the session first. System messages in the middle must not be mistaken for them.
     newest = tuple(dropwhile(_is_system, view.items))
     return replace(view, items=(*_load_leading_system_items(parts, session, newest), *newest)), is_whole
 
@@ -168,23 +174,25 @@ def _load_newest(
 def _count_unseen(
     parts: EngineServices, session: SessionRecord, info: SessionInfo, view: StoredView, context: Context
 ) -> int:
-    taken_out = parts.short_term.transcripts.count(session.key, OUT_OF_LIST)
-    seen = {item.message.id for item in view.items}
-    told = sum(
-        hit.session == session.name and hit.message is not None and hit.entry.id not in seen
+    removed = parts.short_term.transcripts.count(session.key, OUT_OF_LIST)
+    read_ids = {item.message.id for item in view.items}
+    # Recall may have included messages that are older than those that were read.
+    recalled = sum(
+        hit.session == session.name and hit.message is not None and hit.entry.id not in read_ids
         for hit in context.recalled
     )
-    return max(0, info.message_count - info.compressed_count - taken_out - len(seen) - told)
+    # A removed message may be among the compressed ones too, and would be subtracted twice: never below 0.
+    return max(0, info.message_count - info.compressed_count - removed - len(read_ids) - recalled)
 
 
 def _load_leading_system_items(
     parts: EngineServices, session: SessionRecord, newest: tuple[ViewItem, ...]
 ) -> list[ViewItem]:
     first = session.page(limit=_MAX_LEADING_SYSTEM_MESSAGES).messages
-    ids = [one.id for one in takewhile(lambda one: one.role is Role.SYSTEM, first)]
-    found = (parts.entries.get(session.key, one) for one in ids)
-    there = {item.key for item in newest}
-    return [item for item in found if item is not None and item.key not in there]
+    leading = takewhile(lambda message: message.role is Role.SYSTEM, first)
+    items = (parts.entries.get(session.key, message.id) for message in leading)
+    newest_keys = {item.key for item in newest}
+    return [item for item in items if item is not None and item.key not in newest_keys]
 
 
 def _is_system(item: ViewItem) -> bool:
@@ -192,13 +200,15 @@ def _is_system(item: ViewItem) -> bool:
 
 
 def _is_context_final(view: StoredView, context: Context) -> bool:
-    # So many groups in a row had no room that none of the older ones would be tried.
-    shown, refused = {*context.full, *context.compressed}, 0
+    # True if older messages cannot change the context: the oldest groups that were read are more consecutive
+    # misfits than the builder tries, so it would not look at anything older.
+    included, rejected = {*context.full, *context.compressed}, 0
     for start, end in view.groups:
         ids = [item.message.id for item in view.items[start:end]]
-        if any(one in shown for one in ids):
-            if all(map(_is_system, view.items[start:end])) and not refused:
-                continue  # how the system was told to be, which stays in sight
+        if any(message_id in included for message_id in ids):
+            # Leading system messages are always included and say nothing about the groups after them.
+            if all(map(_is_system, view.items[start:end])) and not rejected:
+                continue
             break
-        refused += any(context.reasons.get(one) == NO_ROOM_REASON for one in ids)
-    return refused > MAX_REJECTED_GROUPS_IN_A_ROW
+        rejected += any(context.reasons.get(message_id) == NO_ROOM_REASON for message_id in ids)
+    return rejected > MAX_REJECTED_GROUPS_IN_A_ROW

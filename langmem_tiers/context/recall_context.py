@@ -1,4 +1,4 @@
-"""What memory has to say to a question, within a budget."""
+"""Context of a namespace: the memories that answer a question, within a token budget."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from langmem_tiers.services import EngineServices
 
 MIN_CANDIDATES = 100
-"""Memories that are looked at for a context, at least."""
+"""Minimum number of candidates for a context."""
 MIN_HIT_RELEVANCE = 0.02
-"""What words and meaning must give to a memory at least: less is what any question gets from any text."""
+"""Minimum relevance of a memory. Any text reaches less than this for any question."""
 MIN_BEST_HIT_RELEVANCE = 0.05
-"""What they must give to the best one for anything to be told: a question that memory cannot answer."""
+"""Minimum relevance of the best memory. Below it, memory cannot answer the question and nothing is included."""
 MIN_MEMORY_TOKENS = 12
-"""What a memory takes at least: so many more may fit."""
+"""Minimum size of a memory, used to estimate how many may fit."""
+# Maximum number of candidates, however large the budget is.
+_MAX_CANDIDATES = 2000
 
 
 def build_recall_context(
@@ -41,7 +43,17 @@ def build_recall_context(
     now: datetime | None,
     seen: Iterable[str] = (),
 ) -> Context:
-    """The memories that answer a question, as many as fit."""
+    """Build a context of the memories that answer a question, as many as fit.
+
+    Args:
+        parts: Services of the engine.
+        namespace: The namespace.
+        query: The question.
+        budget: Token budget. Default: the budget of the engine.
+        filters: Restricts which memories may be recalled.
+        now: Reference time for expressions such as "last week". Default: the current time.
+        seen: Texts that the prompt contains anyway; they are not repeated.
+    """
     with parts.instruments.measure(Operation.BUILD_CONTEXT) as watch:
         context = _build_context(parts, namespace, query, budget, filters, now, seen)
         watch.record(
@@ -60,24 +72,27 @@ def _build_context(
     seen: Iterable[str],
 ) -> Context:
     budget = parts.config.budget if budget is None else check_budget(budget)
-    room = budget.available
-    limit = min(2000, max(MIN_CANDIDATES, room // MIN_MEMORY_TOKENS))
-    wish = check_recall_arguments(parts, RawRecallRequest(query, None, None, filters, now), limit=limit)
-    found = execute_recall(parts, namespace, wish, counts=False, lasting=MAX_MEMORY_HITS_PER_CONTEXT)
+    max_tokens = budget.available
+    limit = min(_MAX_CANDIDATES, max(MIN_CANDIDATES, max_tokens // MIN_MEMORY_TOKENS))
+    request = check_recall_arguments(parts, RawRecallRequest(query, None, None, filters, now), limit=limit)
+    recall = execute_recall(
+        parts, namespace, request, counts=False, max_memory_hits=MAX_MEMORY_HITS_PER_CONTEXT
+    )
+    # A hash of the question: the same question gives its message the same id, whatever the text contains.
     name = hashlib.blake2b(query.encode("utf-8", "replace"), digest_size=8).hexdigest()
-    packer = MemoryPacker(parts.short_term, parts.analyzer.compressor, name, wish.now)
-    best = max((hit.relevance for hit in found.hits), default=0.0)
+    packer = MemoryPacker(parts.short_term, parts.analyzer.compressor, name, request.now)
+    best = max((hit.relevance for hit in recall.hits), default=0.0)
     relevant = (
-        [hit for hit in found.hits if hit.relevance >= MIN_HIT_RELEVANCE]
+        [hit for hit in recall.hits if hit.relevance >= MIN_HIT_RELEVANCE]
         if best >= MIN_BEST_HIT_RELEVANCE
         else []
     )
-    packed = packer.pack(relevant, room, frozenset([query, *seen]))
+    packed = packer.pack(relevant, max_tokens, frozenset([query, *seen]))
     messages = () if packed.message is None else (packed.message,)
     return Context(
         messages=messages,
         token_count=count_messages(parts.counter, messages) if messages else 0,
-        token_budget=room,
+        token_budget=max_tokens,
         sections={
             "memories": sum(count_framed(parts.counter, message) for message in messages),
             "frame": count_messages(parts.counter, ()) if messages else 0,
@@ -87,14 +102,18 @@ def _build_context(
         summarized=packed.summarized,
         passed_over=packed.passed_over,
         reasons=explain_packing(packed),
-        problems=found.problems,
+        problems=recall.problems,
     )
 
 
 def check_budget(budget: object) -> TokenBudget:
-    """The budget, or an error that says how to make one."""
+    """Return the budget if it is a ``TokenBudget``.
+
+    Raises:
+        InvalidInputError: It is something else.
+    """
     if not isinstance(budget, TokenBudget):
         raise InvalidInputError(
-            f"a budget must be a TokenBudget, got a {type(budget).__name__}: use TokenBudget.of(8000)"
+            f"budget must be a TokenBudget, got {type(budget).__name__}: use TokenBudget.of(8000)"
         )
     return budget

@@ -1,7 +1,6 @@
-"""Packing recalled memories into one fenced message: the most value for the tokens there are.
+"""Pack recalled memories into one fenced message with the most value for its tokens.
 
-What belongs to one day of one session stands together, in the order in which it was said, so the same
-memories always make the same text.
+Memories are grouped by day and session, in chronological order, so the same memories always give the same text.
 """
 
 from __future__ import annotations
@@ -29,45 +28,48 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.service import SessionDependencies
 
 SCORE_SHARPNESS = 23.0
-"""How fast the chance that a memory is needed falls with its score."""
+"""Exponential rate at which the value of a memory grows with its score."""
 LENGTH_EXPONENT = 0.5
-"""How much a long memory must be better than a short one: 1 is by value per token, 0 by value alone."""
+"""Penalty for long memories: 1 ranks by value per token, 0 by value alone."""
 MAX_OVERFLOW_MEMORIES = 10
-"""Memories without room that are told in a few words, at most."""
+"""Maximum number of memories that do not fit and are summarized instead."""
 MIN_OVERFLOW_TOKENS = 60
-"""The least room for that."""
+"""Minimum number of free tokens for such a summary."""
 OVERFLOW_LABEL = "[Previous context summary]"
-_FENCE_TOKENS = 24  # of the fence and the message's frame, with some to spare
-_LABEL_TOKENS = 20  # of the label and of what makes a text harmless
+# Reserve for the fence and the message frame, rounded up.
+_FENCE_TOKENS = 24
+# Reserve for the label and for neutralizing fence tags in the text.
+_LABEL_TOKENS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class PackingResult:
-    """A message with memories, those that are in it in full and those that had no room."""
+    """The message with the recalled memories, and a report of what it includes."""
 
     message: Message | None
     included: tuple[Hit, ...]
     left_out: tuple[Hit, ...]
     summarized: tuple[Hit, ...] = ()
-    """Those without room that are told in a few words."""
+    """Memories of ``left_out`` that are summarized in the message."""
     duplicates: tuple[Hit, ...] = ()
-    """Those that say what is told or in sight already."""
+    """Memories that repeat the message or visible text."""
     irrelevant: tuple[Hit, ...] = ()
-    """Those that have too little to do with the question."""
+    """Memories that are not relevant enough to the question."""
 
     @property
     def passed_over(self) -> tuple[Hit, ...]:
-        """Those that had not to be told."""
+        """Memories that did not need to be included."""
         return (*self.duplicates, *self.irrelevant)
 
     def exclude_visible(self, shown: AbstractSet[str], own: str) -> PackingResult:
-        """The same beside a conversation: what is in sight there is not left out.
+        """Return a copy that does not report visible messages of the conversation as left out.
 
         Args:
-            shown: Ids of the messages that are shown.
-            own: The session that they are of.
+            shown: Ids of the visible messages.
+            own: Name of their session.
         """
 
+        # Message ids are unique within a session only, so compare the session as well.
         def absent(hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
             return tuple(hit for hit in hits if hit.session != own or hit.entry.id not in shown)
 
@@ -80,7 +82,7 @@ class PackingResult:
         )
 
     def without_message(self) -> PackingResult:
-        """The same where the message has no room."""
+        """Return a copy for the case that the message itself does not fit."""
         return replace(
             self, message=None, included=(), left_out=(*self.included, *self.left_out), summarized=()
         )
@@ -102,10 +104,10 @@ class MemoryPacker:
     """Packs memories for one context.
 
     Args:
-        parts: Counts tokens and makes messages.
-        compressor: Tells what has no room in a few words.
-        name: What the message's id ends with; the same for the same question.
-        when: The message's time.
+        parts: Services that count tokens and create messages.
+        compressor: Summarizes memories that do not fit.
+        name: Suffix of the message id; the same for the same question.
+        when: Time of the message.
     """
 
     def __init__(self, parts: SessionDependencies, compressor: Compressor, name: str, when: datetime) -> None:
@@ -122,76 +124,85 @@ class MemoryPacker:
         said: AbstractSet[str] = frozenset(),
         limit: int | None = None,
     ) -> PackingResult:
-        """As many of the hits as fit, by their value for what they take.
+        """Pack as many of the hits as fit, by their value for the tokens they take.
 
         Args:
-            hits: Best first.
-            max_tokens: What the message may take.
-            said: Texts that are in sight already.
-            limit: How many memories at most.
+            hits: Hits, best first.
+            max_tokens: Token limit of the message.
+            said: Texts that are visible anyway.
+            limit: Maximum number of memories. Default: no limit.
         """
-        echoes = find_repeated_hits(hits, said)
-        packed = self._pack_distinct([hit for hit in hits if id(hit) not in echoes], max_tokens, said, limit)
-        told = {id(hit) for hit in packed.included}
-        # What would have said it had no room: then it says it itself.
-        alone = {name for name, by in echoes.items() if by is not None and id(by) not in told}
-        if alone:
-            again = [hit for hit in hits if id(hit) in told or id(hit) in alone]
-            second = self._pack_distinct(again, max_tokens, said, limit)
-            told |= {id(hit) for hit in second.included}
-            rest = tuple(hit for hit in packed.left_out if id(hit) not in told)
-            packed = replace(second, left_out=(*second.left_out, *rest), duplicates=packed.duplicates)
-        doubles = tuple(hit for hit in hits if id(hit) in echoes and id(hit) not in alone)
-        return replace(packed, duplicates=(*packed.duplicates, *doubles))
+        repeated = find_repeated_hits(hits, said)
+        packed = self._pack_distinct(
+            [hit for hit in hits if id(hit) not in repeated], max_tokens, said, limit
+        )
+        included = {id(hit) for hit in packed.included}
+        # A hit repeated by another one is left out only if that other one fits. An entry may be shorter than the
+        # message that contains its words, so it may fit where the message does not: pack those again.
+        orphaned = {
+            hit_id
+            for hit_id, original in repeated.items()
+            if original is not None and id(original) not in included
+        }
+        if orphaned:
+            candidates = [hit for hit in hits if id(hit) in included or id(hit) in orphaned]
+            second = self._pack_distinct(candidates, max_tokens, said, limit)
+            included |= {id(hit) for hit in second.included}
+            left_out = tuple(hit for hit in packed.left_out if id(hit) not in included)
+            packed = replace(second, left_out=(*second.left_out, *left_out), duplicates=packed.duplicates)
+        duplicates = tuple(hit for hit in hits if id(hit) in repeated and id(hit) not in orphaned)
+        return replace(packed, duplicates=(*packed.duplicates, *duplicates))
 
     def _pack_distinct(
         self, hits: Sequence[Hit], max_tokens: int, said: AbstractSet[str], limit: int | None
     ) -> PackingResult:
-        lines, doubles = self._build_lines(hits, said)
-        again = {id(hit) for hit in doubles}
-        hits = [hit for hit in hits if id(hit) not in again][:limit]
-        return replace(self._pack_lines(hits, lines[:limit], max_tokens), duplicates=tuple(doubles))
+        lines, duplicates = self._build_lines(hits, said)
+        duplicate_ids = {id(hit) for hit in duplicates}
+        hits = [hit for hit in hits if id(hit) not in duplicate_ids][:limit]
+        return replace(self._pack_lines(hits, lines[:limit], max_tokens), duplicates=tuple(duplicates))
 
     def _build_lines(self, hits: Sequence[Hit], said: AbstractSet[str]) -> tuple[list[_Line], list[Hit]]:
         lines: dict[str, _Line] = {}
-        doubles: list[Hit] = []
+        duplicates: list[Hit] = []
         for hit in hits:
+            # Nothing but text that an earlier context injected.
             if not strip_fences(hit.entry.content).strip():
                 continue
             line = self._build_line(hit)
             if line.text in lines or hit.entry.content in said:
-                doubles.append(hit)
+                duplicates.append(hit)
             else:
                 lines[line.text] = line
-        return list(lines.values()), doubles
+        return list(lines.values()), duplicates
 
     def _pack_lines(self, hits: Sequence[Hit], lines: list[_Line], max_tokens: int) -> PackingResult:
         chosen = self._choose_lines(lines, max_tokens)
+        # The choice adds up the tokens of single lines, which is not exact. Check the whole message.
         while chosen and self._count_message_tokens(self._build_message(chosen)) > max_tokens:
             chosen.remove(min(chosen, key=lambda line: line.value))
-        told = {id(line.hit) for line in chosen}
-        left_out = tuple(hit for hit in hits if id(hit) not in told)
+        chosen_ids = {id(line.hit) for line in chosen}
+        included = tuple(hit for hit in hits if id(hit) in chosen_ids)
+        left_out = tuple(hit for hit in hits if id(hit) not in chosen_ids)
         message = self._build_message(chosen) if chosen else None
-        room = max_tokens - (_FENCE_TOKENS if message is None else self._count_message_tokens(message))
-        untold = (line.hit for line in lines if id(line.hit) not in told)
-        rest = [hit for hit in untold if hit.message is not None][:MAX_OVERFLOW_MEMORIES]
-        if rest and room >= MIN_OVERFLOW_TOKENS:
-            longer = self._build_message(chosen, self._build_summary(rest, room))
+        free = max_tokens - (_FENCE_TOKENS if message is None else self._count_message_tokens(message))
+        remaining = (line.hit for line in lines if id(line.hit) not in chosen_ids)
+        to_summarize = [hit for hit in remaining if hit.message is not None][:MAX_OVERFLOW_MEMORIES]
+        if to_summarize and free >= MIN_OVERFLOW_TOKENS:
+            longer = self._build_message(chosen, self._build_summary(to_summarize, free))
             if self._count_message_tokens(longer) <= max_tokens:
-                return PackingResult(
-                    longer, tuple(hit for hit in hits if id(hit) in told), left_out, tuple(rest)
-                )
-        return PackingResult(message, tuple(hit for hit in hits if id(hit) in told), left_out)
+                return PackingResult(longer, included, left_out, tuple(to_summarize))
+        return PackingResult(message, included, left_out)
 
-    def _build_summary(self, rest: Sequence[Hit], room: int) -> str:
-        said = [hit.message for hit in rest if hit.message is not None]
-        text = self._compressor.compress_batch(said, max_tokens=room - _LABEL_TOKENS).text
+    def _build_summary(self, hits: Sequence[Hit], max_tokens: int) -> str:
+        messages = [hit.message for hit in hits if hit.message is not None]
+        text = self._compressor.compress_batch(messages, max_tokens=max_tokens - _LABEL_TOKENS).text
         return neutralize_fence_tags(" ".join(f"{OVERFLOW_LABEL}: {strip_fences(text)}".split()))
 
     def _count_message_tokens(self, message: Message) -> int:
         return count_messages(self._dependencies.counter, [message])
 
     def _choose_lines(self, lines: list[_Line], max_tokens: int) -> list[_Line]:
+        # Greedy knapsack: best value for the length first. The first line of a day also pays for its heading.
         left, days, chosen = max_tokens - _FENCE_TOKENS, set(), []
         for line in sorted(lines, key=lambda line: -line.value / line.tokens**LENGTH_EXPONENT):
             cost = line.tokens + (
@@ -205,6 +216,7 @@ class MemoryPacker:
 
     def _build_line(self, hit: Hit) -> _Line:
         text = _format_hit(hit)
+        # One more token for the line break. The limit on the score keeps exp() within the range of a float.
         return _Line(hit, text, self._count_text_tokens(text) + 1, exp(SCORE_SHARPNESS * min(hit.score, 2.0)))
 
     def _build_message(self, lines: list[_Line], summary: str | None = None) -> Message:
@@ -229,12 +241,17 @@ class MemoryPacker:
 
 
 def explain_packing(packed: PackingResult, own: str | None = None) -> dict[str, str]:
-    """Why each memory is in the message, or is not: by its session and id, those of the own session by id."""
+    """Return the reason why each memory is included or not, by the keys of ``Context.reasons``.
+
+    Args:
+        packed: The result of packing.
+        own: Name of the session of the context, whose memories are keyed by id alone.
+    """
     verdicts = {
         RECALLED_REASON: packed.included,
         NO_ROOM_REASON: packed.left_out,
         SUMMARIZED_REASON: packed.summarized,
-        "said already": packed.duplicates,
+        "duplicate": packed.duplicates,
         "not relevant enough": packed.irrelevant,
     }
     return {

@@ -1,4 +1,4 @@
-"""A conversation's context: what was said last, what is known, and what was said before or elsewhere."""
+"""Context of a session: recent messages, knowledge, and memories of earlier messages and other sessions."""
 
 from __future__ import annotations
 
@@ -45,32 +45,34 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langmem_tiers")
 MAX_KNOWLEDGE_SHARE = 0.1
-"""What knowledge from other sessions may take of a context."""
+"""Maximum share of the budget for knowledge."""
 MAX_RECALLED_SHARE = 0.4
-"""What recalled memories may take of a context at most; recent messages have the rest."""
-_MAX_ATTEMPTS = 3  # what is recalled and what has room beside it settle at once or soon
+"""Maximum share of the budget for recalled memories; the rest is for recent messages."""
+# What is recalled depends on what is visible, and the other way round. This converges at once or soon.
+_MAX_ATTEMPTS = 3
 TYPICAL_MEMORY_TOKENS = 200
-"""What a memory takes, if it is a long one."""
+"""Tokens of a rather long memory."""
 CANDIDATE_FACTOR = 2
-"""How many more memories are looked at than are told: some say the same."""
-_MAX_PRECEDING_MESSAGES = 2  # messages before a short question that say what it is about
+"""Number of recalled candidates per included memory; some of them are duplicates."""
+# Messages before a question such as "And when was that?" that are added to it, and characters of each.
+_MAX_PRECEDING_MESSAGES = 2
 _MAX_PRECEDING_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What memory is asked, by whom and where."""
+    """The question that recall has to answer."""
 
     text: str
     name: str
-    """The same for the same question, so that what is recalled for it has the same id."""
+    """Stable name: the same question always gives its recalled messages the same ids."""
     asked_at: datetime
     item: ViewItem | None = None
-    """The message that asks."""
+    """Message that contains the question."""
 
     @property
     def message_id(self) -> str | None:
-        """Id of the message that asks."""
+        """Id of the message that contains the question."""
         return None if self.item is None else self.item.message.id
 
 
@@ -78,11 +80,11 @@ class SessionContextBuilder:
     """Builds the context of one session for one question.
 
     Args:
-        parts: The stores and workers.
-        session: Whose.
-        view: What it shows.
-        budget: What there is.
-        query: What memory is asked for; the newest user message, if None.
+        parts: Services of the engine.
+        session: The session.
+        view: The visible messages of the session.
+        budget: Token budget.
+        query: Question for recall, or None for the newest user message.
     """
 
     def __init__(
@@ -100,98 +102,104 @@ class SessionContextBuilder:
         self._question = _build_question(view.items, query, parts.now())
 
     def build_without_memories(self) -> Context:
-        """The conversation without anything beside it."""
+        """Build a context of the conversation alone."""
         return self._builder.lay_out(self._builder.divide())
 
     def build_with_memories(self, *, counts: bool) -> Context:
-        """The conversation with what is known and what is recalled.
+        """Build a context of the conversation with knowledge and recalled memories.
 
         Args:
-            counts: Whether what is told counts as used.
+            counts: Count the included knowledge and memories as used.
         """
         alone, question = self._builder.divide(), self._question
         if question is None:
             return self._builder.lay_out(alone)
-        known = self._services.get_knowledge(self._session.namespace)
-        found = filter_answering_hits(known.recall(question.text, use=False), question.text)
-        hits = [*found, *find_preferences(known, found)]
-        room = self._budget.share(MAX_KNOWLEDGE_SHARE)
-        message, told = build_knowledge_message(
-            self._services.short_term, hits, f"recalled-{question.name}", question.asked_at, room
+        knowledge = self._services.get_knowledge(self._session.namespace)
+        answering = filter_answering_hits(knowledge.recall(question.text, use=False), question.text)
+        hits = [*answering, *find_preferences(knowledge, answering)]
+        max_tokens = self._budget.share(MAX_KNOWLEDGE_SHARE)
+        message, included = build_knowledge_message(
+            self._services.short_term, hits, f"recalled-{question.name}", question.asked_at, max_tokens
         )
         beside = [] if message is None else [message]
         division, packed, recall = self._divide_with_recalled(alone, beside)
+        # The knowledge message may have been dropped in favor of the newest message.
         if message not in division.pinned:
-            message, told = None, ()
-        if counts and told:
-            self._count_knowledge_use(known, [hit for hit in told if hit in found], question)
+            message, included = None, ()
+        # Preferences are included whatever the question is, so they do not count as used.
+        if counts and included:
+            self._count_knowledge_use(knowledge, [hit for hit in included if hit in answering], question)
         if counts:
             self._count_memory_use([hit for hit in packed.included if is_memory_hit(hit)], question)
         context = self._builder.lay_out(division, before=question.message_id)
-        context = _add_knowledge(context, hits, told, self._count_framed_tokens(message))
+        context = _add_knowledge(context, hits, included, self._count_framed_tokens(message))
         return self._add_report(context, packed, recall)
 
     def _add_report(self, context: Context, packed: PackingResult, recall: Recall | None) -> Context:
         packed = packed.exclude_visible({*context.full, *context.compressed}, self._session.name)
-        told = self._get_own_ids(packed.included)
-        spoken = told | self._get_own_ids(packed.summarized)
-        here = {name: why for name, why in context.reasons.items() if name not in spoken}
+        recalled = self._get_own_ids(packed.included)
+        # A message that is recalled or summarized keeps that reason; the builder knows it only as dropped.
+        reported = recalled | self._get_own_ids(packed.summarized)
+        reasons = {name: reason for name, reason in context.reasons.items() if name not in reported}
         return replace(
             context,
             recalled=packed.included,
             left_out=packed.left_out,
             summarized=packed.summarized,
             passed_over=packed.passed_over,
-            dropped=tuple(name for name in context.dropped if name not in told),
-            reasons=explain_packing(packed, self._session.name) | here,
+            dropped=tuple(name for name in context.dropped if name not in recalled),
+            reasons=explain_packing(packed, self._session.name) | reasons,
             problems=(*context.problems, *(() if recall is None else recall.problems)),
         )
 
     def _divide_with_recalled(
         self, alone: ContextDivision, beside: list[Message]
     ) -> tuple[ContextDivision, PackingResult, Recall | None]:
-        room = self._budget.share(MAX_RECALLED_SHARE)
-        # What will have to make room for memories may be worth recalling itself.
-        likely = min(room, TYPICAL_MEMORY_TOKENS * self._services.config.recall.limit)
-        shown = self._builder.get_visible_texts(self._builder.divide(beside, reserved=likely))
+        # Recall skips visible messages, but including memories pushes messages out, and those may be worth
+        # recalling themselves. So start with space reserved for memories, and repeat until all messages that
+        # recall skipped are in fact visible. The visible set only shrinks, so this ends.
+        max_tokens = self._budget.share(MAX_RECALLED_SHARE)
+        reserved = min(max_tokens, TYPICAL_MEMORY_TOKENS * self._services.config.recall.limit)
+        visible = self._builder.get_visible_texts(self._builder.divide(beside, reserved=reserved))
         for _ in range(_MAX_ATTEMPTS):
-            recall = self._recall(shown)
-            packed = self._pack(recall, shown, room)
+            recall = self._recall(visible)
+            packed = self._pack(recall, visible, max_tokens)
             recalled = [] if packed.message is None else [packed.message]
-            # What is told here is not told again where it was said.
+            # A recalled message of this session is not repeated at its place in the conversation.
             division = self._divide_beside(alone, [*beside, *recalled], self._get_own_ids(packed.included))
             if packed.message is not None and packed.message not in division.pinned:
                 packed = packed.without_message()
-            still = self._builder.get_visible_texts(division)
-            if shown.keys() <= still.keys():
+            still_visible = self._builder.get_visible_texts(division)
+            if visible.keys() <= still_visible.keys():
                 break
-            shown = {key: text for key, text in shown.items() if key in still}  # the rest had to make room
+            visible = {key: text for key, text in visible.items() if key in still_visible}
         return division, packed, recall
 
-    def _recall(self, shown: Mapping[int, str]) -> Recall | None:
+    def _recall(self, visible: Mapping[int, str]) -> Recall | None:
         config, question = self._services.config.recall, self._question
         if question is None:
             return None
-        wish = build_recall_request(
+        request = build_recall_request(
             question.text,
             now=self._services.now(),
             limit=min(config.max_limit, CANDIDATE_FACTOR * config.limit),
-            without=list(shown),
+            without=list(visible),
             asking=None if question.item is None else question.item.key,
         )
-        if not wish.query.terms:  # small talk: nothing is asked for
+        # Small talk has no terms to search for.
+        if not request.query.terms:
             return None
         with self._services.instruments.measure(Operation.RECALL) as watch:
-            found = self._services.retriever.recall(self._session.namespace, wish, counts=False)
-            found = merge_hits(
-                found,
-                find_memory_hits(self._services, self._session.namespace, wish, counts=False),
-                wish.limit,
+            recall = self._services.retriever.recall(self._session.namespace, request, counts=False)
+            recall = merge_hits(
+                recall,
+                find_memory_hits(self._services, self._session.namespace, request, counts=False),
+                request.limit,
             )
-            watch.record(hits=len(found.hits), candidates=found.candidates)
-            return found
+            watch.record(hits=len(recall.hits), candidates=recall.candidates)
+            return recall
 
-    def _pack(self, recall: Recall | None, shown: Mapping[int, str], room: int) -> PackingResult:
+    def _pack(self, recall: Recall | None, visible: Mapping[int, str], max_tokens: int) -> PackingResult:
         parts, question = self._services, self._question
         if recall is None or question is None:
             return PackingResult(None, (), ())
@@ -200,16 +208,21 @@ class SessionContextBuilder:
         packer = MemoryPacker(
             parts.short_term, parts.analyzer.compressor, f"memories-{question.name}", question.asked_at
         )
-        packed = packer.pack(relevant, room, set(shown.values()), config.limit)
-        rest = tuple(hit for hit in recall.hits if hit.relevance < config.relevance_threshold)
-        return replace(packed, irrelevant=rest)
+        packed = packer.pack(relevant, max_tokens, set(visible.values()), config.limit)
+        irrelevant = tuple(hit for hit in recall.hits if hit.relevance < config.relevance_threshold)
+        return replace(packed, irrelevant=irrelevant)
 
     def _divide_beside(
-        self, alone: ContextDivision, beside: Sequence[Message], told: frozenset[str]
+        self, alone: ContextDivision, beside: Sequence[Message], recalled_ids: frozenset[str]
     ) -> ContextDivision:
+        # The newest message has priority: if it would have to be compressed for the sake of memories, leave
+        # memories out, the last first. If it does not fit in full even alone, they do not make it worse.
         in_full = self._builder.is_newest_in_full
-        for count in range(len(beside), 0, -1):  # what was said last goes before what is known
-            division = self._builder.divide(beside[:count], told if count == len(beside) else frozenset())
+        for count in range(len(beside), 0, -1):
+            # Only the last message of `beside` contains the recalled texts. Without it, the originals may stay.
+            division = self._builder.divide(
+                beside[:count], recalled_ids if count == len(beside) else frozenset()
+            )
             if in_full(division) or not in_full(alone):
                 return division
         return alone
@@ -220,16 +233,17 @@ class SessionContextBuilder:
     def _count_framed_tokens(self, message: Message | None) -> int:
         return 0 if message is None else count_framed(self._services.counter, message)
 
-    def _count_memory_use(self, told: Sequence[Hit], question: _Question) -> None:
-        # The same for entries, episodes and chunks.
-        lasting, namespace = self._services.long_term, self._session.namespace
+    def _count_memory_use(self, included: Sequence[Hit], question: _Question) -> None:
+        # Count the use of entries, episodes and chunks once per question, however often its context is built.
+        long_term, namespace = self._services.long_term, self._session.namespace
         try:
-            kept = lasting.store.get(namespace, [hit.entry.id for hit in told]) if told else {}
+            stored = long_term.store.get(namespace, [hit.entry.id for hit in included]) if included else {}
         except StorageError as error:
-            _log.warning("a use of entries was not counted: %s", type(error).__name__)
+            _log.warning("could not count the use of memories: %s", type(error).__name__)
             return
         entries = [
-            (one.key, lasting.access_counter.with_pending_accesses(one).entry) for one in kept.values()
+            (entry.key, long_term.access_counter.with_pending_accesses(entry).entry)
+            for entry in stored.values()
         ]
         unused = [
             key
@@ -238,62 +252,71 @@ class SessionContextBuilder:
             or entry.last_access_at is None
             or entry.last_access_at < question.asked_at
         ]
-        lasting.access_counter.record(namespace, unused, self._services.now())
+        long_term.access_counter.record(namespace, unused, self._services.now())
 
     def _count_knowledge_use(
-        self, known: KnowledgeBase, told: Sequence[KnowledgeHit], question: _Question
+        self, knowledge: KnowledgeBase, included: Sequence[KnowledgeHit], question: _Question
     ) -> None:
-        # Once for each question, however often the context for it is built.
+        # Count each use once per question, however often its context is built: skip values that were used
+        # since the question was asked. A question dated in the future would be counted on each call.
         now = self._services.now()
         since = question.asked_at if question.asked_at <= now else now - timedelta(days=1)
         try:
-            known.use([hit.knowledge for hit in told], since=since)
-        except StorageError as error:  # the context is there: counting can wait
-            _log.warning("a use of knowledge was not counted: %s", type(error).__name__)
+            knowledge.use([hit.knowledge for hit in included], since=since)
+        except StorageError as error:
+            # The context is complete: a missing count must not make it fail.
+            _log.warning("could not count the use of knowledge: %s", type(error).__name__)
 
 
 def _build_question(items: Sequence[ViewItem], query: str | None, now: datetime) -> _Question | None:
-    asked = (index for index in reversed(range(len(items))) if items[index].message.role is Role.USER)
-    place = next(asked, None)
-    if place is None:
+    user_indexes = (index for index in reversed(range(len(items))) if items[index].message.role is Role.USER)
+    newest = next(user_indexes, None)
+    if newest is None:
         if query is None or not query.strip():
             return None
         name = hashlib.blake2b(query.encode("utf-8", "replace"), digest_size=8).hexdigest()
         return _Question(query, name, items[-1].message.created_at if items else now)
-    message = items[place].message
+    message = items[newest].message
+    # Twice as many items as needed: tool messages among them do not count.
     text = query or _expand_newest_question(
-        [item.message for item in items[max(0, place - 2 * _MAX_PRECEDING_MESSAGES) : place + 1]]
+        [item.message for item in items[max(0, newest - 2 * _MAX_PRECEDING_MESSAGES) : newest + 1]]
     )
     if not text.strip():
         return None
-    return _Question(text, message.id, message.created_at, items[place])
+    return _Question(text, message.id, message.created_at, items[newest])
 
 
-def _expand_newest_question(said: Sequence[Message]) -> str:
-    return expand_question(said[-1].content, said[:-1])
+def _expand_newest_question(messages: Sequence[Message]) -> str:
+    return expand_question(messages[-1].content, messages[:-1])
 
 
 def expand_question(question: str, said: Sequence[Message]) -> str:
-    """A question with what was just spoken of, if it says nothing by itself, as "And when was that?"."""
+    """Append the preceding messages to a question that means nothing by itself, such as "And when was that?".
+
+    Args:
+        question: The question. Returned unchanged if it contains words to search for.
+        said: The messages before it, oldest first.
+    """
     if not ends_with_question(question) or extract_terms(question):
         return question
-    before = [m for m in said if m.role in (Role.USER, Role.ASSISTANT)][-_MAX_PRECEDING_MESSAGES:]
-    return "\n".join([question, *(strip_fences(m.content)[:_MAX_PRECEDING_CHARACTERS] for m in before)])
+    preceding = [m for m in said if m.role in (Role.USER, Role.ASSISTANT)][-_MAX_PRECEDING_MESSAGES:]
+    return "\n".join([question, *(strip_fences(m.content)[:_MAX_PRECEDING_CHARACTERS] for m in preceding)])
 
 
 def _add_knowledge(
-    context: Context, hits: Sequence[KnowledgeHit], told: tuple[KnowledgeHit, ...], tokens: int
+    context: Context, hits: Sequence[KnowledgeHit], included: tuple[KnowledgeHit, ...], tokens: int
 ) -> Context:
-    there = {(hit.knowledge.category, hit.knowledge.key) for hit in told}
-    left_out = tuple(hit for hit in hits if (hit.knowledge.category, hit.knowledge.key) not in there)
-    why = {hit.knowledge.id: "known" for hit in told} | {
+    names = {(hit.knowledge.category, hit.knowledge.key) for hit in included}
+    left_out = tuple(hit for hit in hits if (hit.knowledge.category, hit.knowledge.key) not in names)
+    reasons = {hit.knowledge.id: "known" for hit in included} | {
         hit.knowledge.id: KNOWLEDGE_NO_ROOM_REASON for hit in left_out
     }
+    # The builder counts the knowledge message with the memories; report it as a section of its own.
     memories = context.sections.get("memories", 0) - tokens
     return replace(
         context,
-        knowledge=told,
+        knowledge=included,
         knowledge_left_out=left_out,
         sections={**context.sections, "known": tokens, "memories": memories},
-        reasons={**context.reasons, **why},
+        reasons={**context.reasons, **reasons},
     )

@@ -1,6 +1,6 @@
-"""Making a context smaller: old history into the summary, facts once, tasks that are done gone.
+"""Compaction of contexts: summarizes old history, removes duplicate facts and completed tasks.
 
-Pure: the time, the counter and the model are handed in.
+The functions have no side effects; callers pass the time, the counter and the model.
 """
 
 from __future__ import annotations
@@ -31,46 +31,48 @@ if TYPE_CHECKING:
     from langmem_tiers.context_files.models import ActiveTask, ContextData
 
 SUMMARY_HEADING = "Previous conversation summary:"
-"""The first line of what is appended to the long-term summary."""
+"""First line of each part of the long-term summary."""
 _MAX_FACTS_PER_LINE = 10
+# A line "- role: content" that _summarize_in_lines() wrote.
 _SUMMARY_LINE = re.compile(r"- (\w{1,20}): (.*)", re.DOTALL)
+# The header that Summarizer puts above its text; SUMMARY_HEADING replaces it.
 _SUMMARY_HEADER = re.compile(r"\A\[Summary of \d+ messages\]\n?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionReport(Displayable):
-    """A smaller context, and what became of the rest."""
+    """Result of a compaction."""
 
     context: ContextData
     by_length: int = 0
-    """Entries that were summarised because there were too many."""
+    """Number of entries summarized because the history had too many."""
     by_tokens: int = 0
-    """Entries that were summarised because the history took too many tokens."""
+    """Number of entries summarized because the history had too many tokens."""
     tokens_before: int = 0
-    """Of the history, as far as they are counted."""
+    """Known tokens of the history before compaction."""
     tokens_after: int = 0
     duplicate_facts: int = 0
     pruned_tasks: tuple[str, ...] = ()
-    """Ids of tasks that were completed long enough ago."""
+    """Ids of completed tasks that were removed."""
     summary: str = ""
-    """What was appended to the long-term summary."""
+    """Text appended to the long-term summary."""
     strategy: SummaryStrategy = SummaryStrategy.EXTRACTIVE
-    """Who wrote it: extractive, where there was no model or it failed."""
+    """Strategy that produced the summary: extractive without a model or if the model failed."""
     problems: tuple[str, ...] = ()
-    """Why a model's words were not used."""
+    """Reasons why the text of the model was not used."""
     missing_facts: tuple[str, ...] = ()
-    """Facts of summarised entries that had no room; versions before this one hold them."""
+    """Facts of summarized entries that did not fit into the summary. Earlier versions still contain them."""
     is_condensed: bool = False
-    """Whether the older part of the long-term summary was summarised again."""
+    """True if the long-term summary was condensed because it exceeded its limit."""
 
     @property
     def summarized(self) -> int:
-        """Entries that are no longer in the history."""
+        """Number of entries removed from the history."""
         return self.by_length + self.by_tokens
 
     @property
     def is_compacted(self) -> bool:
-        """Whether anything was taken out."""
+        """True if anything was removed or condensed."""
         return bool(self.summarized or self.duplicate_facts or self.pruned_tasks or self.is_condensed)
 
 
@@ -91,18 +93,18 @@ def compact(
     summarizer: Summarizer | None = None,
     force: bool = False,
 ) -> CompactionReport:
-    """The context made smaller, where it has grown beyond its limits.
+    """Shrink a context that exceeds its limits.
 
-    A history of more than ``max_history`` entries keeps the newest ``keep_history``; one that still takes more than
-    ``max_tokens`` loses the older half. Tool calls and their results, as far as entries name them, stay together.
+    A history of more than ``max_history`` entries keeps the newest ``keep_history``. If it still has more than
+    ``max_tokens``, its older half is summarized too. A tool call and its result stay together if both name their id.
 
     Args:
-        context: As it is.
-        now: Tasks that were completed more than ``completed_hours`` before are pruned.
-        config: The limits.
-        counter: Counts entries that have no count of their own; they count nothing, if left out.
-        summarizer: With a model; without one, summaries are lines of what was said.
-        force: Keep only the newest ``keep_history`` entries, also where there are not too many.
+        context: The context to shrink. It is not changed.
+        now: Current time. Tasks completed more than ``completed_hours`` before it are removed.
+        config: Limits. Default: `CompactionConfig()`.
+        counter: Counts the tokens of entries without a count. Default: such entries count as zero.
+        summarizer: Summarizer with a model. Default: a summary contains shortened lines of the conversation.
+        force: Keep only the newest ``keep_history`` entries even if the history is within its limits.
     """
     limits = CompactionConfig() if config is None else config
     work = _Compaction(context.recent_history, context.long_term_summary, limits, counter, summarizer)
@@ -115,6 +117,7 @@ def compact(
         by_tokens = work.summarize_oldest(len(work.history) // 2)
     facts = tuple(sorted(set(context.facts)))
     tasks = _keep_unexpired_tasks(context.active_tasks, now, limits)
+    # Compare identities: two tasks may have the same id, and one of them may be kept.
     kept = {id(task) for task in tasks}
     return CompactionReport(
         context=replace(
@@ -130,18 +133,18 @@ def compact(
         tokens_after=work.count_tokens(),
         duplicate_facts=len(context.facts) - len(facts),
         pruned_tasks=tuple(task.id for task in context.active_tasks if id(task) not in kept),
-        summary="\n\n".join(told.text for told in work.summary_parts),
-        strategy=next((told.strategy for told in work.summary_parts), SummaryStrategy.EXTRACTIVE),
-        problems=tuple(dict.fromkeys(problem for told in work.summary_parts for problem in told.problems)),
+        summary="\n\n".join(part.text for part in work.summary_parts),
+        strategy=next((part.strategy for part in work.summary_parts), SummaryStrategy.EXTRACTIVE),
+        problems=tuple(dict.fromkeys(problem for part in work.summary_parts for problem in part.problems)),
         missing_facts=tuple(
-            dict.fromkeys(fact for told in work.summary_parts for fact in told.missing_facts)
+            dict.fromkeys(fact for part in work.summary_parts for fact in part.missing_facts)
         ),
         is_condensed=work.is_condensed,
     )
 
 
 class _Compaction:
-    """A history and a summary between which entries move."""
+    """Working state of a compaction: the remaining history and the growing summary."""
 
     def __init__(
         self,
@@ -160,7 +163,7 @@ class _Compaction:
         self._summarizer = summarizer
 
     def count_tokens(self) -> int:
-        """Of the history: counts that entries have, and of the others what the counter says, if there is one."""
+        """Count the tokens of the history; without a counter, entries without a count are zero."""
         counter = self._counter
         return sum(
             (0 if counter is None else counter.count(entry.content))
@@ -170,25 +173,32 @@ class _Compaction:
         )
 
     def summarize_oldest(self, count: int) -> int:
-        """Put so many of the oldest entries behind the summary, or fewer, so as to part no call from its result."""
+        """Move up to ``count`` of the oldest entries into the summary and return their number.
+
+        The number is smaller if a tool call would otherwise be separated from its result.
+        """
         count = find_safe_cut(
             [entry_to_message(entry, number) for number, entry in enumerate(self.history)], count
         )
         if count <= 0:
             return 0
-        told = self._summarize(self.history[:count])
+        part = self._summarize(self.history[:count])
         self.history = self.history[count:]
-        self.summary_parts.append(told)
-        self._append_summary(told.text)
+        self.summary_parts.append(part)
+        self._append_summary(part.text)
         return count
 
     def _summarize(self, entries: Sequence[HistoryEntry]) -> _SummaryPart:
-        told = _summarize_in_lines(entries, self._limits.line_characters)
+        fallback = _summarize_in_lines(entries, self._limits.line_characters)
         if self._summarizer is None:
-            return told
-        report = self._summarizer.summarize([entry_to_message(entry, at) for at, entry in enumerate(entries)])
+            return fallback
+        report = self._summarizer.summarize(
+            [entry_to_message(entry, number) for number, entry in enumerate(entries)]
+        )
+        # The summarizer fell back to extraction because the model failed. Use the shortened lines instead, so that
+        # the summary has the same form as without a model.
         if report.strategy is SummaryStrategy.EXTRACTIVE:
-            return replace(told, problems=report.problems)
+            return replace(fallback, problems=report.problems)
         return _SummaryPart(
             text=f"{SUMMARY_HEADING}\n{_SUMMARY_HEADER.sub('', report.text)}",
             strategy=report.strategy,
@@ -197,12 +207,14 @@ class _Compaction:
         )
 
     def _append_summary(self, text: str) -> None:
-        most = self._limits.max_summary_tokens
+        # Condense to half of the limit, so that the next compactions can append without condensing again. The new
+        # part is condensed only if it is too long even next to the condensed older part.
+        max_tokens = self._limits.max_summary_tokens
         older = self.summary
-        if older and estimate_tokens(older) + estimate_tokens(text) > most:
-            older, self.is_condensed = _condense(older, most // 2), True
-        if estimate_tokens(older) + estimate_tokens(text) > most:
-            text, self.is_condensed = _condense(text, most // 2), True
+        if older and estimate_tokens(older) + estimate_tokens(text) > max_tokens:
+            older, self.is_condensed = _condense(older, max_tokens // 2), True
+        if estimate_tokens(older) + estimate_tokens(text) > max_tokens:
+            text, self.is_condensed = _condense(text, max_tokens // 2), True
         self.summary = f"{older}\n\n{text}" if older else text
 
 
@@ -212,29 +224,31 @@ def _summarize_in_lines(entries: Sequence[HistoryEntry], width: int) -> _Summary
     for entry in entries:
         words = " ".join(entry.content.split())
         line = truncate_with_ellipsis(words, width)
-        if len(words) > width:  # what is cut off loses its words and keeps its facts
+        if len(words) > width:
+            # Append the facts of the part that was cut off; report those that are too long or too many.
             lost = [fact.text for fact in finder.find_outermost(words) if not contains_fact(line, fact)]
-            named = [fact for fact in lost if len(fact) <= width][:_MAX_FACTS_PER_LINE]
-            missing += [fact for fact in lost if fact not in named]
-            line = f"{line} [{'; '.join(named)}]" if named else line
+            appended = [fact for fact in lost if len(fact) <= width][:_MAX_FACTS_PER_LINE]
+            missing += [fact for fact in lost if fact not in appended]
+            line = f"{line} [{'; '.join(appended)}]" if appended else line
         lines.append(f"- {entry.role}: {line}".rstrip())
     return _SummaryPart(text="\n".join(lines), missing_facts=tuple(missing))
 
 
 def _condense(summary: str, max_tokens: int) -> str:
-    # Without a model: its lines are read again as what was said, and those that say most stay, with all facts first.
+    # Parse the lines of the summary back into messages and summarize those extractively. No model is used, so
+    # condensing cannot fail. Lines without a role, such as those that a model wrote, become system messages.
     lines = [line for line in summary.split("\n") if line and line != SUMMARY_HEADING]
-    spoken = (_SUMMARY_LINE.fullmatch(line) for line in lines)
+    matches = (_SUMMARY_LINE.fullmatch(line) for line in lines)
     entries = [
         HistoryEntry(0, "system", line) if match is None else HistoryEntry(0, match[1], match[2] or " ")
-        for line, match in zip(lines, spoken, strict=True)
+        for line, match in zip(lines, matches, strict=True)
     ]
-    done = Summarizer(CharCounter()).summarize(
+    report = Summarizer(CharCounter()).summarize(
         [entry_to_message(entry, number) for number, entry in enumerate(entries)],
         strategy=SummaryStrategy.EXTRACTIVE,
         target_tokens=max(16, max_tokens),
     )
-    return f"{SUMMARY_HEADING}\n{_SUMMARY_HEADER.sub('', done.text)}"
+    return f"{SUMMARY_HEADING}\n{_SUMMARY_HEADER.sub('', report.text)}"
 
 
 def _keep_unexpired_tasks(

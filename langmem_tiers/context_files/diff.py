@@ -1,4 +1,4 @@
-"""What changed between two versions of a context."""
+"""Comparison of two versions of a context."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextDiff(Displayable):
-    """Two versions side by side."""
+    """Differences between two versions of a context."""
 
     older: int
     newer: int
     changed: tuple[str, ...]
-    """The fields that are not the same."""
+    """Names of the fields that differ."""
     facts_added: tuple[str, ...]
     facts_removed: tuple[str, ...]
     history_added: tuple[HistoryEntry, ...]
     history_removed: tuple[HistoryEntry, ...]
     tasks_changed: tuple[str, ...]
-    """Ids of tasks that are new, gone or not as they were."""
+    """Ids of tasks that were added, removed or changed."""
     text: str
-    """The files line by line, as ``diff -u`` shows them; empty if they are the same."""
+    """Unified diff of the two files; empty if they are equal."""
 
 
 def diff_contexts(older: ContextData, newer: ContextData, numbers: tuple[int, int] = (0, 1)) -> ContextDiff:
-    """What changed from one to the other.
+    """Compare two versions of a context.
 
     Args:
-        older: As it was.
-        newer: As it is.
-        numbers: Of the two versions, for the headings.
+        older: The earlier version.
+        newer: The later version.
+        numbers: Version numbers of both, for the headings of the diff.
     """
-    names = [one.name for one in fields(older) if one.name not in {"based_on", "recovery"}]
+    names = [field.name for field in fields(older) if field.name not in {"based_on", "recovery"}]
     before, after = _to_lines(older), _to_lines(newer)
     old_head, new_head = (f"version {number}" for number in numbers)
     return ContextDiff(
@@ -64,29 +64,30 @@ def _to_lines(context: ContextData) -> list[str]:
     return context_to_bytes(context).decode().splitlines(keepends=True)
 
 
-def _find_added(some: Sequence[_T], others: Sequence[_T]) -> tuple[_T, ...]:
-    left = Counter(others)
-    found = []
-    for one in some:
-        left[one] -= 1
-        if left[one] < 0:
-            found.append(one)
-    return tuple(found)
+def _find_added(items: Sequence[_T], others: Sequence[_T]) -> tuple[_T, ...]:
+    # Multiset difference: an item that occurs twice in ``items`` and once in ``others`` was added once.
+    unmatched = Counter(others)
+    added = []
+    for item in items:
+        unmatched[item] -= 1
+        if unmatched[item] < 0:
+            added.append(item)
+    return tuple(added)
 
 
 def _find_added_entries(
-    some: Sequence[HistoryEntry], others: Sequence[HistoryEntry]
+    entries: Sequence[HistoryEntry], others: Sequence[HistoryEntry]
 ) -> tuple[HistoryEntry, ...]:
-    keys = [to_json_text(part_to_dict(entry)) for entry in some]
-    more = Counter(_find_added(keys, [to_json_text(part_to_dict(entry)) for entry in others]))
-    found = []
-    for key, entry in zip(
-        reversed(keys), reversed(some), strict=True
-    ):  # of those that are alike, the last are new
-        if more[key] > 0:
-            more[key] -= 1
-            found.append(entry)
-    return tuple(reversed(found))
+    # Entries hold dicts and cannot be hashed; their JSON text serves as the key.
+    keys = [to_json_text(part_to_dict(entry)) for entry in entries]
+    added_counts = Counter(_find_added(keys, [to_json_text(part_to_dict(entry)) for entry in others]))
+    added = []
+    # Start at the end: of several equal entries, the last ones are the added ones.
+    for key, entry in zip(reversed(keys), reversed(entries), strict=True):
+        if added_counts[key] > 0:
+            added_counts[key] -= 1
+            added.append(entry)
+    return tuple(reversed(added))
 
 
 def _find_changed_tasks(older: Sequence[ActiveTask], newer: Sequence[ActiveTask]) -> tuple[str, ...]:

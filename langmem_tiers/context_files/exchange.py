@@ -1,7 +1,8 @@
-"""Contexts into the engine and out of it, without loss.
+"""Lossless import of contexts into an engine, and export of sessions as contexts.
 
-Entries become messages of a session, facts become knowledge, the long-term summary becomes the session's summary. What
-the engine has no place for is kept as an item beside them, and comes back on the way out as it went in.
+Entries become messages of a session, facts become knowledge, and the long-term summary becomes the summary of the
+session. Values without a counterpart in the engine are stored as an item, the import record. The export reads them
+from there.
 """
 
 from __future__ import annotations
@@ -41,21 +42,21 @@ _SOURCE_PREFIX = "context file "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextImportReport:
-    """What became of a context that went into the engine."""
+    """Result of importing a context into an engine."""
 
     stored: int
-    """Messages that are new."""
+    """Number of new messages."""
     duplicates: int
-    """Messages that the session had already."""
+    """Number of messages that the session already contained."""
     facts: int
-    """Facts that are newly known."""
+    """Number of new facts."""
     problems: tuple[str, ...] = ()
-    """What the engine shows otherwise than the file; nothing of it is lost."""
+    """Parts of the context that the session does not show; they are stored and exported again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineEndpoint:
-    """The session of the engine that a context goes into, or comes from."""
+    """The session of an engine that a context is imported into or exported from."""
 
     session: Session
     knowledge: KnowledgeBase
@@ -64,30 +65,31 @@ class EngineEndpoint:
 
     @property
     def item_namespace(self) -> NamespacePath:
-        """The namespace of what is kept beside."""
+        """Namespace of the import record."""
         return (CONTEXT_FILES_LABEL, *self.session.namespace)
 
     def load_import_record(self) -> dict[str, Any]:
-        """What was kept beside when a context last came in."""
+        """Return the record of the last import, or an empty dict."""
         item = self.items.get(self.item_namespace, self.session.name)
         return {} if item is None else item.value
 
 
 def import_context(side: EngineEndpoint, context: ContextData) -> ContextImportReport:
-    """Take a context in. Again with the same context, nothing is stored twice.
+    """Import a context. Importing the same context again stores nothing twice.
 
     Args:
-        side: Where to.
-        context: What to take in.
+        side: The session to import into.
+        context: The context to import.
     """
-    remembered = side.load_import_record()
+    record = side.load_import_record()
     drafts = _build_drafts(side, context)
+    # The summary can only be the first message of the session if there are no messages yet.
     is_new = not side.session.latest(1)
-    front = _build_summary_draft(context, drafts) if is_new else None
-    report = side.session.add_many(drafts if front is None else [front, *drafts])
-    stored = {one.id: one for one in (*report.stored, *report.duplicates)}
-    facts, learned = _store_facts(side, context, remembered.get("facts", []))
-    problems = _apply_summary(side, context, drafts, is_shown=front is not None)
+    summary_draft = _build_summary_draft(context, drafts) if is_new else None
+    report = side.session.add_many(drafts if summary_draft is None else [summary_draft, *drafts])
+    stored = {message.id: message for message in (*report.stored, *report.duplicates)}
+    facts, new_fact_count = _store_facts(side, context, record.get("facts", []))
+    problems = _apply_summary(side, context, drafts, is_shown=summary_draft is not None)
     value = {
         "context": part_to_dict(replace(context, recent_history=())),
         "history": [
@@ -98,40 +100,44 @@ def import_context(side: EngineEndpoint, context: ContextData) -> ContextImportR
     }
     side.items.put(side.item_namespace, side.session.name, value, texts=())
     return ContextImportReport(
-        stored=len(report.stored) - (front is not None and bool(report.stored)),
+        # The summary message is not an entry of the context and is not counted.
+        stored=len(report.stored) - (summary_draft is not None and bool(report.stored)),
         duplicates=len(report.duplicates),
-        facts=learned,
+        facts=new_fact_count,
         problems=problems,
     )
 
 
 def export_context(side: EngineEndpoint, session_id: str) -> ContextData:
-    """The context of a session: the messages of its list, its summary, and what is known.
+    """Export a session as a context: its current messages, its summary and its knowledge.
 
-    A session that came from a context gives it back, with what was said and learned since. Another gives what its
-    namespace knows as facts.
+    A session that was imported from a context returns that context with all later messages and facts. For any other
+    session, the facts are the knowledge of its namespace.
 
     Args:
-        side: Where from.
-        session_id: What the context is to be called.
+        side: The session to export.
+        session_id: The session id of the context.
     """
-    remembered = side.load_import_record()
+    record = side.load_import_record()
     messages = {message.id: message for message in side.session.messages()}
-    came_in = {one["id"] for one in remembered.get("history", []) if not one.get("is_echo")}
-    if came_in and came_in.isdisjoint(messages):
-        remembered, came_in = {}, set()  # of a session that is gone
-    for gone in side.session.transcript.messages(OUT_OF_LIST):
-        del messages[gone.id]
+    imported_ids = {entry["id"] for entry in record.get("history", []) if not entry.get("is_echo")}
+    if imported_ids and imported_ids.isdisjoint(messages):
+        # None of the imported messages exists: the record belongs to a deleted session of the same name.
+        record, imported_ids = {}, set()
+    for message in side.session.transcript.messages(OUT_OF_LIST):
+        del messages[message.id]
     base = ContextData(session_id=session_id)
-    if remembered:
-        base = replace(context_from_dict(remembered["context"], session_id), session_id=session_id)
-    facts = _export_facts(side, remembered)
-    extra = base.extra if remembered else {**base.extra, **_export_knowledge(side.knowledge)}
+    if record:
+        base = replace(context_from_dict(record["context"], session_id), session_id=session_id)
+    facts = _export_facts(side, record)
+    extra = base.extra if record else {**base.extra, **_export_knowledge(side.knowledge)}
     return replace(
         base,
-        recent_history=tuple(_build_entries(remembered.get("history", []), messages)),
+        recent_history=tuple(_build_entries(record.get("history", []), messages)),
+        # An imported entry may read like a summary; only messages added since can be summaries of this session.
         long_term_summary=_find_summary(
-            (one for one in messages.values() if one.id not in came_in), base.long_term_summary
+            (message for message in messages.values() if message.id not in imported_ids),
+            base.long_term_summary,
         ),
         facts=tuple(facts),
         extra=extra,
@@ -143,7 +149,8 @@ def _build_drafts(side: EngineEndpoint, context: ContextData) -> list[MessageDra
     drafts = []
     for entry in context.recent_history:
         draft = entry_to_draft(entry, ids.generate_id(entry), side.counter)
-        if draft.id in seen:  # two entries under one id are two messages all the same
+        if draft.id in seen:
+            # Two entries with the same id are still two messages; the second gets a generated id.
             draft = draft.with_id(ids.generate_id(entry))
         seen.add(draft.id or "")
         drafts.append(draft)
@@ -151,7 +158,8 @@ def _build_drafts(side: EngineEndpoint, context: ContextData) -> list[MessageDra
 
 
 def _build_summary_draft(context: ContextData, drafts: Sequence[MessageDraft]) -> MessageDraft | None:
-    # A summary of what is in no record any more is the first thing that the session shows.
+    # Without hidden entries, the summarized messages no longer exist, and the summary becomes the first message.
+    # With hidden entries, _apply_summary() compresses those instead.
     if not context.long_term_summary or any(map(is_hidden_entry, context.recent_history)):
         return None
     return MessageDraft(
@@ -171,84 +179,93 @@ def _apply_summary(
     if not summary or is_shown or side.session.info().compressed_count:
         return ()
     pairs = zip(context.recent_history, drafts, strict=True)
-    shown = [draft.id for entry, draft in pairs if not is_hidden_entry(entry)]
-    if any(map(is_hidden_entry, context.recent_history)) and shown and shown[0] is not None:
-        side.session.compress(older_than=shown[0], summary=summary)
+    visible_ids = [draft.id for entry, draft in pairs if not is_hidden_entry(entry)]
+    if any(map(is_hidden_entry, context.recent_history)) and visible_ids and visible_ids[0] is not None:
+        # Hide everything before the first visible entry behind the summary.
+        side.session.compress(older_than=visible_ids[0], summary=summary)
         return ()
     if any(message.is_summary for message in side.session.view()):
         return ()
-    return ("the session had messages before: its long-term summary is kept, and not shown in it",)
+    return ("the session already had messages: its long-term summary is kept, but not shown in the session",)
 
 
 def _build_entry_record(entry: HistoryEntry, draft: MessageDraft, message: Message | None) -> dict[str, Any]:
-    came_back = None if message is None else message_to_entry(replace(message, is_compressed=False))
-    if is_hidden_entry(entry) and came_back is not None:
-        came_back = hide_entry(came_back)
-    if came_back is None:  # nothing but what memory had injected: no session stores it
+    # Convert the stored message back, as the export will do. The record keeps the original entry only if the
+    # result differs from it. Visibility is ignored here; the export takes it from the session.
+    exported = None if message is None else message_to_entry(replace(message, is_compressed=False))
+    if is_hidden_entry(entry) and exported is not None:
+        exported = hide_entry(exported)
+    if exported is None:
+        # The entry contained only text injected by the memory itself, which a session does not store.
         return {"id": draft.id, "entry": part_to_dict(entry), "is_echo": True}
-    same = part_to_dict(came_back) == part_to_dict(entry)
-    return {"id": draft.id} if same else {"id": draft.id, "entry": part_to_dict(entry)}
+    is_lossless = part_to_dict(exported) == part_to_dict(entry)
+    return {"id": draft.id} if is_lossless else {"id": draft.id, "entry": part_to_dict(entry)}
 
 
 def _build_entries(
     history: Iterable[Mapping[str, Any]], messages: Mapping[str, Message]
 ) -> Iterator[HistoryEntry]:
-    done = set[str]()
-    for one in history:
-        message = messages.get(one["id"])
-        done.add(one["id"])
-        if "entry" in one and (message is not None or one.get("is_echo")):
-            entry = part_from_dict(HistoryEntry, one["entry"], "history")
+    # First the imported entries in their original order, then the messages that were added since.
+    exported_ids = set[str]()
+    for recorded in history:
+        message = messages.get(recorded["id"])
+        exported_ids.add(recorded["id"])
+        # An entry whose message was deleted from the session is not exported, unless it never was a message.
+        if "entry" in recorded and (message is not None or recorded.get("is_echo")):
+            entry = part_from_dict(HistoryEntry, recorded["entry"], "history")
             yield hide_entry(entry) if message is not None and message.is_compressed else entry
         elif message is not None:
             yield message_to_entry(message)
     for message in messages.values():
-        if message.id not in done and not message.is_summary:
+        if message.id not in exported_ids and not message.is_summary:
             yield message_to_entry(message)
 
 
-def _find_summary(messages: Iterable[Message], remembered: str) -> str:
-    in_force = [one for one in messages if one.is_summary and not one.is_compressed]
-    if not in_force:
-        return remembered
-    return in_force[-1].content.removeprefix(SUMMARY_PREFIX).removeprefix("\n")
+def _find_summary(messages: Iterable[Message], imported_summary: str) -> str:
+    summaries = [message for message in messages if message.is_summary and not message.is_compressed]
+    if not summaries:
+        return imported_summary
+    return summaries[-1].content.removeprefix(SUMMARY_PREFIX).removeprefix("\n")
 
 
 def _store_facts(
-    side: EngineEndpoint, context: ContextData, remembered: Sequence[Sequence[Any]]
+    side: EngineEndpoint, context: ContextData, recorded_facts: Sequence[Sequence[Any]]
 ) -> tuple[list[list[Any]], int]:
+    # Returns each fact with the category and key of its knowledge entry, and the number of new entries.
     source = f"{_SOURCE_PREFIX}{context.session_id}"
-    before = {fact: (category, key) for fact, category, key in remembered}
-    told, learned = _store_knowledge(side.knowledge, context.extra.get("knowledge"))
+    imported_before = {fact: (category, key) for fact, category, key in recorded_facts}
+    from_knowledge, new_count = _store_knowledge(side.knowledge, context.extra.get("knowledge"))
     facts: list[list[Any]] = []
     for fact in context.facts:
-        name = told.get(fact) or before.get(fact)
+        name = from_knowledge.get(fact) or imported_before.get(fact)
         if not fact.strip():
+            # Knowledge cannot be blank; the record alone keeps this fact.
             name = (None, None)
         elif name is None or name[1] is None or side.knowledge.get(*name, use=False) is None:
             report = side.knowledge.note(fact, source=source)
             name = (report.knowledge.category, report.knowledge.key)
-            learned += report.is_new
+            new_count += report.is_new
         facts.append([fact, *name])
-    return facts, learned
+    return facts, new_count
 
 
 def _store_knowledge(
     knowledge: KnowledgeBase, entries: object
 ) -> tuple[dict[str, tuple[str | None, str | None]], int]:
-    # What another engine knew comes with category, key and confidence.
-    told: dict[str, tuple[str | None, str | None]] = {}
-    learned = 0
-    for one in entries if isinstance(entries, list) else []:
+    # Import the knowledge that _export_knowledge() of another engine wrote. ``entries`` comes from a file, so
+    # invalid values are skipped. Returns the category and key by the text of the entry, and the number of new ones.
+    stored: dict[str, tuple[str | None, str | None]] = {}
+    new_count = 0
+    for entry in entries if isinstance(entries, list) else []:
         names = ("category", "key", "value")
-        if not isinstance(one, dict) or not all(
-            isinstance(one.get(name), str) and one[name] for name in names
+        if not isinstance(entry, dict) or not all(
+            isinstance(entry.get(name), str) and entry[name] for name in names
         ):
             continue
-        category, key, value = (str(one[name]) for name in names)
+        category, key, value = (str(entry[name]) for name in names)
         known = knowledge.get(category, key, use=False)
         if known is None or collapse_spaces(known.value) != collapse_spaces(value):
-            confidence, source = one.get("confidence"), one.get("source")
+            confidence, source = entry.get("confidence"), entry.get("source")
             is_score = isinstance(confidence, int | float) and 0 <= confidence <= 1
             report = knowledge.store(
                 category,
@@ -257,42 +274,44 @@ def _store_knowledge(
                 confidence=float(confidence) if is_score else INITIAL_CONFIDENCE,  # type: ignore[arg-type] # a score
                 source=source if isinstance(source, str) else None,
             )
-            known, learned = report.knowledge, learned + report.is_new
-        told[known.text] = (category, key)
-    return told, learned
+            known, new_count = report.knowledge, new_count + report.is_new
+        stored[known.text] = (category, key)
+    return stored, new_count
 
 
 def _export_knowledge(knowledge: KnowledgeBase) -> dict[str, Any]:
-    known = [
+    exported = [
         {
-            "category": one.category,
-            "key": one.key,
-            "value": one.value,
-            "confidence": one.confidence,
-            "source": one.source,
+            "category": entry.category,
+            "key": entry.key,
+            "value": entry.value,
+            "confidence": entry.confidence,
+            "source": entry.source,
         }
-        for one in knowledge
+        for entry in knowledge
     ]
-    return {"knowledge": known} if known else {}
+    return {"knowledge": exported} if exported else {}
 
 
-def _export_facts(side: EngineEndpoint, remembered: Mapping[str, Any]) -> Iterator[str]:
-    if not remembered:
-        yield from dict.fromkeys(one.text for one in side.knowledge)
+def _export_facts(side: EngineEndpoint, record: Mapping[str, Any]) -> Iterator[str]:
+    if not record:
+        yield from dict.fromkeys(entry.text for entry in side.knowledge)
         return
-    done = set[tuple[str, str]]()
-    for fact, category, key in remembered["facts"]:
+    exported = set[tuple[str, str]]()
+    for fact, category, key in record["facts"]:
         if key is None:
             yield fact
             continue
         known = side.knowledge.get(category, key, use=False)
-        done.add((category, key))
-        if known is not None:  # or it was taken out of force since
+        exported.add((category, key))
+        # A fact that was forgotten since the import is not exported; a changed one has its new text.
+        if known is not None:
             yield fact if _is_same_fact(known, fact) else known.text
-    source = f"{_SOURCE_PREFIX}{remembered['context']['session_id']}"
-    for one in side.knowledge.page(NOTE_CATEGORY, limit=1_000_000):
-        if one.source == source and (one.category, one.key) not in done:
-            yield one.text
+    # The namespace may contain facts of other sessions. Add only notes that came from this context.
+    source = f"{_SOURCE_PREFIX}{record['context']['session_id']}"
+    for entry in side.knowledge.page(NOTE_CATEGORY, limit=1_000_000):
+        if entry.source == source and (entry.category, entry.key) not in exported:
+            yield entry.text
 
 
 def _is_same_fact(known: Knowledge, fact: str) -> bool:

@@ -1,4 +1,4 @@
-"""Facts that nobody wrote down: sentences of the history that hold what is worth keeping."""
+"""Extraction of facts from the history of a context."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from langmem_tiers.context_files.models import ContextData, HistoryEntry
 
+# A sentence of bounded length. Punctuation within a word, as in "1.2" or "example.com", does not end it. The escapes
+# are the Chinese full stop, exclamation mark and question mark.
 _SENTENCE = re.compile(
     r"[^\n.!?\u3002\uff01\uff1f]{1,400}(?:[.!?](?=\S)[^\n.!?\u3002\uff01\uff1f]{0,200}){0,20}[.!?\u3002\uff01\uff1f]?"
 )
@@ -33,40 +35,43 @@ _KINDS = frozenset(
     }
 )
 _KEY_FACTS = frozenset({"url", "api", "selector"})
-_SECRET = "credential"  # the name of a key fact
+# Name of the key fact that find_key_facts() reports for passwords and keys.
+_SECRET = "credential"
 _MAX_FACT_CHARACTERS, _MIN_FACT_CHARACTERS = 300, 8
 _MAX_FACTS_PER_ENTRY = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsReport:
-    """A context with the facts of its history, and which of them are new."""
+    """Result of a fact extraction."""
 
     context: ContextData
+    """The context with the added facts."""
     added: tuple[str, ...]
     known: int
-    """How many were left out because the context says them already."""
+    """Number of facts that were left out because the context or an earlier sentence already contains them."""
 
 
 def extract_facts(
     context: ContextData, *, since: float | None = None, finder: FactFinder | None = None
 ) -> FactsReport:
-    """The context with the facts that its history holds: decisions, preferences, addresses, versions, sums.
+    """Add facts from the history to a copy of the context: decisions, preferences, addresses, amounts.
 
-    A fact is a whole sentence, as it was said. Questions are none, results of tools are not searched, and sentences
-    with a password or a key are left where they are. Two that differ in a number, a name or a negation are two facts.
+    A fact is a complete, unchanged sentence. Questions, tool results, system messages and sentences with a password
+    or a key are skipped. Sentences that differ in a number, a name or a negation are different facts.
 
     Args:
-        context: As it is.
-        since: Only of entries after that time, in seconds since 1970.
-        finder: What counts as a fact.
+        context: The context to search. It is not changed.
+        since: Search only entries after this time, in seconds since 1970. Default: all entries.
+        finder: Recognizes facts. Default: `FactFinder()`.
     """
     finder = FactFinder() if finder is None else finder
     entries = [entry for entry in context.recent_history if since is None or entry.timestamp > since]
     found = list(dict.fromkeys(fact for entry in entries for fact in _find_facts(entry, finder)))
-    # Of two that say the same, what the context has stays, and then what was said first.
+    # find_redundant() keeps the last of several equivalent texts. Reverse the new facts and append the present ones,
+    # so that a present fact wins over a new one, and the first of the new ones over later ones.
     redundant = find_redundant([*reversed(found), *context.facts])
-    new = tuple(fact for at, fact in enumerate(found) if len(found) - 1 - at not in redundant)
+    new = tuple(fact for index, fact in enumerate(found) if len(found) - 1 - index not in redundant)
     return FactsReport(
         context=replace(context, facts=(*context.facts, *new)), added=new, known=len(found) - len(new)
     )

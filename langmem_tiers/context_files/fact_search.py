@@ -1,4 +1,4 @@
-"""Finding the facts that a text is about, by words and by vectors."""
+"""Search of facts by words and by vectors."""
 
 from __future__ import annotations
 
@@ -25,31 +25,32 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.records import VectorStore
 
 MIN_FACT_SCORE = 0.03
-"""What words and meaning must give to a fact for it to be about a text at all."""
+"""Minimum score of a search result. Facts below it are unrelated to the text."""
 _MAX_CACHED_VECTORS = 20_000
+# The item index needs a time; facts have none, so all get the same.
 _FIXED_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class FactHit:
-    """A fact that a text is about."""
+    """A fact that matches a text."""
 
     fact: str
     score: float
-    """Up to 1."""
+    """Relevance, at most 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactHits:
-    """Facts that a text is about, best first."""
+    """Facts that match a text, best first."""
 
     hits: tuple[FactHit, ...]
     problems: tuple[str, ...] = ()
-    """Why vectors were not used."""
+    """Reasons why vectors were not used."""
 
 
 class _InMemoryVectorStore:
-    """What an embedding asks of a store of vectors, in memory."""
+    """The part of `VectorStore` that an `EmbeddingClient` calls, without a database."""
 
     def __init__(self) -> None:
         self._vectors: LRUCache[bytes, bytes] = LRUCache(_MAX_CACHED_VECTORS)
@@ -58,7 +59,7 @@ class _InMemoryVectorStore:
         return 1
 
     def get_cached_vectors(self, _: int, hashes: Sequence[bytes], __: datetime) -> Mapping[bytes, bytes]:
-        return {one: self._vectors[one] for one in hashes if one in self._vectors}
+        return {text_hash: self._vectors[text_hash] for text_hash in hashes if text_hash in self._vectors}
 
     def insert_cached_vectors(
         self, _: int, vectors: Mapping[bytes, bytes], *__: object, **___: object
@@ -67,12 +68,12 @@ class _InMemoryVectorStore:
 
 
 class FactSearch:
-    """Ranks facts as items are ranked. Vectors are made once for each fact and held in memory.
+    """Ranks facts like items. Each fact is embedded once, and its vector is cached in memory.
 
     Args:
-        embedder: Makes vectors; None ranks by words alone.
-        clock: Where the time comes from.
-        config: How an embedder is asked.
+        embedder: Embeds texts. None ranks by words only.
+        clock: Source of the current time.
+        config: Settings of the embedder. Default: `EmbeddingConfig()`.
     """
 
     def __init__(
@@ -93,31 +94,32 @@ class FactSearch:
     def find(
         self, facts: Sequence[str], text: str, *, limit: int = 5, min_score: float = MIN_FACT_SCORE
     ) -> FactHits:
-        """The facts that a text is about, best first.
+        """Return the facts that match a text, best first.
 
         Args:
-            facts: Among these.
-            text: A question, or words.
-            limit: How many at most.
-            min_score: What is worse than that is left out.
+            facts: The facts to search.
+            text: A question or keywords.
+            limit: Maximum number of results. Default: 5.
+            min_score: Minimum score of a result.
         """
-        from langmem_tiers.recall.item_index import ItemSearchIndex  # noqa: PLC0415 - numpy, not before it is needed
+        from langmem_tiers.recall.item_index import ItemSearchIndex  # noqa: PLC0415 - loads numpy
 
         check_limit(limit)
         if not isinstance(text, str):
-            raise InvalidInputError(f"facts are found by a text, got a {type(text).__name__}: use a str")
+            raise InvalidInputError(f"text must be a string, got a {type(text).__name__}: use a str")
         unique = list(dict.fromkeys(facts))
         vector, problems = self._embed(unique, text)
-        shelf = ItemSearchIndex()
+        index = ItemSearchIndex()
         if vector is not None:
-            shelf.use_model(1, len(vector))
+            index.use_model(1, len(vector))
+        # Numbers start at 1 because they serve as primary keys of the index; ``pk - 1`` below leads back.
         for number, fact in enumerate(unique, 1):
-            held = None if vector is None else self._vectors.get(fact)
-            texts = ((" ".join(extract_terms(fact)), held),)
-            shelf.put(IndexedItem(number, 1, number, _FIXED_TIME, texts))
+            fact_vector = None if vector is None else self._vectors.get(fact)
+            texts = ((" ".join(extract_terms(fact)), fact_vector),)
+            index.put(IndexedItem(number, 1, number, _FIXED_TIME, texts))
         share = None if self._embedding is None else self._embedding.share
-        ranked = shelf.rank(extract_terms(text), vector, share).get_slice(0, limit)
-        hits = tuple(FactHit(unique[one.pk - 1], one.score or 0.0) for one in ranked)
+        ranked = index.rank(extract_terms(text), vector, share).get_slice(0, limit)
+        hits = tuple(FactHit(unique[item.pk - 1], item.score or 0.0) for item in ranked)
         return FactHits(hits=tuple(hit for hit in hits if hit.score >= min_score), problems=problems)
 
     def _embed(self, facts: Sequence[str], text: str) -> tuple[NDArray[np.float32] | None, tuple[str, ...]]:
@@ -125,9 +127,10 @@ class FactSearch:
             return None, ()
         try:
             new = [fact for fact in facts if fact not in self._vectors]
-            done = self._embedding.embed_documents(new)
-            for at in done.embedded_numbers:
-                self._vectors[new[at]] = done.vectors[at].astype("<f4").tobytes()
+            result = self._embedding.embed_documents(new)
+            for index in result.embedded_numbers:
+                self._vectors[new[index]] = result.vectors[index].astype("<f4").tobytes()
             return self._embedding.embed_query(text), ()
         except EmbeddingError as error:
+            # The search continues with words only; the caller sees the reason in ``problems``.
             return None, (str(error),)

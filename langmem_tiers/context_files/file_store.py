@@ -1,4 +1,12 @@
-"""Contexts in files that people can read."""
+"""Context store that keeps each context in a readable JSON file.
+
+Layout of the folder::
+
+    SESSION.json              the current context
+    .versions/SESSION/N.json  the newest versions, including the current one
+    .damaged/SESSION.N.json   damaged contexts that were set aside
+    .locks/SESSION.lock       lock for writers; contains the session id if the file name does not
+"""
 
 from __future__ import annotations
 
@@ -48,12 +56,12 @@ _VERSION_DIGITS = 8
 
 
 class SessionFiles:
-    """The files of one session. Whoever changes them holds the lock.
+    """Files of a session. Callers must hold the lock to change them.
 
     Args:
-        folder: Of all sessions.
-        session_id: Whose.
-        max_bytes: Of the largest file.
+        folder: Folder of all sessions.
+        session_id: The session.
+        max_bytes: Maximum size of a file that is read.
     """
 
     def __init__(self, folder: Path, session_id: str, max_bytes: int) -> None:
@@ -67,7 +75,7 @@ class SessionFiles:
         self._damaged_folder = folder / ".damaged"
 
     def prepare(self) -> None:
-        """Make the folders that a save needs."""
+        """Create the folders that a save needs."""
         make_folder(self._folder)
         for inner in (
             self.lock.parent,
@@ -75,32 +83,33 @@ class SessionFiles:
             self._versions_folder,
             self._damaged_folder,
         ):
+            # Following a link would let anyone who can write to the folder redirect our writes.
             if inner.is_symlink():
                 raise StorageUnavailableError(
-                    f"{str(inner)!r} is a link, which may lead out of the folder: put a folder in its place"
+                    f"{str(inner)!r} is a symbolic link and may lead out of the folder: replace it with a folder"
                 )
             make_folder(inner)
 
     def write_session_id(self) -> None:
-        """Write the whole id into the lock, where the name of the file does not hold it."""
+        """Write the full session id into the lock file if the file name is shortened."""
         if is_shortened_stem(self._stem) and not self.lock.stat().st_size:
             self.lock.write_bytes(self.session_id.encode("utf-8", "surrogatepass"))
 
     def read_main(self) -> bytes | None:
-        """The context in force; None if there is none."""
+        """Return the bytes of the current context, or None if there is none."""
         return read_whole_file(self.main, self._max_bytes)
 
     def read_version(self, number: int) -> bytes | None:
-        """A version, as far as it can be read."""
+        """Return the bytes of a version, or None if it is missing or cannot be read."""
         with suppress(DamagedFileError):
             return read_whole_file(self._get_version_path(number), self._max_bytes)
         return None
 
     def parse(self, data: bytes) -> ContextData:
-        """The context of a file.
+        """Parse the context in a file.
 
         Raises:
-            DamagedError: It is none.
+            DamagedFileError: The bytes are not a valid context of this session.
         """
         try:
             return context_from_bytes(data, self.session_id)
@@ -108,36 +117,38 @@ class SessionFiles:
             raise DamagedFileError(str(error)) from None
 
     def list_version_numbers(self) -> list[int]:
-        """The versions there are, newest first."""
+        """Return the numbers of all versions, newest first."""
         if self._versions_folder.is_symlink() or not self._versions_folder.is_dir():
             return []
         found = (path.stem for path in self._versions_folder.iterdir() if path.suffix == ".json")
         return sorted((int(stem) for stem in found if stem.isdecimal() and stem.isascii()), reverse=True)
 
     def find_current_version(self, data: bytes | None) -> int | None:
-        """The number of the context in force, which is the newest but for a save that was not finished.
+        """Return the number of the version whose bytes are ``data``, the current context.
 
-        None if it is no version: nobody has saved yet, or somebody wrote the file by hand.
+        Returns None if the current context is not a version: nothing was saved yet, or the file was edited by hand.
         """
+        # A save writes the version first and then the current context. If it is interrupted in between, the current
+        # context is the second newest version, so two versions are compared.
         newest = self.list_version_numbers()[:2]
         return next(
             (number for number in newest if data is not None and self.read_version(number) == data), None
         )
 
     def get_saved_at(self, number: int) -> float:
-        """When a version was saved, in seconds since 1970."""
+        """Return the time at which a version was saved, in seconds since 1970."""
         return self._get_version_path(number).stat().st_mtime
 
     def write_version(self, number: int, data: bytes, now: datetime) -> None:
-        """Keep a version."""
+        """Write a version; its modification time is the time of the save."""
         replace_file(self._get_version_path(number), data, modified_seconds=now.timestamp())
 
     def write_main(self, data: bytes) -> None:
-        """Put a context into force."""
+        """Replace the current context."""
         replace_file(self.main, data)
 
     def find_last_good(self) -> tuple[int, bytes, ContextData] | None:
-        """The newest version that can be read."""
+        """Return number, bytes and context of the newest readable version, or None."""
         for number in self.list_version_numbers():
             data = self.read_version(number)
             with suppress(DamagedFileError):
@@ -146,32 +157,36 @@ class SessionFiles:
         return None
 
     def quarantine_main(self, instead: bytes | None) -> Path:
-        """Move the context in force to what is damaged, and put another in its place, if there is one.
+        """Move the current context to the damaged files, replace it with ``instead``; return the new path.
 
-        Where the file system can do it, there is one in force at every moment.
+        If the file system supports hard links, a current context exists at every moment: readers do not hold the
+        lock and would otherwise take the session for new.
         """
-        aside = next(
+        quarantine_path = next(
             path
             for number in count(1)
             if not (path := self._damaged_folder / f"{self._stem}.{number}.json").exists()
             and not path.is_symlink()
         )
-        if instead is None or not _try_link(self.main, aside):
-            self.main.rename(aside)
+        if instead is None or not _try_link(self.main, quarantine_path):
+            self.main.rename(quarantine_path)
         if instead is not None:
             self.write_main(instead)
         sync_folder(self._damaged_folder)
         sync_folder(self._folder)
-        return aside
+        return quarantine_path
 
     def prune_versions(self, keep: int) -> None:
-        """Leave the newest versions."""
+        """Delete all but the newest ``keep`` versions."""
         for number in self.list_version_numbers()[keep:]:
             self._get_version_path(number).unlink(missing_ok=True)
 
     def delete(self) -> tuple[bool, int]:
-        """Erase context, versions and lock; whether there was a context, and how many versions."""
+        """Delete context, versions and lock; return whether a context existed, and the number of versions."""
+        # A dangling link does not "exist", but must be deleted too.
         was_there, numbers = self.main.is_symlink() or self.main.exists(), self.list_version_numbers()
+        # Delete the current context first, and durably. After a crash, the session is either unchanged or deleted,
+        # and remaining versions cannot be mistaken for it.
         self.main.unlink(missing_ok=True)
         sync_folder(self._folder)
         if self._versions_folder.is_dir() and not self._versions_folder.is_symlink():
@@ -186,7 +201,8 @@ class SessionFiles:
 
 
 def _try_link(path: Path, other: Path) -> bool:
-    # A folder or a link is moved, not linked to, and some file systems know no second name of a file.
+    # Fails for folders and on file systems without hard links; the caller then renames. Symbolic links are renamed
+    # too, because hardlink_to() may follow them.
     with suppress(OSError):
         if not path.is_symlink():
             other.hardlink_to(path)
@@ -195,7 +211,7 @@ def _try_link(path: Path, other: Path) -> bool:
 
 
 def compute_revision(data: bytes | None) -> str:
-    """What a context with these bytes is based on; empty for none."""
+    """Return the revision of a stored context, or an empty string for None."""
     return "" if data is None else hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
@@ -203,11 +219,11 @@ _log = logging.getLogger("langmem_tiers")
 
 
 class FileContextStore:
-    """Serves the ``ContextStore`` port in a folder; the folder is made by the first save.
+    """`ContextStore` in a folder. The first save creates a missing folder.
 
     Args:
-        folder: Where.
-        config: Limits.
+        folder: Path of the folder.
+        config: Limits. Default: `ContextFilesConfig()`.
     """
 
     def __init__(self, folder: str | os.PathLike[str], config: ContextFilesConfig | None = None) -> None:
@@ -215,14 +231,15 @@ class FileContextStore:
         self._config = ContextFilesConfig() if config is None else config
 
     def initialize(self) -> None:
-        """Make the folder, if it is not there."""
+        """Create the folder if it does not exist."""
         with translate_file_errors(self.folder, "made"):
             make_folder(self.folder)
 
     def load(self, session_id: str) -> ContextData | None:
-        """The context; the last good version, if it cannot be read."""
+        """Return the context, or the newest readable version if the context is damaged."""
         files = self._get_files(session_id)
         with translate_file_errors(files.main, "read"):
+            # Reading needs no lock, because files are replaced atomically. Only a repair does.
             try:
                 data = files.read_main()
                 return None if data is None else replace(files.parse(data), based_on=compute_revision(data))
@@ -231,24 +248,27 @@ class FileContextStore:
                     return self._load_or_repair(files)
 
     def save(self, context: ContextData, now: datetime, *, overwrite: bool = False) -> SaveReport:
-        """Keep the context as the next version."""
+        """Store the context as the next version."""
         data = to_checked_bytes(context, self._config.max_bytes)
         files = self._get_files(context.session_id)
         with translate_file_errors(files.main, "written"), self._lock(files):
-            mended = self._load_or_repair(files, or_none=True)
+            # Repair before comparing revisions: a damaged file has no revision that a context could be based on.
+            current = self._load_or_repair(files, or_none=True)
             stored = files.read_main()
             if not overwrite and context.based_on != compute_revision(stored):
-                raise build_conflict_error(context, "" if mended is None else mended.based_on)
+                raise build_conflict_error(context, "" if current is None else current.based_on)
             number = self._reserve_next_number(files, stored, now)
+            # The version comes first: if the save is interrupted here, the current context is still intact, and
+            # versions() leaves out the unfinished one.
             files.write_version(number, data, now)
             files.write_main(data)
             files.prune_versions(self._config.keep_versions)
-        kept = replace(context, based_on=compute_revision(data), recovery=None)
-        recovery = None if mended is None else mended.recovery
-        return SaveReport(context=kept, version=number, size_bytes=len(data), recovery=recovery)
+        saved = replace(context, based_on=compute_revision(data), recovery=None)
+        recovery = None if current is None else current.recovery
+        return SaveReport(context=saved, version=number, size_bytes=len(data), recovery=recovery)
 
     def delete(self, session_id: str) -> ContextDeleteReport:
-        """Erase the context with all its versions."""
+        """Delete the context with all its versions."""
         files = self._get_files(session_id)
         if not self.folder.is_dir():
             return ContextDeleteReport(was_there=False, versions=0)
@@ -257,15 +277,15 @@ class FileContextStore:
         return ContextDeleteReport(was_there=was_there, versions=versions)
 
     def sessions(self) -> tuple[str, ...]:
-        """The ids of all sessions that have a context; files with other names are left alone."""
+        """Return the sorted ids of all sessions that have a context; unrelated files are ignored."""
         with translate_file_errors(self.folder, "listed"):
             if not self.folder.is_dir():
                 return ()
             found = (self._find_session_id(path) for path in self.folder.glob("*.json"))
-            return tuple(sorted(one for one in found if one is not None))
+            return tuple(sorted(session_id for session_id in found if session_id is not None))
 
     def versions(self, session_id: str) -> tuple[ContextVersion, ...]:
-        """The versions that are kept, newest first."""
+        """Return the stored versions, newest first."""
         files = self._get_files(session_id)
         with translate_file_errors(files.main, "read"):
             stored = None
@@ -275,12 +295,13 @@ class FileContextStore:
             return tuple(
                 version
                 for number in files.list_version_numbers()
-                if current is None or number <= current  # a later one was not finished
+                # A version after the current one belongs to an interrupted save.
+                if current is None or number <= current
                 if (version := _build_version(files, number, current)) is not None
             )
 
     def version(self, session_id: str, number: int) -> ContextData | None:
-        """The context as it was in a version."""
+        """Return the context of a version, or None if the version is missing or damaged."""
         files = self._get_files(session_id)
         with translate_file_errors(files.main, "read"), suppress(DamagedFileError):
             data = files.read_version(number)
@@ -288,7 +309,7 @@ class FileContextStore:
         return None
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing; no files are kept open."""
 
     def _get_files(self, session_id: str) -> SessionFiles:
         return SessionFiles(self.folder, session_id, self._config.max_bytes)
@@ -297,33 +318,37 @@ class FileContextStore:
     def _lock(self, files: SessionFiles) -> Iterator[None]:
         files.prepare()
         with hold_file_lock(files.lock, self._config.busy_timeout_seconds):
-            files.prepare()  # whoever deleted the session took folders along
+            # Another process may have deleted the session, with its folder of versions, before we got the lock.
+            files.prepare()
             files.write_session_id()
             yield
 
     def _load_or_repair(self, files: SessionFiles, *, or_none: bool = False) -> ContextData | None:
-        # Somebody else may have mended it while we waited for the lock.
+        # Read again under the lock: another process may have repaired the context while we waited.
         try:
             data = files.read_main()
             return None if data is None else replace(files.parse(data), based_on=compute_revision(data))
         except DamagedFileError as error:
             reason = str(error)
         good = files.find_last_good()
-        aside = files.quarantine_main(None if good is None else good[1])
+        quarantine_path = files.quarantine_main(None if good is None else good[1])
         if good is None and or_none:
-            _log.warning("%r could not be read (%s): it is now %r", str(files.main), reason, str(aside))
+            _log.warning(
+                "%r could not be read (%s): it was moved to %r",
+                *(str(files.main), reason, str(quarantine_path)),
+            )
             return None
         if good is None:
             raise StorageCorruptError(
-                f"{str(files.main)!r} could not be read ({reason}) and no good version is kept: it was set aside as "
-                f"{str(aside)!r}; mend it and put it back, or load again to begin anew"
+                f"{str(files.main)!r} could not be read ({reason}) and no readable version exists: it was moved to "
+                f"{str(quarantine_path)!r}; repair it and move it back, or load again to start with an empty context"
             )
         number, data, context = good
         _log.warning(
-            "%r could not be read (%s): it is now %r, and version %d took its place",
-            *(str(files.main), reason, str(aside), number),
+            "%r could not be read (%s): it was moved to %r and replaced by version %d",
+            *(str(files.main), reason, str(quarantine_path), number),
         )
-        recovery = Recovery(reason=reason, set_aside=str(aside), restored_version=number)
+        recovery = Recovery(reason=reason, set_aside=str(quarantine_path), restored_version=number)
         return replace(context, based_on=compute_revision(data), recovery=recovery)
 
     def _reserve_next_number(self, files: SessionFiles, stored: bytes | None, now: datetime) -> int:
@@ -331,7 +356,8 @@ class FileContextStore:
         current = files.find_current_version(stored)
         if current is None:
             current = numbers[0] if numbers else 0
-            if stored is not None:  # written by hand, or by another program: it stays as a version
+            if stored is not None:
+                # The current context was edited by hand or written by another program. Keep it as a version.
                 current += 1
                 files.write_version(current, stored, now)
         return current + 1
@@ -339,22 +365,27 @@ class FileContextStore:
     def _find_session_id(self, path: Path) -> str | None:
         if not is_shortened_stem(path.stem):
             return parse_file_stem(path.stem)
-        noted = self.folder / ".locks" / f"{path.stem}.lock"
+        # The lock file contains the full id. If it was lost, read the id from the context.
+        lock_path = self.folder / ".locks" / f"{path.stem}.lock"
         with suppress(OSError, ValueError, DamagedFileError, RecursionError):
-            known: object = (read_whole_file(noted, self._config.max_bytes) or b"").decode(
+            session_id: object = (read_whole_file(lock_path, self._config.max_bytes) or b"").decode(
                 "utf-8", "surrogatepass"
             )
-            if not known:
-                said = json.loads(read_whole_file(path, self._config.max_bytes) or b"{}")
-                known = said.get("session_id") if isinstance(said, dict) else None
-            return known if isinstance(known, str) and to_file_stem(known) == path.stem else None
+            if not session_id:
+                content = json.loads(read_whole_file(path, self._config.max_bytes) or b"{}")
+                session_id = content.get("session_id") if isinstance(content, dict) else None
+            # The hash in the file name proves that the id belongs to this file.
+            return (
+                session_id if isinstance(session_id, str) and to_file_stem(session_id) == path.stem else None
+            )
         return None
 
 
 def _build_version(files: SessionFiles, number: int, current: int | None) -> ContextVersion | None:
     try:
         data, saved_at = files.read_version(number), files.get_saved_at(number)
-    except FileNotFoundError:  # pruned meanwhile
+    except FileNotFoundError:
+        # Another process pruned the version after we listed it.
         return None
     if data is None:
         return None
@@ -368,20 +399,21 @@ def _build_version(files: SessionFiles, number: int, current: int | None) -> Con
 
 
 def to_checked_bytes(context: ContextData, max_bytes: int) -> bytes:
-    """The context as it is stored, or an error if that would be too large."""
+    """Serialize a context, or raise an error if it exceeds ``max_bytes``."""
     data = context_to_bytes(context)
     if len(data) > max_bytes:
         raise InvalidInputError(
-            f"the context of {context.session_id!r} takes {len(data)} bytes, more than the {max_bytes} that are "
-            "allowed: compact() it, or raise ContextFilesConfig.max_bytes; nothing was written"
+            f"the context of {context.session_id!r} has {len(data)} bytes, at most {max_bytes} are allowed: "
+            "compact() it, or raise ContextFilesConfig.max_bytes; nothing was written"
         )
     return data
 
 
 def build_conflict_error(context: ContextData, stored: str) -> ContextConflictError:
-    """The error for a save that is based on another version than the stored one."""
-    what = "was saved by somebody else" if stored else "was deleted"
+    """Return the error for a save that is not based on the stored version."""
+    event = "was changed by another writer" if stored else "was deleted"
     return ContextConflictError(
-        f"session {context.session_id!r} {what} since this context was loaded: go on with the context that save() "
-        'gave back, load() it again, or say save(context, on_conflict="merge") or "overwrite"; nothing was written'
+        f"session {context.session_id!r} {event} since this context was loaded: continue with the context that "
+        'save() returned, load() it again, or call save(context, on_conflict="merge") or "overwrite"; '
+        "nothing was written"
     )

@@ -1,4 +1,4 @@
-"""Two contexts that were made from the same one, as one: nothing that either added is lost."""
+"""Three-way merge of contexts: additions of both sides are kept."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def merge_contexts(base: ContextData, theirs: ContextData, ours: ContextData) -> ContextData:
-    """What both sides made of a context, taken together.
+    """Merge two contexts that are based on the same version.
 
-    Entries, facts and tasks that one side took out are out; counts are added up; of two values that cannot both hold,
-    ours does. Of a task, the one that was updated later.
+    Entries, facts and tasks that one side removed are removed, and counts are added up. If both sides changed the
+    same value, ours wins; for a task, the later update wins.
 
     Args:
-        base: What both were made from; an empty context if that is not known any more.
-        theirs: As it is stored.
-        ours: As it was to be stored.
+        base: The common ancestor; an empty context if it no longer exists.
+        theirs: The stored context.
+        ours: The context to be saved.
     """
     return replace(
         theirs,
@@ -35,7 +35,8 @@ def merge_contexts(base: ContextData, theirs: ContextData, ours: ContextData) ->
         active_tasks=_merge_tasks(base.active_tasks, theirs.active_tasks, ours.active_tasks),
         tool_stats=_merge_tool_stats(base.tool_stats, theirs.tool_stats, ours.tool_stats),
         last_known_environment=max(
-            (theirs.last_known_environment, ours.last_known_environment), key=lambda one: one.last_update
+            (theirs.last_known_environment, ours.last_known_environment),
+            key=lambda environment: environment.last_update,
         ),
         token_usage=_merge_token_usage(base.token_usage, theirs.token_usage, ours.token_usage),
         extra=_merge_objects(base.extra, theirs.extra, ours.extra),
@@ -52,17 +53,21 @@ def _to_key(part: HistoryEntry | ActiveTask) -> str:
 
 
 def _merge_lists(base: Sequence[Any], theirs: Sequence[Any], ours: Sequence[Any], *, key: Any) -> list[Any]:  # noqa: ANN401 - a function of what is in the lists
-    was, is_theirs, is_ours = (Counter(map(key, some)) for some in (base, theirs, ours))
-    room = {
-        one: is_theirs[one] + is_ours[one] - was[one] if one in was else max(is_theirs[one], is_ours[one])
-        for one in is_theirs | is_ours
+    # Merge as multisets. For an item of the base, both sides' changes of its count are applied, so a removal by one
+    # side removes it. An item that both sides added is kept once, not twice.
+    in_base, in_theirs, in_ours = (Counter(map(key, items)) for items in (base, theirs, ours))
+    remaining = {
+        item_key: in_theirs[item_key] + in_ours[item_key] - in_base[item_key]
+        if item_key in in_base
+        else max(in_theirs[item_key], in_ours[item_key])
+        for item_key in in_theirs | in_ours
     }
-    kept: list[Any] = []
-    for one in (*theirs, *ours):
-        if room[name := key(one)] > 0:
-            room[name] -= 1
-            kept.append(one)
-    return kept
+    merged: list[Any] = []
+    for item in (*theirs, *ours):
+        if remaining[item_key := key(item)] > 0:
+            remaining[item_key] -= 1
+            merged.append(item)
+    return merged
 
 
 def _merge_summaries(base: str, theirs: str, ours: str) -> str:
@@ -70,6 +75,7 @@ def _merge_summaries(base: str, theirs: str, ours: str) -> str:
         return theirs
     if theirs == base:
         return ours
+    # Both sides changed the summary. If ours only extends the base, which theirs already contains, append the rest.
     added = ours.removeprefix(base).strip() if base and ours.startswith(base) else ours
     return f"{theirs}\n\n{added}" if theirs else added
 
@@ -77,13 +83,15 @@ def _merge_summaries(base: str, theirs: str, ours: str) -> str:
 def _merge_tasks(
     base: Sequence[ActiveTask], theirs: Sequence[ActiveTask], ours: Sequence[ActiveTask]
 ) -> tuple[ActiveTask, ...]:
-    was, is_theirs, is_ours = ({task.id: task for task in some} for some in (base, theirs, ours))
+    in_base, in_theirs, in_ours = ({task.id: task for task in tasks} for tasks in (base, theirs, ours))
     merged: list[ActiveTask] = []
-    for name in {**is_theirs, **is_ours}:
-        sides = [side[name] for side in (is_theirs, is_ours) if name in side]
-        is_gone = len(sides) == 1 and was.get(name) == sides[0]  # taken out by one, untouched by the other
-        if not is_gone:
-            merged.append(max(reversed(sides), key=lambda task: task.updated_at))
+    for task_id in {**in_theirs, **in_ours}:
+        candidates = [side[task_id] for side in (in_theirs, in_ours) if task_id in side]
+        # One side removed the task, and the other one did not change it.
+        is_removed = len(candidates) == 1 and in_base.get(task_id) == candidates[0]
+        if not is_removed:
+            # max() returns the first of equal elements; reversed, so that ours wins.
+            merged.append(max(reversed(candidates), key=lambda task: task.updated_at))
     return tuple(merged)
 
 
@@ -111,20 +119,24 @@ def _merge_token_usage(base: TokenUsage, theirs: TokenUsage, ours: TokenUsage) -
 
 
 def _merge_counts(base: int, theirs: int, ours: int) -> int:
+    # Add both sides' increments to the base; max(), because a count may have been reset by hand.
     return max(0, theirs + ours - base)
 
 
 def _merge_objects(
     base: Mapping[str, Any], theirs: Mapping[str, Any], ours: Mapping[str, Any]
 ) -> dict[str, Any]:
-    nothing = object()
+    # ``missing`` distinguishes a removed key from one whose value is None.
+    missing = object()
     merged: dict[str, Any] = {}
     for name in {**theirs, **ours}:
-        was, is_theirs, is_ours = (side.get(name, nothing) for side in (base, theirs, ours))
-        if all(isinstance(side, dict) for side in (is_theirs, is_ours)):
-            value: Any = _merge_objects(was if isinstance(was, dict) else {}, is_theirs, is_ours)
+        base_value, their_value, our_value = (side.get(name, missing) for side in (base, theirs, ours))
+        if all(isinstance(value, dict) for value in (their_value, our_value)):
+            value: Any = _merge_objects(
+                base_value if isinstance(base_value, dict) else {}, their_value, our_value
+            )
         else:
-            value = is_theirs if is_ours == was else is_ours
-        if value is not nothing:
+            value = their_value if our_value == base_value else our_value
+        if value is not missing:
             merged[name] = value
     return merged

@@ -1,4 +1,4 @@
-"""Entries of a context file as messages of the engine, and back, without loss."""
+"""Lossless conversion between history entries of a context file and messages of an engine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
 
 GENERATED_ID_PREFIX = "context-file-"
-"""How the id of a message begins that came from an entry without one."""
+"""Prefix of message ids that were generated for entries without an id."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Role names of other libraries and APIs, besides our own.
 _ROLES = {
     **{role.value: role for role in Role},
     "ai": Role.ASSISTANT,
@@ -28,27 +29,28 @@ _ROLES = {
     "human": Role.USER,
     "model": Role.ASSISTANT,
 }
+# MessageDraft refuses a larger token count; the import record keeps the original entry.
 _MAX_TOKENS = 2**31
 
 
 def parse_role(role: str) -> Role:
-    """The role of the engine that a role of a file stands for; one that is not known speaks for the system."""
+    """Return the engine role for a role in a file; unknown roles become ``system``."""
     return _ROLES.get(role.lower(), Role.SYSTEM)
 
 
 def from_unix_seconds(seconds: float) -> datetime:
-    """The time that seconds since 1970 stand for, to the microsecond."""
+    """Convert seconds since 1970 to a time in UTC, rounded to microseconds."""
     return _EPOCH + timedelta(microseconds=round(seconds * 1_000_000))
 
 
 def to_unix_seconds(moment: datetime) -> float:
-    """Seconds since 1970; a whole number where the moment is one."""
+    """Convert a time to seconds since 1970; an integer if the time has no fraction."""
     whole, rest = divmod(to_microseconds(moment), 1_000_000)
     return whole + rest / 1_000_000 if rest else whole
 
 
 def entry_to_message(entry: HistoryEntry, number: int) -> Message:
-    """An entry as a message that is read and not stored, for summaries and groups."""
+    """Convert an entry to a temporary message, for summarizing and for grouping tool calls."""
     draft = entry_to_draft(entry, f"{number}", None)
     return Message(
         id=draft.id or f"{number}",
@@ -63,14 +65,16 @@ def entry_to_message(entry: HistoryEntry, number: int) -> Message:
 
 
 def entry_to_draft(entry: HistoryEntry, made_id: str, counter: TokenCounter | None) -> MessageDraft:
-    """An entry on its way into a session.
+    """Convert an entry to a draft that can be added to a session.
 
     Args:
         entry: The entry.
-        made_id: The id of one that has none.
-        counter: Of the engine: what it has counted once, it counts again, with the same result.
+        made_id: Id of the draft if the entry has no valid one.
+        counter: Token counter of the engine, or None.
     """
     extra, count = entry.extra, entry.token_count
+    # If the engine's own counter produced the count, leave it out: the engine counts again with the same result and
+    # records its counter, so that the export restores ``token_counter``.
     is_recounted = counter is not None and extra.get("token_counter") == counter.name
     return MessageDraft(
         parse_role(entry.role),
@@ -86,7 +90,7 @@ def entry_to_draft(entry: HistoryEntry, made_id: str, counter: TokenCounter | No
 
 
 def message_to_entry(message: Message) -> HistoryEntry:
-    """A message on its way into a file; what files of this form have no field for goes into ``extra``."""
+    """Convert a message to an entry; attributes without a field in the file go into ``extra``."""
     extra: dict[str, JsonValue] = {}
     if not message.id.startswith(GENERATED_ID_PREFIX):
         extra["id"] = message.id
@@ -109,29 +113,28 @@ def message_to_entry(message: Message) -> HistoryEntry:
 
 
 def hide_entry(entry: HistoryEntry) -> HistoryEntry:
-    """The entry as one that stands behind the summary."""
+    """Return a copy of the entry that is marked as replaced by the summary."""
     return replace(entry, extra={**entry.extra, "is_compressed": True})
 
 
 def is_hidden_entry(entry: HistoryEntry) -> bool:
-    """Whether an entry stands behind the summary."""
+    """Return True if the entry is replaced by the summary."""
     return entry.extra.get("is_compressed") is True
 
 
 class EntryIdGenerator:
-    """Ids for entries that have none: the same entry of the same session always gets the same."""
+    """Generates deterministic ids for entries without one: a second import finds the same messages."""
 
     def __init__(self, session_id: str) -> None:
         self._session = session_id
         self._seen: dict[str, int] = {}
 
     def generate_id(self, entry: HistoryEntry) -> str:
-        """The id; of entries that are alike, each has its own."""
-        what = json.dumps([self._session, entry.timestamp, entry.role, entry.content])
-        number = self._seen[what] = self._seen.get(what, -1) + 1
-        return (
-            f"{GENERATED_ID_PREFIX}{hashlib.blake2b(f'{number} {what}'.encode(), digest_size=16).hexdigest()}"
-        )
+        """Return the id of an entry; equal entries are numbered and get different ids."""
+        identity = json.dumps([self._session, entry.timestamp, entry.role, entry.content])
+        number = self._seen[identity] = self._seen.get(identity, -1) + 1
+        digest = hashlib.blake2b(f"{number} {identity}".encode(), digest_size=16).hexdigest()
+        return f"{GENERATED_ID_PREFIX}{digest}"
 
 
 def _parse_id(value: object) -> str | None:
@@ -149,10 +152,12 @@ def _parse_tool_calls(value: object) -> list[ToolCall]:
     names = ("id", "name", "arguments")
     if not isinstance(value, list):
         return []
-    whole = [
-        one for one in value if isinstance(one, dict) and all(isinstance(one.get(n), str) for n in names)
+    valid_calls = [
+        call
+        for call in value
+        if isinstance(call, dict) and all(isinstance(call.get(name), str) for name in names)
     ]
-    return [ToolCall(one["id"], one["name"], one["arguments"]) for one in whole]
+    return [ToolCall(call["id"], call["name"], call["arguments"]) for call in valid_calls]
 
 
 def _parse_payload(value: object) -> Any:  # noqa: ANN401 - any JSON value

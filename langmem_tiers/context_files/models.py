@@ -1,7 +1,7 @@
-"""What a context file holds of a session: state, facts, recent history, tasks, statistics.
+"""Contents of a context file: state, facts, recent history, tasks and statistics of a session.
 
-Values are frozen. Each verb gives a new context and leaves the one it was called on as it is. Fields that this
-release does not know stay in ``extra`` and go back into the file as they came.
+All classes are frozen. Each ``with_...`` method returns a changed copy. Fields that this release does not know are
+collected in ``extra`` and are written back unchanged.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ COMPLETED = "Completed"
 
 
 def estimate_tokens(text: str) -> int:
-    """A quarter of the characters, rounded down: the quick estimate that entries are counted by."""
+    """Estimate the tokens of an entry: one for every four characters, rounded down."""
     return len(text) // 4
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One turn of the recent history."""
+    """A turn of the recent history."""
 
     timestamp: float
-    """Seconds since 1970; a whole number, unless the moment is known more exactly."""
+    """Seconds since 1970; an integer if fractions are not known."""
     role: str
     content: str
     token_count: int | None = None
-    """None if nobody counted."""
+    """Number of tokens, or None if unknown."""
     extra: Mapping[str, JsonValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,12 +65,12 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class ActiveTask:
-    """Something that the agent is at, or was until a short time ago."""
+    """A task that the agent works on or completed recently."""
 
     id: str
     description: str
     status: str = RUNNING
-    """``Running``, ``Completed`` or a word of your own."""
+    """``Running``, ``Completed`` or a custom status."""
     progress: float = 0.0
     created_at: float = 0
     """Seconds since 1970."""
@@ -82,20 +82,20 @@ class ActiveTask:
         set_field(self, "description", check_text(self.description, "description"))
         set_field(self, "status", check_not_empty(self.status, "status"))
         if not 0 <= check_number(self.progress, "progress") <= 1:
-            raise InvalidInputError(f"progress must lie in [0, 1], got {self.progress!r}: scale it first")
+            raise InvalidInputError(f"progress must be in [0, 1], got {self.progress!r}: scale it first")
         set_field(self, "created_at", check_unix_seconds(self.created_at, "created_at"))
         set_field(self, "updated_at", check_unix_seconds(self.updated_at, "updated_at"))
         set_extra(self)
 
     @property
     def is_completed(self) -> bool:
-        """Whether it is done, however the word is written."""
+        """True if the status is ``Completed``, ignoring case."""
         return self.status.casefold() == COMPLETED.casefold()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolStats:
-    """How often tools were called, and how often that failed."""
+    """Counts of tool calls and failures."""
 
     total_calls: int = 0
     by_tool: Mapping[str, int] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class ToolStats:
 
 @dataclass(frozen=True, slots=True)
 class KnownEnvironment:
-    """Where the agent worked when it last looked around."""
+    """The agent's environment when it was last inspected."""
 
     workspace: str = ""
     last_update: float = 0
@@ -130,12 +130,12 @@ class KnownEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """What the session has cost."""
+    """Tokens used by the session."""
 
     total_input: int = 0
     total_output: int = 0
     by_session: int = 0
-    """Input and output together."""
+    """Sum of input and output tokens."""
     extra: Mapping[str, JsonValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -146,22 +146,22 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What was done about a file that could not be read."""
+    """Report about a damaged context that was replaced by an earlier version."""
 
     reason: str
-    """What was wrong with it."""
+    """Reason why the context could not be read."""
     set_aside: str
-    """Where it is now; nothing of it was changed."""
+    """Present location of the damaged context. Its content is unchanged."""
     restored_version: int
-    """The version that took its place: the last good one."""
+    """Number of the version that replaced it: the newest readable one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextData:
-    """All that is kept of a session between two runs.
+    """State of a session that is kept between two runs.
 
-    ``based_on`` names the stored version that the context was made from, for the store: a save that is based on
-    an older one than the stored is refused. ``recovery`` says what was done if the file was damaged.
+    ``based_on`` is the revision that the context was loaded from. A store refuses a save that is based on an outdated
+    revision. ``recovery`` is set if the stored context was damaged and an earlier version was loaded instead.
     """
 
     session_id: str
@@ -193,7 +193,7 @@ class ContextData:
 
     @property
     def tracked_tokens(self) -> int:
-        """Of the recent history, as far as they were counted."""
+        """Tokens of the recent history; entries without a count are not included."""
         return sum(entry.token_count for entry in self.recent_history if entry.token_count is not None)
 
     def with_message(
@@ -205,29 +205,29 @@ class ContextData:
         token_count: int | None = None,
         **extra: JsonValue,
     ) -> ContextData:
-        """The context with one more turn, counted as a quarter of its characters if you have no count."""
+        """Return a copy with another turn; without ``token_count`` its tokens are estimated."""
         count = estimate_tokens(content) if token_count is None and isinstance(content, str) else token_count
         entry = HistoryEntry(_to_seconds(at), role, content, count, extra)
         return replace(self, recent_history=(*self.recent_history, entry))
 
     def with_fact(self, *facts: str) -> ContextData:
-        """The context with these facts, each once; those that it has stay where they are."""
+        """Return a copy with these facts added; facts that it already contains are not repeated."""
         return replace(self, facts=tuple(dict.fromkeys((*self.facts, *facts))))
 
     def keep_facts(self, is_relevant: Callable[[str], bool]) -> ContextData:
-        """The context with no other facts than the relevant ones."""
+        """Return a copy with only the facts for which ``is_relevant`` returns True."""
         return replace(self, facts=tuple(fact for fact in self.facts if is_relevant(fact)))
 
     def with_task(
         self,
-        id: str,  # noqa: A002 - the word of the file
+        id: str,  # noqa: A002 - the field name in the file
         description: str | None = None,
         *,
         at: datetime | float,
         status: str | None = None,
         progress: float | None = None,
     ) -> ContextData:
-        """The context with a task begun, or one that it has changed; what is left out stays as it is."""
+        """Return a copy with a new or changed task; None leaves the value of an existing task unchanged."""
         now, known = _to_seconds(at), next((task for task in self.active_tasks if task.id == id), None)
         if known is None:
             task = ActiveTask(id, description or "", status or RUNNING, progress or 0.0, now, now)
@@ -244,7 +244,7 @@ class ContextData:
         )
 
     def with_tool_call(self, tool: str, *, failed: bool = False) -> ContextData:
-        """The context with one more call of a tool counted."""
+        """Return a copy that counts another call of a tool."""
         stats, name = self.tool_stats, check_not_empty(tool, "tool")
         counted = replace(
             stats,
@@ -255,7 +255,7 @@ class ContextData:
         return replace(self, tool_stats=counted)
 
     def with_token_usage(self, *, input_tokens: int = 0, output_tokens: int = 0) -> ContextData:
-        """The context with the tokens of one more answer added."""
+        """Return a copy with the tokens of another model response added."""
         usage = self.token_usage
         both = check_count(input_tokens, "input_tokens") + check_count(output_tokens, "output_tokens")
         added = replace(
@@ -273,7 +273,7 @@ class ContextData:
         *,
         at: datetime | float,
     ) -> ContextData:
-        """The context with what the agent sees around it now."""
+        """Return a copy with a new environment; without ``system_snapshot``, the snapshot is cleared."""
         known = replace(
             self.last_known_environment,
             workspace=workspace,
@@ -284,7 +284,7 @@ class ContextData:
 
 
 def _to_seconds(at: datetime | float) -> float:
-    # Whole seconds, as files of this form have; a moment that is known more exactly is given as a number.
+    # A datetime is cut to whole seconds, the usual precision in context files. Pass a number to keep fractions.
     return (
         to_microseconds(check_time(at)) // 1_000_000
         if isinstance(at, datetime)

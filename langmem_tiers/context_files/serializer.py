@@ -1,4 +1,4 @@
-"""Contexts as JSON that people read, and back: strict where a reader would have to guess."""
+"""Readable JSON serialization of contexts. Parsing is strict: ambiguous input is an error."""
 
 from __future__ import annotations
 
@@ -32,21 +32,24 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def context_to_bytes(context: ContextData) -> bytes:
-    """The context as it stands in a file: UTF-8, two spaces of indent, the fields in the order of the design."""
+    """Serialize a context as UTF-8 JSON with two spaces of indent and fields in declaration order."""
     return (to_json_text(part_to_dict(context), indent=2) + "\n").encode()
 
 
 def to_json_text(value: object, *, indent: int | None = None) -> str:
-    """A JSON value as text that UTF-8 can hold."""
+    """Serialize a JSON value as text that can be encoded as UTF-8."""
+    # Text stays readable (ensure_ascii=False), but lone surrogates have no UTF-8 encoding and must be escaped.
     text = json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def part_to_dict(part: Any) -> dict[str, Any]:  # noqa: ANN401 - a context or a part of one
-    """A context, or a part of one, as plain JSON."""
-    known = {one.name: getattr(part, one.name) for one in fields(part) if one.name not in _UNWRITTEN_FIELDS}
+    """Convert a context, or a part of one, to plain JSON values."""
+    known = {
+        field.name: getattr(part, field.name) for field in fields(part) if field.name not in _UNWRITTEN_FIELDS
+    }
     written = {
-        name: [part_to_dict(one) for one in value]
+        name: [part_to_dict(item) for item in value]
         if name in _LIST_FIELDS
         else part_to_dict(value)
         if name in _PART_FIELDS
@@ -59,14 +62,14 @@ def part_to_dict(part: Any) -> dict[str, Any]:  # noqa: ANN401 - a context or a 
 
 
 def context_from_bytes(data: bytes, session_id: str) -> ContextData:
-    """The context of a file.
+    """Parse the content of a context file.
 
     Args:
-        data: What stands in it.
-        session_id: Whose file it is; taken for a file that does not say.
+        data: The content of the file.
+        session_id: The session that the file belongs to. Default for a file without ``session_id``.
 
     Raises:
-        InvalidInputError: It is no JSON, or not such a context; the message says where.
+        InvalidInputError: The data is not JSON or not a context of this session. The message names the position.
     """
     try:
         text = data.removeprefix(_BOM).decode()
@@ -74,12 +77,12 @@ def context_from_bytes(data: bytes, session_id: str) -> ContextData:
         raise InvalidInputError(f"it is not UTF-8 at byte {error.start}") from None
     context = context_from_dict(_parse_json(text), session_id)
     if context.session_id != session_id:
-        raise InvalidInputError(f"it says that it is of session {context.session_id[:80]!r}")
+        raise InvalidInputError(f"it belongs to session {context.session_id[:80]!r}")
     return context
 
 
 def context_from_dict(value: object, session_id: str) -> ContextData:
-    """The context that plain JSON stands for; fields that are missing or null get what is usual."""
+    """Convert plain JSON values to a context; missing fields and null get their defaults."""
     known, extra = _split_fields(ContextData, value, "the file")
     known = {name: part for name, part in known.items() if part is not None}
     known.setdefault("session_id", session_id)
@@ -95,12 +98,14 @@ def context_from_dict(value: object, session_id: str) -> ContextData:
 
 
 def part_from_dict(kind: type[_Part], value: object, where: str) -> _Part:
-    """A part of a context from plain JSON."""
+    """Convert plain JSON values to a part of a context."""
     known, extra = _split_fields(kind, value, where)
     try:
         return kind(**known, extra=extra)
     except TypeError:
-        missing = [one.name for one in fields(kind) if one.name not in known and one.name != "extra"]
+        # A required field is missing; no check raises a TypeError. Required fields come first, so the first absent
+        # field is one of them.
+        missing = [field.name for field in fields(kind) if field.name not in known and field.name != "extra"]
         raise InvalidInputError(f"{where} lacks {missing[0]!r}") from None
     except InvalidInputError as error:
         raise InvalidInputError(f"{where}: {error}") from None
@@ -109,13 +114,13 @@ def part_from_dict(kind: type[_Part], value: object, where: str) -> _Part:
 def _parse_list(kind: Any, value: object, where: str) -> tuple[Any, ...]:  # noqa: ANN401 - one of the parts
     if not isinstance(value, list):
         raise InvalidInputError(f"{where} must be a list, got a {type(value).__name__}")
-    return tuple(part_from_dict(kind, one, f"{where}[{index}]") for index, one in enumerate(value))
+    return tuple(part_from_dict(kind, item, f"{where}[{index}]") for index, item in enumerate(value))
 
 
 def _split_fields(kind: Any, value: object, where: str) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - as above
     if not isinstance(value, dict):
         raise InvalidInputError(f"{where} must be an object, got a {type(value).__name__}")
-    names = {one.name for one in fields(kind)} - _UNWRITTEN_FIELDS
+    names = {field.name for field in fields(kind)} - _UNWRITTEN_FIELDS
     known = {name: part for name, part in value.items() if name in names}
     return known, {name: part for name, part in value.items() if name not in names}
 
@@ -129,29 +134,31 @@ def _parse_json(text: str) -> object:
             parse_float=_parse_finite_float,
         )
     except RecursionError:
-        raise InvalidInputError("it is nested too deep") from None
+        raise InvalidInputError("it is nested too deeply") from None
     except LangmemTiersError:
+        # Our hooks raise InvalidInputError, which is a ValueError; keep their message.
         raise
     except ValueError as error:
-        # What json says quotes no text, only the place; a number of too many digits is one of its errors, too.
-        place = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise InvalidInputError(f"it is no JSON{place}") from None
+        # Name only the line: the content of the file must not get into logs. A ValueError that is not a
+        # JSONDecodeError comes from an integer with too many digits.
+        position = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise InvalidInputError(f"it is not valid JSON{position}") from None
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        ((double, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise InvalidInputError(f"it names {double[:40]!r} twice in one object")
-    return found
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        ((duplicate, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise InvalidInputError(f"it contains the key {duplicate[:40]!r} twice in one object")
+    return result
 
 
 def _reject_constant(constant: str) -> object:
-    raise InvalidInputError(f"it holds {constant}, which is no number of JSON")
+    raise InvalidInputError(f"it contains {constant}, which is not a JSON number")
 
 
 def _parse_finite_float(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise InvalidInputError("it holds a number that is too large")
+        raise InvalidInputError("it contains a number that is too large")
     return number

@@ -1,4 +1,4 @@
-"""Contexts in files, or in a database: the joint of stores, compaction and search for them."""
+"""Context files: loading, saving, compacting, searching and comparing the contexts of sessions."""
 
 from __future__ import annotations
 
@@ -50,24 +50,32 @@ if TYPE_CHECKING:
     from langmem_tiers.engine import MemoryEngine
     from langmem_tiers.storage.database import Database
 
-_MAX_TRIES = 100  # far more than a few who save one session need
+# Each conflict means that another writer succeeded, so a few concurrent writers never need this many attempts.
+_MAX_TRIES = 100
 _CONFLICT_CHOICES = ("refuse", "merge", "overwrite")
 _DATABASE_SCHEMES = ("sqlite:", "postgresql:", "postgresql+", "postgres:")
 
 
 class ContextFiles(Closeable):
-    """The contexts of sessions, each in a JSON file that people can read, or all in a database.
+    """Contexts of sessions, stored in readable JSON files or in a database.
 
-    Safe to share between threads, and between processes that work on the same folder.
+    Threads can share an instance, and processes can work on the same folder or database.
 
     Args:
-        where: A folder, which the first save makes, or ``sqlite:///memory.db`` or ``postgresql://user@host/name``.
-        config: Limits of compaction, how many versions are kept.
-        namespace: Whose contexts, in a database that several share; a folder has none.
-        counter: Counts entries that nobody counted; they count nothing, if left out.
-        model: Writes summaries; without one they are lines of what was said.
-        embedder: Finds facts by meaning; ``"offline"`` is the one that is always there, None finds by words alone.
-        clock: Where the time comes from.
+        where: A folder, or ``sqlite:///memory.db`` or ``postgresql://user@host/name``. The first save creates a
+            missing folder.
+        config: Limits of compaction and number of versions to keep.
+        namespace: Namespace of the contexts in a shared database. A folder ignores it.
+        counter: Counts the tokens of entries without a count. Default: such entries count as zero.
+        model: Writes summaries. Default: a summary contains shortened lines of the conversation.
+        embedder: Finds facts by meaning. Default: ``"offline"``, the built-in embedder. None searches by words only.
+        clock: Source of the current time. Default: the system clock.
+
+    Example::
+
+        files = ContextFiles("contexts")
+        context = files.load("session-1").with_fact("Alice prefers Rust.")
+        context = files.save(context).context  # continue with the saved context
     """
 
     def __init__(
@@ -109,24 +117,25 @@ class ContextFiles(Closeable):
         return f"ContextFiles({str(self._location) if self._database is None else self._database.label!r})"
 
     def close(self) -> None:
-        """Give the database back, if there is one. Everything that was saved is on it already."""
+        """Close the database, if one is used. Everything saved before is already durable."""
         self.store.close()
         if self._database is not None:
             self._database.close()
 
     def initialize(self) -> None:
-        """Make the folder now, and not with the first save: whether it can be made is known at once."""
+        """Create the folder now instead of with the first save, so that a wrong path fails early."""
         if isinstance(self.store, FileContextStore):
             self.store.initialize()
 
     def load(self, session_id: str) -> ContextData:
-        """The context of a session; an empty one if there is none, which exists once it is saved.
+        """Return the context of a session, or an empty one that exists once it is saved.
 
-        A context that cannot be read is set aside, and the last good version takes its place: then ``recovery`` says
-        what was done.
+        A damaged context is set aside and replaced by the newest readable version. ``recovery`` of the returned
+        context describes it.
 
         Raises:
-            StorageCorruptError: It cannot be read, and no good version is kept. Load again to begin anew.
+            StorageCorruptError: The context is damaged and no version is readable. Load again to start with an
+                empty context.
         """
         check_name(session_id, "session id")
         return self.store.load(session_id) or ContextData(session_id=session_id)
@@ -134,21 +143,23 @@ class ContextFiles(Closeable):
     def save(
         self, context: ContextData, *, on_conflict: Literal["refuse", "merge", "overwrite"] = "refuse"
     ) -> SaveReport:
-        """Keep a context. When it returns, it is on the disk, and no crash leaves half of it.
+        """Store a context atomically. The context is durable when this method returns.
 
-        Go on with the context of the report: the one that was handed in is based on the version before.
+        Continue with ``context`` of the report: the context that was passed is based on the previous version.
 
         Args:
-            context: What to keep.
-            on_conflict: What to do if somebody else saved the session since the context was loaded: ``"refuse"``,
-                ``"merge"`` both, or ``"overwrite"`` theirs, which stays in the list of versions.
+            context: The context to store.
+            on_conflict: Action if another process saved the session since the context was loaded: ``"refuse"``
+                raises an error, ``"merge"`` combines both, ``"overwrite"`` replaces the stored context, which remains
+                as a version. Default: ``"refuse"``.
 
         Raises:
-            ContextConflictError: Somebody else saved it, and nothing else was said; nothing was written.
+            ContextConflictError: Another process saved the session, and ``on_conflict`` is ``"refuse"``. Nothing was
+                written.
         """
         if not isinstance(context, ContextData):
             raise InvalidInputError(
-                f"save() takes a ContextData, got a {type(context).__name__}: use what load() gave"
+                f"save() expects a ContextData, got a {type(context).__name__}: use what load() returned"
             )
         if on_conflict not in _CONFLICT_CHOICES:
             raise InvalidInputError(
@@ -159,33 +170,37 @@ class ContextFiles(Closeable):
         return self.store.save(context, self._now(), overwrite=on_conflict == "overwrite")
 
     def update(self, session_id: str, change: Callable[[ContextData], ContextData]) -> SaveReport:
-        """Load, change and save; again, if somebody else saved in between. So no change of anybody is lost.
+        """Load, change and save a context; repeat if another process saved in between.
+
+        No change of any process is lost.
 
         Args:
-            session_id: Whose context.
-            change: What to make of it; it may be asked more than once.
+            session_id: The session to update.
+            change: Returns the changed context. It is called once per attempt and may run more than once.
         """
         for _ in range(_MAX_TRIES):
             try:
                 return self.save(change(self.load(session_id)))
             except ContextConflictError:
                 continue
-        raise StorageBusyError(f"session {session_id!r} is saved by others all the time: try again later")
+        raise StorageBusyError(
+            f"session {session_id!r} is being modified concurrently: try again later; nothing was written"
+        )
 
     def delete(self, session_id: str) -> ContextDeleteReport:
-        """Erase the context of a session with all its versions. What was set aside as damaged stays."""
+        """Delete the context of a session with all versions. Damaged copies that were set aside are kept."""
         return self.store.delete(check_name(session_id, "session id"))
 
     def sessions(self) -> tuple[str, ...]:
-        """The ids of all sessions that have a context, sorted."""
+        """Return the sorted ids of all sessions that have a context."""
         return self.store.sessions()
 
     def compact(self, context: ContextData, *, force: bool = False) -> CompactionReport:
-        """The context made smaller where it has grown beyond the limits; nothing is saved yet.
+        """Shrink a context that exceeds its limits. The result is not saved.
 
         Args:
-            context: As it is.
-            force: Keep the newest entries only, also where there are not too many.
+            context: The context to shrink. It is not changed.
+            force: Keep only the newest ``keep_history`` entries even if the history is within its limits.
         """
         return compact(
             context,
@@ -197,63 +212,63 @@ class ContextFiles(Closeable):
         )
 
     def extract_facts(self, context: ContextData, *, since: float | None = None) -> FactsReport:
-        """The context with the facts that its history holds and that it does not say yet; nothing is saved yet."""
+        """Add facts found in the history to a copy of the context. The result is not saved."""
         return extract_facts(context, since=since)
 
     def find_facts(self, context: ContextData, text: str, *, limit: int = 5) -> FactHits:
-        """The facts that a text is about, best first, by words and by meaning."""
+        """Return the facts that match a text by words and by meaning, best first."""
         return self._fact_search.find(context.facts, text, limit=limit)
 
     def versions(self, session_id: str) -> tuple[ContextVersion, ...]:
-        """The versions that are kept of a session, newest first."""
+        """Return the stored versions of a session, newest first."""
         return self.store.versions(check_name(session_id, "session id"))
 
     def version(self, session_id: str, number: int) -> ContextData:
-        """The context as it was in a version.
+        """Return the context of a version.
 
         Raises:
-            NotFoundError: That version is not kept.
+            NotFoundError: The version does not exist or is damaged.
         """
         found = self.store.version(check_name(session_id, "session id"), number)
         if found is None:
-            kept = ", ".join(str(one.number) for one in self.versions(session_id)) or "none"
+            available = ", ".join(str(version.number) for version in self.versions(session_id)) or "none"
             raise NotFoundError(
-                f"session {session_id!r} has no version {number!r}: use one of those that are kept ({kept})"
+                f"session {session_id!r} has no version {number!r}: use an available one ({available})"
             )
         return found
 
     def diff(self, session_id: str, older: int, newer: int) -> ContextDiff:
-        """What changed from one version to another."""
+        """Compare two versions."""
         return diff_contexts(self.version(session_id, older), self.version(session_id, newer), (older, newer))
 
     def restore(self, session_id: str, number: int) -> SaveReport:
-        """Put an earlier version into force again, as the next one; those in between stay."""
+        """Save an earlier version again as the newest one. The versions in between are kept."""
         earlier = self.version(session_id, number)
         return self.update(session_id, lambda now: replace(earlier, based_on=now.based_on, recovery=None))
 
     def to_engine(
         self, session_id: str, engine: MemoryEngine, namespace: str | Iterable[str]
     ) -> ContextImportReport:
-        """Take a context into the engine: entries as messages of the session of the same name, facts as knowledge.
+        """Import a context into an engine: entries become messages of the session, facts become knowledge.
 
-        Again with the same context, nothing is stored twice.
+        Importing the same context again stores nothing twice.
 
         Args:
-            session_id: Whose context, and the name of the session.
-            engine: Where to.
-            namespace: The namespace of the session.
+            session_id: The session id of the context, and the session name in the engine.
+            engine: The engine to import into.
+            namespace: The namespace of the session in the engine.
         """
         return import_context(_build_endpoint(engine, namespace, session_id), self.load(session_id))
 
     def from_engine(
         self, session_id: str, engine: MemoryEngine, namespace: str | Iterable[str]
     ) -> SaveReport:
-        """Save a session of the engine as a context: the messages of its list, its summary, and what is known.
+        """Save a session of an engine as a context: its current messages, its summary and its knowledge.
 
         Args:
-            session_id: The name of the session, and whose context.
-            engine: Where from.
-            namespace: The namespace of the session.
+            session_id: The session name in the engine, and the session id of the context.
+            engine: The engine to export from.
+            namespace: The namespace of the session in the engine.
         """
         context = export_context(_build_endpoint(engine, namespace, session_id), session_id)
         return self.update(session_id, lambda now: replace(context, based_on=now.based_on))
@@ -264,15 +279,18 @@ class ContextFiles(Closeable):
             try:
                 return replace(self.store.save(ours, self._now()), is_merged=is_merged)
             except ContextConflictError:
+                # Merge the original context, not the result of the previous attempt: that one already contains an
+                # older state of ``theirs``, whose counts would be added twice.
                 theirs = self.load(context.session_id)
                 ours = merge_contexts(self._find_merge_base(context), theirs, context)
                 is_merged = True
         raise StorageBusyError(
-            f"session {context.session_id!r} is saved by others all the time: try again later"
+            f"session {context.session_id!r} is being modified concurrently: try again later; nothing was written"
         )
 
     def _find_merge_base(self, context: ContextData) -> ContextData:
-        # What both were made from, if it is still kept.
+        # The common ancestor, if that version still exists. With an empty base the merge keeps everything of both
+        # sides, because nothing can be recognized as removed.
         for version in self.versions(context.session_id):
             if version.revision == context.based_on:
                 found = self.store.version(context.session_id, version.number)

@@ -1,4 +1,4 @@
-"""Contexts on SQL: the same as in files, for many machines."""
+"""Context store in an SQL database, for contexts shared by several machines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     Select: TypeAlias = AnySelect[*tuple[Any, ...]]
 
 _log = logging.getLogger("langmem_tiers")
-_MAX_TRIES = 20  # far more than two racing writers need
+# Far more attempts than two concurrent writers need.
+_MAX_TRIES = 20
 _SELECT_FILE = select(context_files).join(namespaces)
 _SELECT_CURRENT_VERSION = (
     select(context_versions)
@@ -53,12 +54,12 @@ _SELECT_CURRENT_VERSION = (
 
 
 class SqlContextStore:
-    """Serves the ``ContextStore`` port on a database.
+    """`ContextStore` in a database.
 
     Args:
-        database: Where.
-        namespace: Whose; two namespaces never meet.
-        config: Limits.
+        database: The database.
+        namespace: Namespace of the contexts. Contexts of other namespaces are not visible.
+        config: Limits. Default: `ContextFilesConfig()`.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class SqlContextStore:
 
     @retry_on_disconnect
     def load(self, session_id: str) -> ContextData | None:
-        """The context; the last good version, if it cannot be read."""
+        """Return the context, or the newest readable version if the context is damaged."""
         with self._database.read() as connection:
             row = connection.execute(self._filter_session(_SELECT_CURRENT_VERSION, session_id)).first()
         if row is None:
@@ -81,18 +82,21 @@ class SqlContextStore:
             return self._repair(session_id)
 
     def save(self, context: ContextData, now: datetime, *, overwrite: bool = False) -> SaveReport:
-        """Keep the context as the next version."""
+        """Store the context as the next version."""
         body = to_checked_bytes(context, self._config.max_bytes).decode()
         for _ in range(_MAX_TRIES):
-            # Two who save a new session at once: one of them looks again and finds it.
+            # If two processes save a new session at once, there is no row to lock yet, and one insert violates a
+            # unique constraint. Its next attempt finds the row of the other process.
             with suppress(ConcurrentWriteError), self._database.write() as connection:
                 number = self._insert_version(connection, context, body, now, overwrite=overwrite)
-                kept = replace(context, based_on=_compute_revision(number, body), recovery=None)
-                return SaveReport(context=kept, version=number, size_bytes=len(body.encode()))
-        raise StorageBusyError(f"others save session {context.session_id!r} all the time: try again later")
+                saved = replace(context, based_on=_compute_revision(number, body), recovery=None)
+                return SaveReport(context=saved, version=number, size_bytes=len(body.encode()))
+        raise StorageBusyError(
+            f"session {context.session_id!r} is being modified concurrently: try again later; nothing was written"
+        )
 
     def delete(self, session_id: str) -> ContextDeleteReport:
-        """Erase the context with all its versions."""
+        """Delete the context with all its versions."""
         with self._database.write() as connection:
             file = connection.execute(
                 self._filter_session(_SELECT_FILE, session_id).with_for_update(of=context_files)
@@ -100,20 +104,23 @@ class SqlContextStore:
             if file is None:
                 return ContextDeleteReport(was_there=False, versions=0)
             rows = context_versions.c
-            gone = connection.execute(
+            deleted = connection.execute(
                 delete(context_versions).where(rows.file_pk == file.pk, rows.damage.is_(None))
             )
-            left = connection.execute(select(func.count()).where(rows.file_pk == file.pk)).scalar_one()
-            ours = context_files.c.pk == file.pk
-            if left:
-                connection.execute(update(context_files).where(ours).values(current=0))
+            damaged_count = connection.execute(
+                select(func.count()).where(rows.file_pk == file.pk)
+            ).scalar_one()
+            is_file = context_files.c.pk == file.pk
+            # Damaged versions are kept and need their parent row; ``current=0`` means that there is no context.
+            if damaged_count:
+                connection.execute(update(context_files).where(is_file).values(current=0))
             else:
-                connection.execute(delete(context_files).where(ours))
-        return ContextDeleteReport(was_there=file.current > 0, versions=gone.rowcount)
+                connection.execute(delete(context_files).where(is_file))
+        return ContextDeleteReport(was_there=file.current > 0, versions=deleted.rowcount)
 
     @retry_on_disconnect
     def sessions(self) -> tuple[str, ...]:
-        """The ids of all sessions that have a context."""
+        """Return the sorted ids of all sessions that have a context."""
         query = (
             select(context_files.c.session_id)
             .join(namespaces)
@@ -124,7 +131,7 @@ class SqlContextStore:
 
     @retry_on_disconnect
     def versions(self, session_id: str) -> tuple[ContextVersion, ...]:
-        """The versions that are kept, newest first."""
+        """Return the stored versions, newest first."""
         query = (
             self._filter_session(_select_versions(), session_id)
             .where(context_versions.c.damage.is_(None))
@@ -135,7 +142,7 @@ class SqlContextStore:
 
     @retry_on_disconnect
     def version(self, session_id: str, number: int) -> ContextData | None:
-        """The context as it was in a version."""
+        """Return the context of a version, or None if the version is missing or damaged."""
         query = self._filter_session(_select_versions(), session_id).where(
             context_versions.c.number == number
         )
@@ -146,7 +153,7 @@ class SqlContextStore:
         return None
 
     def close(self) -> None:
-        """The database is its owner's to close."""
+        """Do nothing; the owner of the database closes it."""
 
     def _filter_session(self, query: Select, session_id: str) -> Select:
         return query.where(
@@ -169,6 +176,8 @@ class SqlContextStore:
         stored = "" if row is None else _compute_revision(row.number, row.body)
         if not overwrite and context.based_on != stored:
             raise build_conflict_error(context, stored)
+        # If the current version is damaged, mark it before it is replaced: versions marked as damaged are kept and
+        # not listed.
         if row is not None:
             _mark_damaged(connection, file_pk=row.file_pk, reasons=_find_good_version([row], session_id)[0])
         if file is None:
@@ -190,6 +199,8 @@ class SqlContextStore:
         return number
 
     def _prune_versions(self, connection: Connection, pk: int) -> None:
+        # Damaged versions neither count nor are deleted. With fewer versions than allowed, the subquery is NULL, and
+        # nothing is deleted.
         rows = context_versions.c
         oldest = (
             select(rows.number)
@@ -205,6 +216,7 @@ class SqlContextStore:
 
     def _repair(self, session_id: str) -> ContextData | None:
         with self._database.write() as connection:
+            # Lock the row, so that only one process repairs the session and no save interferes.
             file = connection.execute(
                 self._filter_session(_SELECT_FILE, session_id).with_for_update(of=context_files)
             ).first()
@@ -237,7 +249,7 @@ def _mark_damaged(connection: Connection, *, file_pk: int, reasons: dict[int, st
 def _find_good_version(
     rows: Sequence[AnyRow], session_id: str
 ) -> tuple[dict[int, str], tuple[int, ContextData] | None]:
-    # The damaged versions before the first good one, with what is wrong with them.
+    # Returns the damaged versions before the first readable one with the reasons, and that readable version.
     reasons: dict[int, str] = {}
     for row in rows:
         try:
@@ -250,18 +262,19 @@ def _find_good_version(
 def _build_recovered_context(
     session_id: str, reasons: dict[int, str], good: tuple[int, ContextData] | None
 ) -> ContextData:
-    if good is not None and not reasons:  # somebody else has mended it
+    # Another process has already repaired the session.
+    if good is not None and not reasons:
         return good[1]
-    number, reason = next(iter(reasons.items()), (0, "there is no version in force"))
-    place = f"version {number} of {session_id!r} in {context_versions.name}"
+    number, reason = next(iter(reasons.items()), (0, "no current version exists"))
+    location = f"version {number} of {session_id!r} in {context_versions.name}"
     if good is None:
         raise StorageCorruptError(
-            f"{place} could not be read ({reason}) and no good version is kept: it was marked as damaged; "
-            "mend its body and take the mark away, or load again to begin anew"
+            f"{location} could not be read ({reason}) and no readable version exists: it was marked as damaged; "
+            "repair its body and clear its damage column, or load again to start with an empty context"
         )
     restored, context = good
-    _log.warning("%s could not be read (%s): version %d took its place", place, reason, restored)
-    recovery = Recovery(reason=reason, set_aside=place, restored_version=restored)
+    _log.warning("%s could not be read (%s): it was replaced by version %d", location, reason, restored)
+    recovery = Recovery(reason=reason, set_aside=location, restored_version=restored)
     return replace(context, recovery=recovery)
 
 

@@ -1,4 +1,4 @@
-"""The contract of stores that keep contexts, what they report, and the limits that hold."""
+"""Interface, reports and configuration of context stores."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionConfig:
-    """When a context is made smaller, and by how much."""
+    """Limits of a context and the amount that compaction keeps."""
 
     max_history: int = 50
-    """More entries than this are too many."""
+    """Maximum number of history entries. A longer history is compacted."""
     keep_history: int = 30
-    """So many of the newest stay when there are too many."""
+    """Number of newest entries that remain when the history is too long."""
     max_tokens: int = 100_000
-    """If the history takes more than this, the older half of it goes."""
+    """Maximum number of history tokens. Above it, the older half of the history is summarized."""
     completed_hours: float = 24.0
-    """How long a task that is completed stays."""
+    """Hours after which a completed task is removed."""
     line_characters: int = 200
-    """Of an entry in a summary that no model wrote; facts that are cut off are named behind it."""
+    """Maximum characters per entry in a summary without a model. Facts that are cut off are appended."""
     max_summary_tokens: int = 25_000
-    """If the long-term summary takes more than this, what is old in it is summarised again."""
+    """Maximum size of the long-term summary. Above it, the older part of the summary is condensed."""
 
     def __post_init__(self) -> None:
         check_whole(self.max_history, 1, "max_history")
@@ -48,15 +48,15 @@ class CompactionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextFilesConfig:
-    """How contexts are kept."""
+    """Configuration of `ContextFiles` and its stores."""
 
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
     keep_versions: int = 10
-    """So many of the newest versions of each session are kept, the one in force among them."""
+    """Number of newest versions kept per session, including the current one."""
     max_bytes: int = 64 * 1024 * 1024
-    """A larger context is neither written nor read."""
+    """Maximum size of a context. A larger one is neither written nor read."""
     busy_timeout_seconds: float = 10.0
-    """How long a save of a file waits for others who save the same session."""
+    """Maximum time that a file store waits for the lock of a session."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.compaction, CompactionConfig):
@@ -70,82 +70,82 @@ class ContextFilesConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextVersion(Displayable):
-    """One version of a context, as it was saved."""
+    """A stored version of a context."""
 
     number: int
-    """Counts up with each save of the session."""
+    """Version number; increases with each save of the session."""
     saved_at: datetime
     size_bytes: int
     revision: str
-    """What a context that was made from it is ``based_on``."""
+    """Content hash; equals ``based_on`` of a context that was loaded from this version."""
     is_current: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveReport(Displayable):
-    """A context as it was saved. Go on with it: the one that was handed in is now outdated."""
+    """Result of a save. Continue with its ``context``: the context that was passed is now outdated."""
 
     context: ContextData
     version: int
     size_bytes: int
     is_merged: bool = False
-    """Whether somebody else had saved in between, and both were merged."""
+    """True if another process had saved in between and both contexts were merged."""
     recovery: Recovery | None = None
-    """What was done if the version before could not be read."""
+    """Report about the previous version if it was damaged, otherwise None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextDeleteReport(Displayable):
-    """What was erased."""
+    """Result of deleting the context of a session."""
 
     was_there: bool
     versions: int
 
 
 class ContextStore(Protocol):
-    """Keeps the context of each session, its last versions, and what was damaged.
+    """Stores the context of each session, its newest versions and damaged copies.
 
-    Session ids are told apart exactly. A save is seen whole or not at all, whoever reads and whatever happens to the
-    one who saves. A context that cannot be read is set aside, never erased, and the last good version takes its place.
+    Session ids are compared exactly. A save is atomic: readers see all of it or nothing, even if the writer crashes.
+    A damaged context is set aside, never deleted, and replaced by the newest readable version.
     """
 
     def load(self, session_id: str) -> ContextData | None:
-        """The context with what it is ``based_on`` and its ``recovery``, if there had to be one; None if there is none.
+        """Return the context with ``based_on`` and ``recovery`` set, or None if the session has no context.
 
         Raises:
-            StorageCorruptError: It could not be read, and there is no good version; it was set aside.
+            StorageCorruptError: The context is damaged and no version is readable. It was set aside.
         """
         ...
 
     def save(self, context: ContextData, now: datetime, *, overwrite: bool = False) -> SaveReport:
-        """Keep the context as the next version; older ones than are to be kept go.
+        """Store the context as the next version and delete versions beyond ``keep_versions``.
 
         Args:
-            context: What to keep.
-            now: When.
-            overwrite: Whatever is stored now. Its version stays in the list.
+            context: The context to store.
+            now: Time of the save.
+            overwrite: Replace the stored context even if it has changed. The replaced one remains as a version.
 
         Raises:
-            ContextConflictError: It is based on another version than the one in force; nothing was written.
+            ContextConflictError: The context is not based on the current version. Nothing was written.
         """
         ...
 
     def delete(self, session_id: str) -> ContextDeleteReport:
-        """Erase the context with all its versions. What was set aside as damaged stays."""
+        """Delete the context with all its versions. Damaged copies that were set aside are kept."""
         ...
 
     def sessions(self) -> tuple[str, ...]:
-        """The ids of all sessions that have a context, sorted."""
+        """Return the sorted ids of all sessions that have a context."""
         ...
 
     def versions(self, session_id: str) -> tuple[ContextVersion, ...]:
-        """The versions that are kept, newest first."""
+        """Return the stored versions, newest first."""
         ...
 
     def version(self, session_id: str, number: int) -> ContextData | None:
-        """The context as it was in a version; None if that is not kept, or cannot be read."""
+        """Return the context of a version, or None if the version does not exist or is damaged."""
         ...
 
     def close(self) -> None:
-        """Give back what is held open; harmless to call twice."""
+        """Release open resources. Calling it twice is harmless."""
         ...

@@ -1,1 +1,1 @@
-"""How values are shown: tables, HTML, text, data frames, plots and progress bars."""
+"""Display of values: tables, HTML, text, data frames, plots and progress bars."""

@@ -1,6 +1,6 @@
-"""How values show themselves: as HTML in notebooks, as plain text elsewhere.
+"""Base classes of values that render themselves: as HTML in notebooks, as plain text elsewhere.
 
-To show a value never raises, and never costs more than a few look-ups.
+Rendering a value never raises and costs only a few look-ups.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ __all__ = [
 
 _T = TypeVar("_T")
 _EMPTY_VALUES: tuple[object, ...] = (None, "", (), frozenset())
-_MAX_ROWS_OF_SEVERAL = 5  # of each list, where a value has several
+_MAX_ROWS_OF_SEVERAL = 5  # per list, if a value has several
 
 
 class Printer(Protocol):
-    """What IPython hands to whatever prints itself."""
+    """The pretty printer that IPython passes to ``_repr_pretty_``."""
 
     def text(self, text: str) -> None:
-        """Write it."""
+        """Write the text."""
         ...
 
 
 class NotebookDisplayable:
-    """Shows itself in notebooks. What it says is in ``_sheet``; a dataclass shows its fields."""
+    """Renders itself in notebooks. Override ``_to_display``; the default shows the fields of a dataclass."""
 
     __slots__ = ()
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
-        # IPython takes the __repr__ of a class before what its bases have.
-        cls._repr_pretty_ = cls._repr_pretty_  # type: ignore[method-assign]  # as said
+        # IPython prefers a __repr__ of the class itself (every dataclass has one) to an inherited _repr_pretty_.
+        cls._repr_pretty_ = cls._repr_pretty_  # type: ignore[method-assign]  # on purpose
 
     def _repr_html_(self) -> str:
         return render_html(_to_display_safely(self))
@@ -62,20 +62,24 @@ class NotebookDisplayable:
         printer.text(repr(self) if cycle else render_text(_to_display_safely(self)))
 
     def _to_display(self) -> DisplayContent:
-        """What it shows; may raise."""
+        """Return the content to display; may raise."""
         return _build_fields_display(self)
 
     def _to_row(self) -> Mapping[str, object]:
-        """What it shows as one row among others."""
-        return {humanize_field_name(one.name): getattr(self, one.name) for one in fields(self) if one.repr}  # type: ignore[arg-type]  # overridden where it is none
+        """Return the value as one row of a table."""
+        return {
+            humanize_field_name(field.name): getattr(self, field.name)
+            for field in fields(self)  # type: ignore[arg-type]  # classes that are not dataclasses override this
+            if field.repr
+        }
 
     def _to_line(self) -> str:
-        """What it shows inside a fact."""
+        """Return the value as one line inside a fact."""
         return format_fields(self)
 
 
 class Displayable(NotebookDisplayable):
-    """A value that ``print`` tells in the same way; its ``repr`` stays complete."""
+    """A value whose ``str`` is the same plain text; its ``repr`` stays complete."""
 
     __slots__ = ()
 
@@ -84,7 +88,7 @@ class Displayable(NotebookDisplayable):
 
 
 class DisplayableTuple(tuple[_T, ...]):
-    """A tuple that shows itself as a table."""
+    """A tuple that renders itself as a table."""
 
     __slots__ = ()
 
@@ -106,19 +110,19 @@ class DisplayableTuple(tuple[_T, ...]):
 def build_table(
     items: Sequence[object], title: str = "", *, first: int = MAX_TABLE_ROWS, last: int = 0
 ) -> Table:
-    """Values as rows.
+    """Build a table with one row per value.
 
     Args:
-        items: Of one kind.
-        title: Above the table.
-        first: How many are shown from the beginning.
-        last: How many from the end.
+        items: Values of the same type.
+        title: Title above the table.
+        first: Maximum number of rows from the beginning.
+        last: Maximum number of rows from the end.
     """
     is_whole = len(items) <= first + last
     shown = list(items) if is_whole else [*items[:first], *(items[-last:] if last else ())]
-    rows = [to_display_row(one) for one in shown]
+    rows = [to_display_row(item) for item in shown]
     names = dict.fromkeys(name for row in rows for name in row)
-    # What no row has says nothing.
+    # Columns without any value are left out.
     columns = tuple(name for name in names if any(row.get(name) not in _EMPTY_VALUES for row in rows))
     return Table(
         columns=columns,
@@ -130,7 +134,7 @@ def build_table(
 
 
 def build_list_display(title: str, items: Sequence[object], what: str) -> DisplayContent:
-    """A sheet with values as rows, or with the word that there are none."""
+    """Build the display content of a list: a table, or a fact that there are none."""
     return (
         DisplayContent(title, tables=(build_table(items, what),))
         if items
@@ -139,27 +143,29 @@ def build_list_display(title: str, items: Sequence[object], what: str) -> Displa
 
 
 def to_display_row(item: object) -> Mapping[str, object]:
-    """A value as one row among others."""
+    """Return a value as one row of a table."""
     if isinstance(item, Mapping):
         return item
     if isinstance(item, NotebookDisplayable):
-        return item._to_row()  # noqa: SLF001 - of this module
+        return item._to_row()  # noqa: SLF001 - defined in this module
     if is_dataclass(item) and not isinstance(item, type):
-        return {humanize_field_name(one.name): getattr(item, one.name) for one in fields(item) if one.repr}
+        return {
+            humanize_field_name(field.name): getattr(item, field.name) for field in fields(item) if field.repr
+        }
     return {"value": item}
 
 
 def _to_display_safely(value: NotebookDisplayable) -> DisplayContent:
     try:
-        return value._to_display()  # noqa: SLF001 - of this module
-    except Exception as error:  # noqa: BLE001 - a cell that shows a value is never the place to fail
+        return value._to_display()  # noqa: SLF001 - defined in this module
+    except Exception as error:  # noqa: BLE001 - displaying a value in a notebook must never fail
         return DisplayContent(
             get_repr_or_name(value), {"cannot be shown": f"{type(error).__name__}: {error}"}
         )
 
 
 def get_repr_or_name(value: object) -> str:
-    """Its ``repr``, or what kind of value it is where even that fails."""
+    """Return the ``repr`` of a value, or the name of its type if that fails."""
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - as above
@@ -177,9 +183,10 @@ def _build_tuple_display(values: Sequence[object]) -> DisplayContent:
 
 
 def _build_fields_display(value: object) -> DisplayContent:
-    told = {one.name: getattr(value, one.name) for one in fields(value) if one.repr}  # type: ignore[arg-type]  # what is none has a sheet of its own
-    lists = {name: content for name, content in told.items() if _is_list_of_values(content)}
-    facts = {humanize_field_name(name): content for name, content in told.items() if name not in lists}
+    contents = {field.name: getattr(value, field.name) for field in fields(value) if field.repr}  # type: ignore[arg-type]  # other classes override _to_display
+    lists = {name: content for name, content in contents.items() if _is_list_of_values(content)}
+    facts = {humanize_field_name(name): content for name, content in contents.items() if name not in lists}
+    # Several tables would fill the screen, so each of them gets fewer rows.
     rows = MAX_TABLE_ROWS if len(lists) == 1 else _MAX_ROWS_OF_SEVERAL
     tables = [
         build_table(content, f"{humanize_field_name(name)} ({len(content):,})", first=rows)

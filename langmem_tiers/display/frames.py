@@ -1,4 +1,4 @@
-"""Results as pandas frames (``pip install 'langmem-tiers[notebook]'``).
+"""Results as pandas data frames (``pip install 'langmem-tiers[notebook]'``).
 
 ::
 
@@ -6,7 +6,7 @@
 
     frame(namespace.recall("Who replaces Stripe?")).groupby("session")["score"].max()
 
-Nothing of pandas is imported before the first frame.
+pandas is imported only when the first frame is built.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ DTYPES: Mapping[str, str | None] = {
     "seconds": "datetime64[us, UTC]",
     "list": "object",
 }
-"""What pandas calls each kind of column. In ``Int64`` numbers may be missing; texts are kept as they are, even those
-that are no valid Unicode."""
+"""pandas dtype of each column kind. ``Int64`` columns may have missing values. Texts are stored unchanged, even invalid
+Unicode."""
 
 
 class Column(NamedTuple):
-    """A column: its name, its kind, and where its values are."""
+    """Name, kind and attribute path of a column."""
 
     name: str
     kind: str
@@ -66,23 +66,23 @@ class Column(NamedTuple):
 
 
 def parse_columns(line: str, *, under: str = "") -> tuple[Column, ...]:
-    """Columns in one line: ``name``, ``name:kind`` or ``name:kind=where.it.is``; texts, if no kind is named.
+    """Parse columns written as ``name``, ``name:kind`` or ``name:kind=attribute.path``. Default kind: text.
 
     Args:
-        line: The columns.
-        under: The attribute that has them.
+        line: Columns separated by spaces.
+        under: Attribute that contains the values.
     """
-    return tuple(_parse_column(one, [under] if under else []) for one in line.split())
+    return tuple(_parse_column(spec, [under] if under else []) for spec in line.split())
 
 
-def _parse_column(written: str, under: list[str]) -> Column:
-    named, _, path = written.partition("=")
+def _parse_column(spec: str, under: list[str]) -> Column:
+    named, _, path = spec.partition("=")
     name, _, kind = named.partition(":")
     return Column(name, kind or "text", (*under, *(path or name).split(".")))
 
 
 def get_column_value(thing: object, column: Column) -> object:
-    """The value of a thing in a column, as pandas takes it."""
+    """Return the value of an object in a column, converted for pandas."""
     value = thing
     for name in column.path:
         value = None if value is None else getattr(value, name)
@@ -100,7 +100,7 @@ def get_column_value(thing: object, column: Column) -> object:
 def _to_datetime(seconds: object) -> datetime | None:
     try:
         return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) else None
-    except (OverflowError, ValueError, OSError):  # no year that a calendar has
+    except (OverflowError, ValueError, OSError):  # outside the years that datetime supports
         return None
 
 
@@ -170,23 +170,23 @@ _PART_COLUMNS = parse_columns("part")
 
 
 def frame(result: object, *, of: type | None = None) -> pd.DataFrame:
-    """A result as a frame, one row for each thing in it, with typed columns.
+    """Return a result as a data frame with typed columns, one row per object.
 
-    Times are in UTC, what is not there is missing. Hits have a column ``signal_…`` for each signal, and a context has
-    a row for each message that it left out as well.
+    Times are in UTC; missing values are NA. Hits get a column ``signal_…`` per signal. A context also gets a row for
+    each message that it left out.
 
     Args:
-        result: What a verb gave: a recall, a context, a page, a story, a site map, or any list (or iterator) of hits,
+        result: A recall, a context, a page, a narrative arc, a site map, or any list (or iterator) of hits,
             messages, entries, sessions, knowledge, snapshots, episodes, chunks, facts, relations or cycles. Any other
             report becomes one row with its fields.
-        of: What is in the list, such as ``Hit``, for the columns of a list that may be empty.
+        of: Type of the objects, such as ``Hit``, which defines the columns of a list that may be empty.
 
     Raises:
-        MissingExtraError: There is no pandas.
-        InvalidInputError: It is nothing of this library, or a list of several kinds.
+        MissingExtraError: pandas is not installed.
+        InvalidInputError: The result is not an object of this library, or is a list of several types.
     """
     try:
-        import pandas  # noqa: F401, ICN001, PLC0415 - an extra, and not before it is needed
+        import pandas  # noqa: F401, ICN001, PLC0415 - optional dependency, imported on demand
     except ImportError as error:
         raise MissingExtraError("frame() needs pandas: pip install 'langmem-tiers[notebook]'") from error
     if isinstance(result, Context):
@@ -198,9 +198,9 @@ def frame(result: object, *, of: type | None = None) -> pd.DataFrame:
 
 
 def _extract_items(result: object) -> tuple[list[object], type | None]:
-    for holder, (kind, held) in _CONTAINERS.items():
-        if isinstance(result, holder):
-            return list(held(result)), kind
+    for container, (kind, get_items) in _CONTAINERS.items():
+        if isinstance(result, container):
+            return list(get_items(result)), kind
     if is_dataclass(result) and not isinstance(result, type):
         return [result], type(result)
     if isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping):
@@ -210,69 +210,73 @@ def _extract_items(result: object) -> tuple[list[object], type | None]:
 
 
 _CONTAINERS: Mapping[type, tuple[type, Callable[[Any], Iterable[object]]]] = {
-    Recall: (Hit, lambda one: one.hits),
-    MessagePage: (Message, lambda one: one.messages),
-    SessionPage: (SessionInfo, lambda one: one.sessions),
-    SitemapGraph: (SitemapPage, lambda one: one.pages()),
-    ContextBuildResult: (ContextItem, lambda one: one.allocation.items),
-    Plan: (PlanAction, lambda one: one.actions),
-    Statistics: (TableStatistics, lambda one: one.tables),
+    Recall: (Hit, lambda recall: recall.hits),
+    MessagePage: (Message, lambda page: page.messages),
+    SessionPage: (SessionInfo, lambda page: page.sessions),
+    SitemapGraph: (SitemapPage, lambda graph: graph.pages()),
+    ContextBuildResult: (ContextItem, lambda built: built.allocation.items),
+    Plan: (PlanAction, lambda plan: plan.actions),
+    Statistics: (TableStatistics, lambda statistics: statistics.tables),
 }
 
 
 def _build_typed_frame(things: Sequence[object], kind: type | None) -> pd.DataFrame:
     if kind is None:
         return _build_frame((), ())
-    other = next((one for one in things if not isinstance(one, kind)), None)
+    other = next((thing for thing in things if not isinstance(thing, kind)), None)
     if other is not None:
         raise InvalidInputError(
-            f"a frame is of one kind, got a {type(other).__name__} among {kind.__name__}: make two frames"
+            f"frame() expects objects of one type, got a {type(other).__name__} among {kind.__name__} objects: "
+            "make two frames"
         )
     columns = next((found for known, found in COLUMNS.items() if issubclass(kind, known)), None)
     if columns is None:
         if not is_dataclass(kind):
             raise _build_unsupported_error(kind)
-        columns = tuple(Column(one.name, "", (one.name,)) for one in fields(kind))
-    made = _build_frame(columns, ([get_column_value(one, column) for column in columns] for one in things))
-    return _add_signal_columns(made, things) if issubclass(kind, Hit) else made
+        columns = tuple(Column(field.name, "", (field.name,)) for field in fields(kind))
+    table = _build_frame(
+        columns, ([get_column_value(thing, column) for column in columns] for thing in things)
+    )
+    return _add_signal_columns(table, things) if issubclass(kind, Hit) else table
 
 
-def _add_signal_columns(made: pd.DataFrame, hits: Sequence[Any]) -> pd.DataFrame:
+def _add_signal_columns(table: pd.DataFrame, hits: Sequence[Any]) -> pd.DataFrame:
     names = dict.fromkeys(chain.from_iterable(hit.signals for hit in hits))
     for name in names:
-        made[f"signal_{name}"] = [float(hit.signals.get(name, "nan")) for hit in hits]
-    return made
+        table[f"signal_{name}"] = [float(hit.signals.get(name, "nan")) for hit in hits]
+    return table
 
 
 def _build_arc_frame(story: NarrativeArc) -> pd.DataFrame:
     parts = {"beginning": story.beginning, "middle": story.middle, "end": story.end}
-    made = _build_typed_frame([one for those in parts.values() for one in those], Episode)
-    part = [name for name, those in parts.items() for _ in those]
-    made.insert(0, "part", _build_frame(_PART_COLUMNS, ([name] for name in part))["part"])
-    return made
+    table = _build_typed_frame([episode for episodes in parts.values() for episode in episodes], Episode)
+    part = [name for name, episodes in parts.items() for _ in episodes]
+    table.insert(0, "part", _build_frame(_PART_COLUMNS, ([name] for name in part))["part"])
+    return table
 
 
 def _iter_context_rows(context: Context) -> Iterable[Sequence[object]]:
-    said = {message.id: message for message in context.messages}
-    for name, state in context.states.items():
-        about = [name, state, context.reasons.get(name)]
-        message = said.get(name)
-        rest = (
+    messages = {message.id: message for message in context.messages}
+    for message_id, state in context.states.items():
+        decision = [message_id, state, context.reasons.get(message_id)]
+        message = messages.get(message_id)  # None if the message is not in the context
+        details = (
             [None] * 4
             if message is None
             else [message.role.value, message.token_count, message.created_at, message.content]
         )
-        yield [*about, *rest]
+        yield [*decision, *details]
 
 
 def _build_frame(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> pd.DataFrame:
-    import pandas as pd  # noqa: PLC0415 - an extra, and here it is in use
+    import pandas as pd  # noqa: PLC0415 - optional dependency, loaded already
 
+    # Transposed to columns; without rows, every column is empty but keeps its dtype.
     values = list(zip(*rows, strict=True)) or [()] * len(columns)
     return pd.DataFrame(
         {
-            column.name: pd.Series(list(held), dtype=DTYPES.get(column.kind))
-            for column, held in zip(columns, values, strict=True)
+            column.name: pd.Series(list(column_values), dtype=DTYPES.get(column.kind))
+            for column, column_values in zip(columns, values, strict=True)
         }
     )
 
@@ -280,5 +284,5 @@ def _build_frame(columns: Sequence[Column], rows: Iterable[Sequence[object]]) ->
 def _build_unsupported_error(value: object) -> InvalidInputError:
     name = value.__name__ if isinstance(value, type) else type(value).__name__
     return InvalidInputError(
-        f"there is no frame of a {name}: use what recall(), build_context(), page(), history() and the like gave"
+        f"frame() does not support {name}: pass a result of recall(), build_context(), page(), history() and so on"
     )

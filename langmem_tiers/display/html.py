@@ -1,4 +1,4 @@
-"""Sheets as HTML for notebooks: escaped, in the colours of whoever shows it, light or dark."""
+"""Display content as HTML for notebooks: escaped, and readable on light and dark themes."""
 
 from __future__ import annotations
 
@@ -23,25 +23,28 @@ _PROSE_STYLE = "white-space:pre-wrap;overflow-wrap:break-word;max-width:60em"
 _LONG_CELL_STYLE = f"{_CELL_STYLE};{_PROSE_STYLE}"
 _INLINE_FACT_STYLE = "margin-right:1.2em;white-space:nowrap"
 _MAX_BRIEF_CHARACTERS = 32
-"""Up to so many letters stand on one line, whatever the width."""
+"""Texts up to this length are not wrapped, whatever the width."""
 _COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 
 
-def render_html(sheet: DisplayContent) -> str:
-    """The sheet as one element. It sets no ground and no colour of letters, and holds no script and no link."""
-    parts = [f'<div style="line-height:1.4"><strong>{_render_label(sheet.title)}</strong>']
-    if sheet.bar is not None:
-        parts.extend(_render_bar(sheet.bar))
+def render_html(content: DisplayContent) -> str:
+    """Render the content as one HTML element.
+
+    It sets neither background nor text color and contains neither scripts nor links.
+    """
+    parts = [f'<div style="line-height:1.4"><strong>{_render_label(content.title)}</strong>']
+    if content.bar is not None:
+        parts.extend(_render_bar(content.bar))
     parts.extend(
-        _render_facts({name: to_cell(value, MAX_FACT_CHARACTERS) for name, value in sheet.facts.items()})
+        _render_facts({name: to_cell(value, MAX_FACT_CHARACTERS) for name, value in content.facts.items()})
     )
-    for table in sheet.tables:
+    for table in content.tables:
         parts.extend(_render_table(table))
     return "".join([*parts, "</div>"])
 
 
 def _render_facts(facts: Mapping[str, Cell]) -> Iterator[str]:
-    # Short ones flow in lines, long ones have lines of their own.
+    # Short facts share lines, long ones get a line each.
     brief = {name: value for name, value in facts.items() if _is_brief(value)}
     if brief:
         pieces = (f"{_render_dim(name)} {_render_inline(value)}" for name, value in brief.items())
@@ -58,7 +61,7 @@ def _render_facts(facts: Mapping[str, Cell]) -> Iterator[str]:
 def _render_table(table: Table) -> Iterator[str]:
     if table.title:
         yield f'<div style="margin-top:.5em">{_render_label(table.title)}</div>'
-    numeric = [_is_numeric(row[place] for row in table.rows) for place in range(len(table.columns))]
+    numeric = [_is_numeric(row[index] for row in table.rows) for index in range(len(table.columns))]
     heads = "".join(
         f'<th scope="col" '
         f'style="{_NUMBER_STYLE if right else _CELL_STYLE};white-space:nowrap">{_render_label(name)}</th>'
@@ -70,8 +73,8 @@ def _render_table(table: Table) -> Iterator[str]:
         if number == gap and table.omitted_rows:
             yield _render_omitted_rows(table)
         cells = (
-            _render_cell(one, _NUMBER_STYLE if right else _CELL_STYLE)
-            for one, right in zip(row, numeric, strict=True)
+            _render_cell(cell, _NUMBER_STYLE if right else _CELL_STYLE)
+            for cell, right in zip(row, numeric, strict=True)
         )
         yield f"<tr>{''.join(cells)}</tr>"
     if gap >= len(table.rows) and table.omitted_rows:
@@ -98,6 +101,7 @@ def _render_inline(shown: Cell) -> str:
     rest = (
         f" {_render_dim(f'… (+{shown.omitted_characters:,} characters)')}" if shown.omitted_characters else ""
     )
+    # <bdi> isolates right-to-left text, so that it does not reorder the text around it.
     return f'<bdi dir="auto">{escape(shown.text)}</bdi>{rest}'
 
 
@@ -111,14 +115,15 @@ def _render_dim(text: str) -> str:
 
 
 def _render_bar(bar: StackedBar) -> Iterator[str]:
+    # The parts may exceed the total, and the total may be 0.
     whole = max(1, bar.total, sum(bar.parts.values()))
     shown = [(name, size) for name, size in bar.parts.items() if size > 0]
     style = f"display:flex;height:.8em;max-width:40em;margin:.4em 0;border:{_BORDER}"
     yield f'<div style="{style}">'
     for number, (name, size) in enumerate(shown):
-        colour = _COLORS[number % len(_COLORS)]
+        color = _COLORS[number % len(_COLORS)]
         label = escape(f"{UntrustedText.of(name).text}: {size:,}")
-        yield f'<span title="{label}" style="width:{100 * size / whole:.2f}%;background:{colour}"></span>'
+        yield f'<span title="{label}" style="width:{100 * size / whole:.2f}%;background:{color}"></span>'
     yield "</div><div>"
     for number, (name, size) in enumerate(shown):
         square = f'<span style="color:{_COLORS[number % len(_COLORS)]}">■</span>'
@@ -127,8 +132,8 @@ def _render_bar(bar: StackedBar) -> Iterator[str]:
 
 
 def _is_numeric(cells: Iterable[Cell]) -> bool:
-    told = [one for one in cells if one is not None]
-    return bool(told) and all(isinstance(one, int | float) for one in told)
+    values = [cell for cell in cells if cell is not None]
+    return bool(values) and all(isinstance(value, int | float) for value in values)
 
 
 def _render_label(text: str) -> str:

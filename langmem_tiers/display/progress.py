@@ -1,4 +1,4 @@
-"""Progress bars for long work, in notebooks and terminals (``pip install 'langmem-tiers[notebook]'``).
+"""Progress bars for long operations, in notebooks and terminals (``pip install 'langmem-tiers[notebook]'``).
 
 ::
 
@@ -7,7 +7,7 @@
     with bar("embedding") as progress:
         namespace.embed(progress)
 
-Nothing of tqdm is imported before the first bar.
+tqdm is imported only when the first bar is created.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ __all__ = ["ProgressBar", "bar"]
 
 
 class ProgressBar(Closeable):
-    """A bar that is told how far a work is, by whatever takes ``progress=``: ``embed``, ``backup``, ``restore``,
-    ``move_to``, ``snapshot`` and ``maintenance.run``. Get it from ``bar(...)``; leaving its block ends it.
-    """  # noqa: D205 - one sentence
+    """A progress bar for any operation with a ``progress=`` argument; create it with ``bar(...)``.
+
+    These are ``embed``, ``backup``, ``restore``, ``move_to``, ``snapshot`` and ``maintenance.run``. The end of the
+    ``with`` block closes the bar.
+    """
 
     def __init__(self, what: str, bar_of_tqdm: Any) -> None:  # noqa: ANN401 - a widget or a line of text
         self._description = what
@@ -33,11 +35,11 @@ class ProgressBar(Closeable):
         self._tqdm = bar_of_tqdm
 
     def __call__(self, done: int | BackupProgress, total: int | None = None) -> None:
-        """So much is done, of so much.
+        """Update the bar.
 
         Args:
-            done: How much, or a report that says it all.
-            total: Of how much, as far as it is known.
+            done: Amount done, or a report that also contains the total.
+            total: Total amount, if known.
         """
         if isinstance(done, BackupProgress):
             self._start_stage(done.stage)
@@ -55,28 +57,29 @@ class ProgressBar(Closeable):
         if total is not None and total != self._tqdm.total:
             self._tqdm.total = total
             self._tqdm.refresh()
+        # tqdm expects the difference, callers report the amount done so far.
         self._tqdm.update(done - self._tqdm.n)
 
     def close(self) -> None:
-        """End it."""
+        """Close the bar."""
         self._tqdm.close()
 
 
-def bar(what: str, *, unit: str = "it", **options: Any) -> ProgressBar:  # noqa: ANN401 - tqdm's own
-    """A progress bar to hand in as ``progress=``.
+def bar(what: str, *, unit: str = "it", **options: Any) -> ProgressBar:  # noqa: ANN401 - passed to tqdm
+    """Create a progress bar to pass as ``progress=``.
 
     Args:
-        what: What is being done.
-        unit: What is counted.
-        **options: Of ``tqdm``, such as ``leave=False`` or ``disable=True``.
+        what: Description of the operation.
+        unit: Unit of the amounts.
+        **options: Options of ``tqdm``, such as ``leave=False`` or ``disable=True``.
 
     Raises:
-        MissingExtraError: There is no tqdm.
+        MissingExtraError: tqdm is not installed.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that there are no widgets: the bar is a line of text then
-            from tqdm.auto import tqdm  # noqa: PLC0415 - an extra, and not before it is needed
+            warnings.simplefilter("ignore")  # without notebook widgets tqdm warns and draws a line of text
+            from tqdm.auto import tqdm  # noqa: PLC0415 - optional dependency, imported on demand
     except ImportError as error:
         raise MissingExtraError("bar() needs tqdm: pip install 'langmem-tiers[notebook]'") from error
     return ProgressBar(what, tqdm(desc=what, unit=unit, **options))

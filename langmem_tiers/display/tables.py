@@ -1,4 +1,4 @@
-"""What a value shows of itself: a title, a few facts and some rows, before it is HTML or plain text."""
+"""Display content of a value, independent of the output format: a title, facts and tables."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
 
 MAX_TABLE_ROWS = 20
-"""Rows of a table; the others are counted."""
+"""Maximum number of rows of a table; omitted rows are counted."""
 MAX_CELL_CHARACTERS = 160
-"""Of a text in a row; the others are counted."""
+"""Maximum length of a text in a table cell; omitted characters are counted."""
 MAX_FACT_CHARACTERS = 400
-"""Of a text that stands by itself."""
-_MAX_ITEMS = 8  # of a list or a mapping inside a fact
+"""Maximum length of a text outside a table."""
+_MAX_ITEMS = 8  # shown per list or mapping inside a fact
 _DIRECTION_MARKS: dict[int, str | None] = dict.fromkeys(
     [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF]
 )
-"""Marks that turn the direction of what follows: left out, because they reach beyond their own text."""
+"""Bidirectional control characters. They are removed because they would affect text after their own."""
 _CONTROL_CHARACTERS: dict[int, str | None] = dict.fromkeys(
     [*range(9), *range(14, 32), *range(127, 160), 11, 12, 0x2028, 0x2029], "�"
 )
@@ -35,15 +35,16 @@ _UNSAFE_CHARACTERS = _DIRECTION_MARKS | _CONTROL_CHARACTERS
 
 @dataclass(frozen=True, slots=True)
 class UntrustedText:
-    """Words of somebody else; what else is shown are words of this library."""
+    """User or model text, as opposed to text of this library."""
 
     text: str
     omitted_characters: int = 0
-    """How many characters were cut off."""
+    """Number of characters that were cut off."""
 
     @classmethod
     def of(cls, words: str, most: int = MAX_CELL_CHARACTERS) -> UntrustedText:
-        """A text that is safe to show: cut, without control characters, and whole as UTF-8."""
+        """Return a displayable text: cut, without control characters, and valid UTF-8."""
+        # Lone surrogates cannot be written to a terminal or a notebook file.
         shown = words[:most].encode("utf-8", "replace").decode().translate(_UNSAFE_CHARACTERS)
         return cls(shown, max(0, len(words) - most))
 
@@ -60,20 +61,20 @@ Cell = str | int | float | UntrustedText | None
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows with names of their columns; a number stands to the right."""
+    """Column names and rows; numbers are right-aligned."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     title: str = ""
     omitted_rows: int = 0
-    """How many rows there are besides."""
+    """Number of rows that are not shown."""
     gap_index: int | None = None
-    """Before which row the others stand; behind all of them, if None."""
+    """Index of the row before which rows were omitted; None if they follow the last row."""
 
 
 @dataclass(frozen=True, slots=True)
 class StackedBar:
-    """Parts of a whole, such as tokens of a budget."""
+    """Parts of a whole, such as the tokens of a budget."""
 
     parts: Mapping[str, int]
     total: int
@@ -81,22 +82,22 @@ class StackedBar:
 
 @dataclass(frozen=True, slots=True)
 class DisplayContent:
-    """What a value shows of itself."""
+    """Title, facts, tables and bar of a value."""
 
     title: str
     facts: Mapping[str, object] = field(default_factory=dict)
-    """Any values; they are put in a few words when they are shown."""
+    """Values by label; they are formatted when rendered."""
     tables: tuple[Table, ...] = ()
     bar: StackedBar | None = None
 
 
 def join_namespace(namespace: NamespacePath) -> str:
-    """A namespace as people write it."""
+    """Return a namespace in its readable form, such as ``acme/alice``."""
     return "/".join(namespace)
 
 
 def to_cell(value: object, most: int = MAX_CELL_CHARACTERS) -> Cell:
-    """Any value in a few words."""
+    """Convert any value to a short table cell."""
     plain = value.value if isinstance(value, Enum) else value
     if isinstance(plain, bool):
         return "yes" if plain else "no"
@@ -108,9 +109,9 @@ def to_cell(value: object, most: int = MAX_CELL_CHARACTERS) -> Cell:
 
 
 def format_number(number: float) -> str:
-    """A number as people write it, with three places at most."""
+    """Format a number with thousands separators and at most three decimal places."""
     if isinstance(number, int):
-        # Python refuses to write numbers of thousands of digits.
+        # Python refuses to convert integers of more than 4,300 digits to text.
         return f"{number:,}" if number.bit_length() < 1024 else f"a number of {number.bit_length():,} bits"
     if not math.isfinite(number) or (number != 0 and not 0.001 <= abs(number) < 1e15):
         return f"{number:.3g}"
@@ -118,13 +119,14 @@ def format_number(number: float) -> str:
 
 
 def format_cell(shown: Cell) -> str:
-    """A cell as plain text."""
+    """Format a cell as plain text."""
     if shown is None:
         return "-"
     return format_number(shown) if isinstance(shown, int | float) else str(shown)
 
 
 def _format_time(value: datetime) -> str:
+    # Naive times get no zone, UTC its name, others their offset.
     zone = "" if value.tzinfo is None else " UTC" if not value.utcoffset() else f" {value:%z}"
     return f"{value:%Y-%m-%d %H:%M:%S}{zone}"
 
@@ -132,19 +134,19 @@ def _format_time(value: datetime) -> str:
 def _format_collection(value: object) -> str:
     if isinstance(value, Mapping):
         pairs = (
-            f"{_format_short(key)}: {_format_short(one)}" for key, one in islice(value.items(), _MAX_ITEMS)
+            f"{_format_short(key)}: {_format_short(item)}" for key, item in islice(value.items(), _MAX_ITEMS)
         )
         return _join_items(pairs, len(value) - _MAX_ITEMS) or "none"
     if isinstance(value, AbstractSet):
         return (
             _join_items(
-                sorted(_format_short(one) for one in islice(value, _MAX_ITEMS)), len(value) - _MAX_ITEMS
+                sorted(_format_short(item) for item in islice(value, _MAX_ITEMS)), len(value) - _MAX_ITEMS
             )
             or "none"
         )
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return (
-            _join_items((_format_short(one) for one in islice(value, _MAX_ITEMS)), len(value) - _MAX_ITEMS)
+            _join_items((_format_short(item) for item in islice(value, _MAX_ITEMS)), len(value) - _MAX_ITEMS)
             or "none"
         )
     if is_dataclass(value) and not isinstance(value, type):
@@ -156,13 +158,13 @@ def _format_collection(value: object) -> str:
 
 
 def format_fields(value: object) -> str:
-    """A dataclass on one line."""
-    names = [one.name for one in fields(value) if one.repr]  # type: ignore[arg-type]  # it is a dataclass
+    """Format a dataclass on one line."""
+    names = [field.name for field in fields(value) if field.repr]  # type: ignore[arg-type]  # it is a dataclass
     return ", ".join(f"{humanize_field_name(name)} {_format_short(getattr(value, name))}" for name in names)
 
 
 def humanize_field_name(name: str) -> str:
-    """The name of a field as words."""
+    """Return the name of a field as words."""
     return name.removeprefix("is_").replace("_", " ")
 
 
@@ -170,6 +172,6 @@ def _format_short(value: object) -> str:
     return format_cell(to_cell(value, MAX_CELL_CHARACTERS // 2))
 
 
-def _join_items(pieces: Iterable[str], left_out: int) -> str:
+def _join_items(pieces: Iterable[str], omitted: int) -> str:
     text = ", ".join(pieces)
-    return f"{text}, and {left_out:,} more" if left_out > 0 else text
+    return f"{text}, and {omitted:,} more" if omitted > 0 else text

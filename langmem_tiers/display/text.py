@@ -1,4 +1,4 @@
-"""Sheets as plain text, for terminals and ``print``."""
+"""Display content as plain text, for terminals and ``print``."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ if TYPE_CHECKING:
     from langmem_tiers.display.tables import DisplayContent, Table
 
 _MAX_CELL_WIDTH = 72
-"""Columns of a terminal that one cell takes."""
+"""Maximum width of a cell in terminal columns."""
 
 
-def render_text(sheet: DisplayContent) -> str:
-    """The sheet in lines."""
-    return "\n".join(_render_lines(sheet))
+def render_text(content: DisplayContent) -> str:
+    """Render the content as lines of text."""
+    return "\n".join(_render_lines(content))
 
 
-def _render_lines(sheet: DisplayContent) -> Iterator[str]:
-    yield _format_label(sheet.title)
-    if sheet.bar is not None:
-        parts = ", ".join(f"{_format_label(name)} {size:,}" for name, size in sheet.bar.parts.items() if size)
+def _render_lines(content: DisplayContent) -> Iterator[str]:
+    yield _format_label(content.title)
+    if content.bar is not None:
+        parts = ", ".join(
+            f"{_format_label(name)} {size:,}" for name, size in content.bar.parts.items() if size
+        )
         yield f"  tokens: {parts or 'none'}"
-    for name, value in sheet.facts.items():
+    for name, value in content.facts.items():
         yield f"  {_format_label(name)}: {_join_lines(format_cell(to_cell(value, MAX_FACT_CHARACTERS)))}"
-    for table in sheet.tables:
+    for table in content.tables:
         yield from _render_table(table)
 
 
 def _render_table(table: Table) -> Iterator[str]:
     if table.title:
         yield f"  {_format_label(table.title)}:"
-    rows = [[_fit_to_width(format_cell(one)) for one in row] for row in table.rows]
+    rows = [[_fit_to_width(format_cell(cell)) for cell in row] for row in table.rows]
     heads = [_format_label(name) for name in table.columns]
     widths = [max(map(_measure_width, column)) for column in zip(heads, *rows, strict=True)]
     gap = len(rows) if table.gap_index is None else table.gap_index
@@ -49,7 +51,8 @@ def _render_table(table: Table) -> Iterator[str]:
 
 
 def _render_row(cells: list[str], widths: list[int]) -> str:
-    padded = (one + " " * (width - _measure_width(one)) for one, width in zip(cells, widths, strict=True))
+    # Not str.ljust(): wide characters take two columns, combining ones none.
+    padded = (cell + " " * (width - _measure_width(cell)) for cell, width in zip(cells, widths, strict=True))
     return f"  {'  '.join(padded)}".rstrip()
 
 
@@ -57,6 +60,7 @@ def _fit_to_width(text: str) -> str:
     line = _join_lines(text)
     if _measure_width(line) <= _MAX_CELL_WIDTH:
         return line
+    # Cut by width, not by length: one column is left for the ellipsis.
     kept, width = 0, 0
     while width < _MAX_CELL_WIDTH - 1:
         width += _measure_character_width(line[kept])

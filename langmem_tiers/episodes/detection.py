@@ -1,4 +1,4 @@
-"""Moments of a conversation that matter, found by rules: decided, solved, found, broken, done, turned."""
+"""Rule-based detection of key moments: decisions, solutions, breakthroughs, issues, completed tasks and pivots."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BASE_SIGNIFICANCE = {
     EpisodeKind.TASK_COMPLETED: 0.6,
     EpisodeKind.ISSUE_IDENTIFIED: 0.5,
 }
-"""Where each kind starts."""
+"""Significance of each kind before adjustments."""
 BASE_VALENCE = {
     EpisodeKind.PIVOT: -0.1,
     EpisodeKind.BREAKTHROUGH: 0.7,
@@ -37,7 +37,7 @@ BASE_VALENCE = {
     EpisodeKind.TASK_COMPLETED: 0.5,
     EpisodeKind.ISSUE_IDENTIFIED: -0.4,
 }
-"""As above, from -1 to 1."""
+"""Valence of each kind before adjustments, from -1 to 1."""
 
 _POSITIVE_WORD = re.compile(
     r"\b(?:great|finally|excellent|amazing|awesome|fantastic|wonderful|brilliant|perfect(?:ly)?|love|happy|proud"
@@ -67,13 +67,14 @@ _INTENSITY_WEIGHT = 0.1
 
 
 def score_significance(kind: EpisodeKind, text: str, *, is_assistant: bool = False) -> float:
-    """How much it matters, from 0 to 1.
+    """Compute the significance of a moment, from 0 to 1.
 
     Args:
-        kind: Where it starts.
-        text: The sentences that tell of it.
-        is_assistant: Whether an assistant says so: what it suggests is not settled.
+        kind: Kind of the moment, which determines the base value.
+        text: The sentences about the moment.
+        is_assistant: True if an assistant wrote the text: suggestions by an assistant are not decisions.
     """
+    # Strong words, a reason, and concrete details raise the score; hedges and suggestions lower it.
     score = BASE_SIGNIFICANCE[kind]
     score += _INTENSITY_WEIGHT * min(2, _count_strong_words(text))
     score += 0.05 * (_GIVES_REASON.search(text) is not None)
@@ -84,11 +85,12 @@ def score_significance(kind: EpisodeKind, text: str, *, is_assistant: bool = Fal
 
 
 def score_valence(kind: EpisodeKind, text: str) -> float:
-    """How it felt, from -1 to 1. Strong words make good news better and bad news worse."""
+    """Compute the valence of a moment, from -1 to 1. Strong words intensify it."""
     value = BASE_VALENCE[kind]
     if abs(value) > 0.2:
+        # Any strong word amplifies the sign of the kind: "finally fixed the terrible crash" is very good news.
         value += (1 if value > 0 else -1) * 2 * _INTENSITY_WEIGHT * min(2, _count_strong_words(text))
-    else:  # neither good nor bad by itself: the words decide
+    else:  # the kind is neutral: the words determine the sign
         value += (
             2
             * _INTENSITY_WEIGHT
@@ -101,7 +103,7 @@ def score_valence(kind: EpisodeKind, text: str) -> float:
 
 
 def is_suggestion(text: str) -> bool:
-    """Whether it proposes something rather than saying that it is so."""
+    """Return True if the text contains a proposal."""
     return _SUGGESTION.search(text) is not None
 
 
@@ -114,12 +116,12 @@ def _find_words(pattern: re.Pattern[str], text: str) -> set[str]:
 
 
 MAX_DETECTION_CHARACTERS = 4000
-"""Of a message; of a longer one the beginning is read."""
+"""Maximum number of characters read from a message."""
 MAX_OUTCOME_CHARACTERS = 200
 MIN_LECTURE_CHARACTERS = 600
-"""From here on an assistant explains the world rather than its work, where it does not speak of itself."""
+"""Minimum length of an assistant message that counts as an explanation unless it is in the first person."""
 
-_MAX_FENCED_CHARACTERS = 16 * MAX_DETECTION_CHARACTERS  # what memory had put before the words may be long
+_MAX_FENCED_CHARACTERS = 16 * MAX_DETECTION_CHARACTERS  # memory injected before the text may be long
 _MAX_MATCHES_PER_ROW = 8
 _TIE_ORDER = (
     EpisodeKind.PIVOT,
@@ -177,13 +179,13 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 @dataclass(frozen=True, slots=True)
 class MomentMatch:
-    """What a message tells."""
+    """A moment found in a message."""
 
     kind: EpisodeKind
     sentence: str
-    """The one that says it most surely."""
+    """Sentence with the strongest match."""
     sentences: str
-    """All that say so, and the reason given behind them."""
+    """All sentences that match the kind, and reasons given after them."""
     outcome: str | None = None
 
 
@@ -191,7 +193,7 @@ class MomentMatch:
 class _Sentence:
     text: str
     plain: str
-    """Of the same length, with what is quoted blacked out."""
+    """The text with quotations masked. It has the same length, so positions apply to both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +204,12 @@ class _Hit:
     end: int
 
     def rank(self) -> tuple[float, int, int]:
+        # Ascending: strongest row first, then by kind, then in the order of the text.
         return -self.row.strength, _TIE_ORDER.index(self.row.kind), self.sentence_index
 
 
 def find_moment(message: Message, patterns: Sequence[MomentPattern]) -> MomentMatch | None:
-    """The moment that a message tells of, if it does: the strongest one."""
+    """Return the strongest moment in a message, or None."""
     if message.role is Role.SYSTEM:
         return None
     text = read_spoken_text(message)
@@ -215,33 +218,35 @@ def find_moment(message: Message, patterns: Sequence[MomentPattern]) -> MomentMa
     sentences = _split_sentences(text)
     hits = [
         hit
-        for place, sentence in enumerate(sentences)
-        for hit in _find_hits(sentence, place, patterns)
+        for index, sentence in enumerate(sentences)
+        for hit in _find_hits(sentence, index, patterns)
         if message.role is not Role.ASSISTANT or _is_own_work(sentence.plain, hit, len(text))
     ]
     if not hits:
         return None
     best = min(hits, key=_Hit.rank)
-    places = {hit.sentence_index for hit in hits if hit.row.kind is best.row.kind}
-    places |= {place + 1 for place in places if _is_reason(sentences[place + 1 : place + 2])}
+    indexes = {hit.sentence_index for hit in hits if hit.row.kind is best.row.kind}
+    # A sentence that starts with "because" or the like belongs to the one before it.
+    indexes |= {index + 1 for index in indexes if _is_reason(sentences[index + 1 : index + 2])}
     return MomentMatch(
         best.row.kind,
         sentences[best.sentence_index].text,
-        " ".join(sentences[place].text for place in sorted(places)),
+        " ".join(sentences[index].text for index in sorted(indexes)),
         _extract_outcome(sentences[best.sentence_index], best),
     )
 
 
 def read_spoken_text(message: Message) -> str:
-    """What is read of a message, without what memory itself had put there."""
+    """Return the beginning of a message without injected memory."""
     text = strip_fences(message.content[:_MAX_FENCED_CHARACTERS])
     if len(message.content) > _MAX_FENCED_CHARACTERS:
-        text = text.partition(FENCE_OPENING)[0]  # what memory had put there ends beyond what is read
+        # The cut may have removed the end of a fence, so `strip_fences` did not recognize it.
+        text = text.partition(FENCE_OPENING)[0]
     return text[:MAX_DETECTION_CHARACTERS]
 
 
 def ends_with_question(text: str) -> bool:
-    """Whether it ends by asking."""
+    """Return True if the text ends with a question mark."""
     return _QUESTION_END.search(text.rstrip()) is not None
 
 
@@ -249,12 +254,15 @@ def _find_tool_error(text: str) -> MomentMatch | None:
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     if not lines:
         return None
+    # Tools report errors in the first or the last line; the last line of a traceback names the exception.
     ends = (lines[-1], lines[0]) if _TRACEBACK in text else (lines[0], lines[-1])
     error = next((line for line in ends if _TOOL_ERROR.match(line)), None)
     return None if error is None else MomentMatch(EpisodeKind.ISSUE_IDENTIFIED, error, error)
 
 
 def _split_sentences(text: str) -> list[_Sentence]:
+    # Code and quotations are the words of others. Each is replaced by as many line breaks (which end sentences) or
+    # marks, so that positions in `plain` are also positions in `text`.
     plain = text.replace("’", "'")
     plain = _CODE_BLOCK.sub(lambda found: "\n" * len(found[0]), plain)
     plain = _QUOTED_LINE.sub(lambda found: "\n" * len(found[0]), plain)
@@ -268,35 +276,41 @@ def _split_sentences(text: str) -> list[_Sentence]:
     return sentences
 
 
-def _find_hits(sentence: _Sentence, place: int, patterns: Sequence[MomentPattern]) -> Iterator[_Hit]:
+def _find_hits(sentence: _Sentence, index: int, patterns: Sequence[MomentPattern]) -> Iterator[_Hit]:
     plain = sentence.plain
     if _QUESTION_END.search(plain) or _QUESTION_START.match(plain):
         return
     for row in patterns:
+        # The first match that is not negated counts. The limit keeps the time linear: the check of a match looks
+        # at everything before it.
         for match in islice(row.pattern.finditer(plain), _MAX_MATCHES_PER_ROW):
             if not _is_negated(plain, match.start(), row):
-                yield _Hit(place, row, *match.span())
+                yield _Hit(index, row, *match.span())
                 break
 
 
 def _is_negated(plain: str, start: int, row: MomentPattern) -> bool:
     if row.unless is None:
         return False
-    clause = 0
-    for end in _CLAUSE_END.finditer(plain, 0, start):
-        clause = end.end()
-    if row.unless.search(_NO_NEGATION.sub("", plain[clause:start])):
+    # Only a negation in the same clause counts: "it was not the cache, we fixed the index".
+    clause_start = 0
+    for clause_end in _CLAUSE_END.finditer(plain, 0, start):
+        clause_start = clause_end.end()
+    if row.unless.search(_NO_NEGATION.sub("", plain[clause_start:start])):
         return True
+    # A success dated to another time, "done by tomorrow", has not happened now.
     return row.kind in _SUCCESS_KINDS and _OTHER_TIME.search(plain) is not None
 
 
 def _is_own_work(plain: str, hit: _Hit, length: int) -> bool:
-    # Whether an assistant tells of what was done here: it knows of many decisions and errors of others.
+    # True if an assistant reports on its own work. Its general knowledge ("Rome decided to ...") is full of decisions
+    # and errors of others.
     is_ours = _FIRST_PERSON.search(plain, 0, hit.end) is not None
     if hit.row.kind in _CHOICE_KINDS:
-        is_told = is_ours or (hit.start == 0 and not _THIRD_PERSON.match(plain))
-        return is_told and not is_suggestion(plain) and "let's" not in plain.lower()
+        is_report = is_ours or (hit.start == 0 and not _THIRD_PERSON.match(plain))
+        return is_report and not is_suggestion(plain) and "let's" not in plain.lower()
     if length > MIN_LECTURE_CHARACTERS:
+        # In a long answer, a sentence without "I" or "we" counts only near the beginning.
         return is_ours or (hit.start == 0 and hit.sentence_index < 3)
     return is_ours or not _THIRD_PERSON.search(plain)
 
@@ -310,6 +324,7 @@ def _extract_outcome(sentence: _Sentence, hit: _Hit) -> str | None:
     if kind not in _SUCCESS_KINDS and kind is not EpisodeKind.DECISION_MADE:
         return None
     outcome = ""
+    # MEANS: "solved by waiting" has the outcome after "by", "waiting solved it" before the verb.
     side, start = hit.row.outcome, hit.end
     if side is OutcomeSide.MEANS and (means := _MEANS_PHRASE.search(sentence.plain, start)):
         side, start = OutcomeSide.AFTER, means.end()
@@ -319,79 +334,88 @@ def _extract_outcome(sentence: _Sentence, hit: _Hit) -> str | None:
     elif side is OutcomeSide.BEFORE or (side is OutcomeSide.MEANS and _GERUND.match(sentence.plain)):
         outcome = text[: hit.start]
     outcome = outcome.strip(" \t\n,;:!-—*_").rstrip(".").removesuffix(" by")
+    # Without a usable part, the whole sentence is the outcome.
     return shorten_text(outcome if len(outcome) > 3 else text, MAX_OUTCOME_CHARACTERS)
 
 
 MAX_TITLE_CHARACTERS = 60
 MAX_EPISODE_SUMMARY_CHARACTERS = 400
 MAX_CONTEXT_CHARACTERS = 160
-"""Of each message in the context."""
+"""Maximum number of characters of each message in the context."""
 MAX_LOOK_BACK_TURNS = 10
-"""How far before its solution a problem is looked for."""
+"""Maximum distance, in turns, between a problem and its solution."""
 
 
 def find_moments(
     turns: Sequence[NumberedMessage], *, after: int = 0, patterns: Sequence[MomentPattern] = MOMENT_PATTERNS
 ) -> tuple[EpisodeDraft, ...]:
-    """The moments that messages tell of, at most one a message, in their order.
+    """Find the key moments of a conversation in order, at most one per message.
 
     Args:
         turns: Consecutive messages of one session, oldest first.
-        after: Only messages behind this number are asked; give ten before them as context.
-        patterns: What to look for. Add rows of your own: ``(*MOMENT_PATTERNS, mine)``.
+        after: Return only moments of messages after this number. Include ten earlier messages as context.
+        patterns: Patterns to match. Example with more rows: ``(*MOMENT_PATTERNS, my_pattern)``.
     """
-    told = {
-        index: found
+    # Earlier messages are searched too: a solution is combined with the issue that it solves.
+    moments = {
+        index: moment
         for index, turn in enumerate(turns)
         if turn.number > after - MAX_LOOK_BACK_TURNS
-        and (found := find_moment(turn.message, patterns)) is not None
+        and (moment := find_moment(turn.message, patterns)) is not None
     }
-    return tuple(_build_draft(turns, index, told) for index in told if turns[index].number > after)
+    return tuple(_build_draft(turns, index, moments) for index in moments if turns[index].number > after)
 
 
 def get_speaker(message: Message) -> str:
-    """Who speaks: by name, where there is one, or by role."""
+    """Return the name of the author of a message, or the role if there is no name."""
     return message.name or message.role.value
 
 
-def _build_draft(turns: Sequence[NumberedMessage], index: int, told: dict[int, MomentMatch]) -> EpisodeDraft:
-    found, turn = told[index], turns[index]
-    first = _find_start(turns, index, told)
+def _build_draft(
+    turns: Sequence[NumberedMessage], index: int, moments: dict[int, MomentMatch]
+) -> EpisodeDraft:
+    moment, turn = moments[index], turns[index]
+    first = _find_start(turns, index, moments)
     return EpisodeDraft(
-        kind=found.kind,
-        title=shorten_text(found.sentence, MAX_TITLE_CHARACTERS),
-        summary=shorten_text(found.sentences, MAX_EPISODE_SUMMARY_CHARACTERS),
+        kind=moment.kind,
+        title=shorten_text(moment.sentence, MAX_TITLE_CHARACTERS),
+        summary=shorten_text(moment.sentences, MAX_EPISODE_SUMMARY_CHARACTERS),
         context=_build_context(turns, index),
-        participants=tuple(dict.fromkeys(get_speaker(one.message) for one in turns[first : index + 1])),
-        outcome=found.outcome,
-        valence=score_valence(found.kind, found.sentences),
+        participants=tuple(dict.fromkeys(get_speaker(member.message) for member in turns[first : index + 1])),
+        outcome=moment.outcome,
+        valence=score_valence(moment.kind, moment.sentences),
         significance=score_significance(
-            found.kind, found.sentences, is_assistant=turn.message.role is Role.ASSISTANT
+            moment.kind, moment.sentences, is_assistant=turn.message.role is Role.ASSISTANT
         ),
         first_turn=turns[first].number,
         last_turn=turn.number,
     )
 
 
-def _find_start(turns: Sequence[NumberedMessage], index: int, told: dict[int, MomentMatch]) -> int:
-    if told[index].kind is EpisodeKind.PROBLEM_SOLVED:
-        issue = _find_issue(turns, index, told)
+def _find_start(turns: Sequence[NumberedMessage], index: int, moments: dict[int, MomentMatch]) -> int:
+    # An episode starts with the issue that it solves, or with the question that it answers.
+    if moments[index].kind is EpisodeKind.PROBLEM_SOLVED:
+        issue = _find_issue(turns, index, moments)
         if issue is not None:
             return issue
-    before = index - 1
-    if before < 0 or before in told or turns[index].message.role is Role.TOOL:
+    previous = index - 1
+    # The previous message may be the end of another episode, and a tool result does not answer a question.
+    if previous < 0 or previous in moments or turns[index].message.role is Role.TOOL:
         return index
-    asked = turns[before].message
-    is_asked = asked.role in {Role.USER, Role.ASSISTANT} and ends_with_question(read_spoken_text(asked))
-    return before if is_asked else index
+    message = turns[previous].message
+    is_question = message.role in {Role.USER, Role.ASSISTANT} and ends_with_question(
+        read_spoken_text(message)
+    )
+    return previous if is_question else index
 
 
-def _find_issue(turns: Sequence[NumberedMessage], index: int, told: dict[int, MomentMatch]) -> int | None:
+def _find_issue(turns: Sequence[NumberedMessage], index: int, moments: dict[int, MomentMatch]) -> int | None:
+    # The nearest earlier issue that shares a word with the solution.
     words = set(extract_terms(read_spoken_text(turns[index].message)))
     for earlier in range(index - 1, -1, -1):
         if turns[index].number - turns[earlier].number > MAX_LOOK_BACK_TURNS:
             break
-        issue = told.get(earlier)
+        issue = moments.get(earlier)
         if issue is None or issue.kind is not EpisodeKind.ISSUE_IDENTIFIED:
             continue
         if words & set(extract_terms(read_spoken_text(turns[earlier].message))):

@@ -1,4 +1,4 @@
-"""Episodes: moments of a conversation that matter, and the story that they tell."""
+"""Data models of episodic memory: drafts, episodes and narrative arcs."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
 
 MIN_KEY_MOMENT_SIGNIFICANCE = 0.7
-"""The significance from which on an episode is a key moment."""
+"""Minimum significance of a key moment."""
 
 
 class EpisodeKind(StrEnum):
-    """What kind of moment it was."""
+    """Kind of an episode."""
 
     DECISION_MADE = "decision_made"
-    """An important choice, with its reasons."""
+    """Important choice, with its reasons."""
     PROBLEM_SOLVED = "problem_solved"
     BREAKTHROUGH = "breakthrough"
     """Significant progress, or an insight."""
     ISSUE_IDENTIFIED = "issue_identified"
     TASK_COMPLETED = "task_completed"
     PIVOT = "pivot"
-    """The direction changed."""
+    """Change of direction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeDraft(Displayable):
-    """A moment as it was found, before it is stored.
+    """An episode before it is stored.
 
     Args:
-        kind: What kind of moment.
-        title: In a few words.
-        summary: What happened.
-        context: What was spoken of before it.
-        participants: Who took part.
-        outcome: What came of it.
-        valence: How it felt, from -1 to 1.
-        significance: How much it matters, from 0 to 1.
-        linked: Ids of long-term entries that belong to it.
-        first_turn: The number of its first message in its session; the first message of all is 1.
-        last_turn: The number of its last message.
+        kind: Kind of the episode.
+        title: Title in a few words.
+        summary: Description of the event.
+        context: Text of the messages just before it.
+        participants: Names or roles of the participants.
+        outcome: Result of the event, if any.
+        valence: Emotional tone, from -1 (negative) to 1 (positive).
+        significance: Significance, from 0 to 1.
+        linked: Ids of related long-term entries.
+        first_turn: Number of its first message in the session, starting with 1.
+        last_turn: Number of its last message.
     """
 
     kind: EpisodeKind
@@ -70,14 +70,14 @@ class EpisodeDraft(Displayable):
         for name in ("title", "summary"):
             value = getattr(self, name)
             if not isinstance(value, str) or not value.strip():
-                raise InvalidInputError(f"an episode needs a {name}, got {value!r}: say what happened")
+                raise InvalidInputError(f"an episode needs a {name}, got {value!r}: describe what happened")
         check_score(self.significance, "significance")
         check_valence(self.valence)
         check_whole(self.first_turn, 1, "first_turn")
         check_whole(self.last_turn, 1, "last_turn")
         if self.last_turn < self.first_turn:
             raise InvalidInputError(
-                f"last_turn {self.last_turn!r} must not lie before first_turn {self.first_turn!r}: swap them"
+                f"last_turn {self.last_turn!r} must not precede first_turn {self.first_turn!r}: swap them"
             )
 
     def _to_row(self) -> dict[str, object]:
@@ -95,7 +95,7 @@ class EpisodeDraft(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode(EpisodeDraft):
-    """A moment that is remembered."""
+    """A stored episode."""
 
     id: str
     namespace: NamespacePath
@@ -108,35 +108,39 @@ class Episode(EpisodeDraft):
 
     @property
     def is_key_moment(self) -> bool:
-        """Whether it is significant enough to tell the story by."""
+        """True if the significance is at least 0.7."""
         return self.significance >= MIN_KEY_MOMENT_SIGNIFICANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrativeArc(Displayable):
-    """The episodes of one session as a story, each part in the order of its turns."""
+    """Episodes of one session in three parts, each ordered by turn."""
 
     session: str
     turns: int
-    """How many messages the session had."""
+    """Number of messages in the session."""
     beginning: tuple[Episode, ...]
-    """Of the first third."""
+    """Episodes that begin in the first third."""
     middle: tuple[Episode, ...]
     end: tuple[Episode, ...]
-    """Of the final third."""
+    """Episodes that begin in the last third."""
     key_moments: tuple[Episode, ...]
-    """Those of a significance of 0.7 and more, from the whole session."""
+    """Episodes of the whole session with a significance of at least 0.7."""
 
     def _to_display(self) -> DisplayContent:
         parts = {"beginning": self.beginning, "middle": self.middle, "end": self.end}
-        rows = [{"part": name, **to_display_row(one)} for name, those in parts.items() for one in those]
+        rows = [
+            {"part": name, **to_display_row(episode)}
+            for name, episodes in parts.items()
+            for episode in episodes
+        ]
         facts = {"turns": self.turns, "episodes": len(rows), "key moments": len(self.key_moments)}
-        told = (build_table(rows, first=MAX_TABLE_ROWS // 2, last=MAX_TABLE_ROWS // 2),) if rows else ()
-        return DisplayContent(f"NarrativeArc of {self.session!r}", facts, told)
+        tables = (build_table(rows, first=MAX_TABLE_ROWS // 2, last=MAX_TABLE_ROWS // 2),) if rows else ()
+        return DisplayContent(f"NarrativeArc of {self.session!r}", facts, tables)
 
 
 def check_episode_kind(kind: object) -> EpisodeKind:
-    """The kind, or an error that lists those there are."""
+    """Return the kind as an ``EpisodeKind``, or raise an error that lists all kinds."""
     try:
         return EpisodeKind(kind)  # type: ignore[arg-type]
     except ValueError:
@@ -145,7 +149,7 @@ def check_episode_kind(kind: object) -> EpisodeKind:
 
 
 def check_valence(valence: object) -> float:
-    """The valence, or an error for what lies outside [-1, 1]."""
+    """Return the valence, or raise an error if it is not a number from -1 to 1."""
     if isinstance(valence, bool) or not isinstance(valence, int | float) or not -1.0 <= valence <= 1.0:
         raise InvalidInputError(f"valence must lie in [-1, 1], got {valence!r}: scale it first")
     return valence

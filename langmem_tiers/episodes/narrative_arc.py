@@ -1,4 +1,4 @@
-"""Episodes of a session as a story, and which of them are one."""
+"""Arrange the episodes of a session as a narrative arc, and merge overlapping episodes."""
 
 from __future__ import annotations
 
@@ -14,50 +14,55 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 MAX_MERGED_SUMMARY_CHARACTERS = 1000
-"""What the summary of a merged episode may take."""
+"""Maximum length of the summary of a merged episode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedEpisode:
-    """Episodes that became one."""
+    """Result of merging a group of overlapping episodes."""
 
     keeper: Episode
-    """The most significant of them with what the others add. Its token count is their sum: count it again."""
+    """The most significant episode, extended by the others. Its token count is the sum of all: recount it."""
     absorbed: tuple[Episode, ...]
-    """The others, in the order of their turns, as they were."""
+    """The other episodes, unchanged, ordered by turn."""
 
 
 def build_narrative_arc(session: str, turns: int, episodes: Sequence[Episode]) -> NarrativeArc:
-    """The episodes of a session by the third of it in which they begin.
+    """Group the episodes of a session by the third of the session in which they begin.
 
     Args:
-        session: Its name; episodes of others are left out.
-        turns: How many messages it has.
-        episodes: In any order.
+        session: Name of the session; episodes of other sessions are ignored.
+        turns: Number of messages in the session.
+        episodes: Episodes in any order.
     """
-    told = sorted((episode for episode in episodes if episode.session == session), key=_sort_key)
+    ordered = sorted((episode for episode in episodes if episode.session == session), key=_sort_key)
     return NarrativeArc(
         session=session,
         turns=turns,
-        beginning=tuple(episode for episode in told if _get_third(episode, turns) == 0),
-        middle=tuple(episode for episode in told if _get_third(episode, turns) == 1),
-        end=tuple(episode for episode in told if _get_third(episode, turns) == 2),
-        key_moments=tuple(episode for episode in told if episode.significance >= MIN_KEY_MOMENT_SIGNIFICANCE),
+        beginning=tuple(episode for episode in ordered if _get_third(episode, turns) == 0),
+        middle=tuple(episode for episode in ordered if _get_third(episode, turns) == 1),
+        end=tuple(episode for episode in ordered if _get_third(episode, turns) == 2),
+        key_moments=tuple(
+            episode for episode in ordered if episode.significance >= MIN_KEY_MOMENT_SIGNIFICANCE
+        ),
     )
 
 
 def merge_overlapping_episodes(episodes: Sequence[Episode]) -> list[MergedEpisode]:
-    """Which episodes of the same session share turns, and the one that each such group becomes.
+    """Merge episodes of the same session that share turns.
 
-    Groups of one are left out, and so is what is archived. With each group replaced by its keeper,
-    nothing is left to merge.
+    Archived episodes and episodes without overlap are left out. If every group is replaced by its keeper, no
+    overlapping episodes remain.
 
     Args:
-        episodes: In any order, of any sessions.
+        episodes: Episodes of any sessions, in any order.
     """
     groups: list[list[Episode]] = []
+    # Sorted by first turn, so an episode overlaps with the current group if it begins before the group ends.
     last_turn = 0
-    for episode in sorted(episodes, key=lambda one: (one.namespace, one.session, _sort_key(one))):
+    for episode in sorted(
+        episodes, key=lambda episode: (episode.namespace, episode.session, _sort_key(episode))
+    ):
         if episode.is_archived:
             continue
         if groups and _is_same_session(groups[-1][0], episode) and episode.first_turn <= last_turn:
@@ -70,6 +75,7 @@ def merge_overlapping_episodes(episodes: Sequence[Episode]) -> list[MergedEpisod
 
 
 def _get_third(episode: Episode, turns: int) -> int:
+    # Multiplied instead of divided: exact for every number of turns.
     if 3 * episode.first_turn <= turns:
         return 0
     return 1 if 3 * episode.first_turn <= 2 * turns else 2
@@ -79,45 +85,49 @@ def _sort_key(episode: Episode) -> tuple[int, int, datetime, str]:
     return episode.first_turn, episode.last_turn, episode.created_at, episode.id
 
 
-def _is_same_session(one: Episode, other: Episode) -> bool:
-    return (one.namespace, one.session) == (other.namespace, other.session)
+def _is_same_session(first: Episode, second: Episode) -> bool:
+    return (first.namespace, first.session) == (second.namespace, second.session)
 
 
 def _merge_group(group: Sequence[Episode]) -> MergedEpisode:
-    kept = min(group, key=lambda one: (-one.significance, _sort_key(one)))
-    accesses = [one.last_access_at for one in group if one.last_access_at is not None]
+    # Kind, title and significance come from the most significant episode, the earliest among equals.
+    main = min(group, key=lambda episode: (-episode.significance, _sort_key(episode)))
+    accesses = [episode.last_access_at for episode in group if episode.last_access_at is not None]
     keeper = replace(
-        kept,
-        summary=_join_summaries(one.summary for one in group),
+        main,
+        summary=_join_summaries(episode.summary for episode in group),
         context=group[0].context,
-        participants=tuple(dict.fromkeys(name for one in group for name in one.participants)),
-        outcome=next((one.outcome for one in reversed(group) if one.outcome is not None), None),
+        participants=tuple(dict.fromkeys(name for episode in group for name in episode.participants)),
+        # The latest known outcome replaces earlier ones.
+        outcome=next((episode.outcome for episode in reversed(group) if episode.outcome is not None), None),
         valence=_compute_mean_valence(group),
-        linked=tuple(dict.fromkeys(id_ for one in group for id_ in one.linked)),
+        linked=tuple(dict.fromkeys(entry_id for episode in group for entry_id in episode.linked)),
         first_turn=group[0].first_turn,
-        last_turn=max(one.last_turn for one in group),
-        created_at=min(one.created_at for one in group),
-        token_count=sum(one.token_count for one in group),
-        access_count=sum(one.access_count for one in group),
+        last_turn=max(episode.last_turn for episode in group),
+        created_at=min(episode.created_at for episode in group),
+        token_count=sum(episode.token_count for episode in group),
+        access_count=sum(episode.access_count for episode in group),
         last_access_at=max(accesses, default=None),
     )
-    return MergedEpisode(keeper=keeper, absorbed=tuple(one for one in group if one is not kept))
+    return MergedEpisode(keeper=keeper, absorbed=tuple(episode for episode in group if episode is not main))
 
 
 def _join_summaries(summaries: Iterable[str]) -> str:
     text = ""
     for summary in summaries:
         if len(text) > MAX_MERGED_SUMMARY_CHARACTERS:
-            break  # no more of it would be kept
+            break  # the rest would be cut off anyway
         if summary not in text:
             text = f"{text} {summary}" if text else summary
     return shorten_text(text, MAX_MERGED_SUMMARY_CHARACTERS)
 
 
 def _compute_mean_valence(group: Sequence[Episode]) -> float:
-    weight = fsum(one.significance for one in group)
+    # Weighted by significance. `fsum` makes the result independent of the order of the episodes.
+    weight = fsum(episode.significance for episode in group)
     if weight > 0:
-        mean = fsum(one.valence * one.significance for one in group) / weight
+        mean = fsum(episode.valence * episode.significance for episode in group) / weight
     else:
-        mean = fsum(one.valence for one in group) / len(group)
+        mean = fsum(episode.valence for episode in group) / len(group)
+    # Rounding errors could exceed the valid range.
     return round(min(1.0, max(-1.0, mean)), 2)

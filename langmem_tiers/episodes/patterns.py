@@ -1,7 +1,7 @@
-"""What tells a moment: one table of patterns, open to more and to other languages.
+"""Patterns of sentences that report a key moment. The table can be extended with rows and languages.
 
-Where several rows tell of a message, the strongest decides. Repetitions are bounded, so that a text
-of any shape is read in linear time.
+If several rows match a message, the strongest one determines the kind. All repetitions are bounded, so matching takes
+linear time for any text.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from langmem_tiers.errors import InvalidInputError
 
 
 class OutcomeSide(StrEnum):
-    """Where a sentence says what came of it."""
+    """Position of the outcome in a sentence, relative to the matched words."""
 
     BEFORE = "before"
-    """As in "the migration is done"."""
+    """Before the match, as in "the migration is done"."""
     AFTER = "after"
-    """As in "we decided on Redis"."""
+    """After the match, as in "we decided on Redis"."""
     MEANS = "means"
-    """Behind "by" or before the verb, as in "solved by waiting" and "waiting solved it"."""
+    """After "by" or before the verb, as in "solved by waiting" and "waiting solved it"."""
     NOWHERE = "nowhere"
-    """It says so as a whole."""
+    """No separate part: the whole sentence is the outcome."""
 
 
 def compile_any_of(*parts: str) -> re.Pattern[str]:
-    """One pattern for any of the parts, each from the start of a word, in any case."""
+    """Compile a case-insensitive pattern for any of the parts, each at the start of a word."""
     return re.compile(rf"\b(?:{'|'.join(parts)})", re.IGNORECASE)
 
 
@@ -55,9 +55,9 @@ _PLANNED = (
 )
 
 RETRACTED = compile_any_of(*_NEGATED, *_HYPOTHETICAL)
-"""What keeps a decision or a change of direction from being one: what will be counts, what may be does not."""
+"""Words that invalidate a decision or pivot: negations and hypotheses. Plans count as decisions."""
 NOT_YET = compile_any_of(*_NEGATED, *_HYPOTHETICAL, *_PLANNED)
-"""What keeps a success from being one."""
+"""Words that invalidate a success: negations, hypotheses and plans."""
 NO_ISSUE = compile_any_of(
     *_NEGATED,
     *_HYPOTHETICAL,
@@ -65,19 +65,19 @@ NO_ISSUE = compile_any_of(
     r"(?:none|zero|without|free of|avoid(?:s|ed|ing)?|prevent(?:s|ed|ing)?|fix(?:e[sd])?|resolved?|solved?)\b",
     r"(?:let's|let me|help you|reproduce|troubleshoot|fear of|risk of|believe)\b",
 )
-"""What keeps an issue from being one."""
+"""Words that invalidate an issue: negations, hypotheses, and issues that are handled or fixed."""
 
 
 @dataclass(frozen=True, slots=True)
 class MomentPattern:
-    """One row of the table.
+    """One row of the moment table.
 
     Args:
-        kind: Which moment it tells.
-        pattern: What is said, within one sentence. Typographic apostrophes arrive as straight ones.
-        strength: How surely it says so, from 0 to 1: the strongest row decides what a message tells.
-        unless: What takes it back where it stands before it in its clause; nothing, if None.
-        outcome: Where the sentence says what came of it.
+        kind: Kind of moment that the pattern reports.
+        pattern: Regular expression for one sentence. Typographic apostrophes are replaced by straight ones before.
+        strength: Reliability of the pattern, from 0 to 1: the strongest matching row determines the kind of a message.
+        unless: Pattern that invalidates a match if found before it in the same clause. None: nothing invalidates it.
+        outcome: Position of the outcome in the sentence.
     """
 
     kind: EpisodeKind
@@ -97,7 +97,7 @@ class MomentPattern:
             )
         if self.pattern.search("") is not None:
             raise InvalidInputError(
-                f"the pattern {self.pattern.pattern!r} matches the empty text: ask for one character at least"
+                f"the pattern {self.pattern.pattern!r} matches the empty text: require at least one character"
             )
 
 
@@ -121,10 +121,11 @@ _NO_WORDS = r"(?! (?:[^\s,;:.]{1,30} ){0,3}?(?:no|zero|any|0|fewer|fix\w{0,4}|re
 _FEW_WORDS = r"(?:[^\s,;:.]{1,30} ){0,4}?"
 _FINISHED = r"(?:finished|completed|shipped|deployed|merged|launched|rolled out|wrapped up)"
 _HANDED_OVER = r"(?:released|published|delivered|submitted(?! that))"
+# After an article or a possessive, the participle is an adjective: "the finished product".
 _NO_ADJECTIVE = r"(?<![-.])" + "".join(
     rf"(?<!\b{word} )" for word in "the a an any every each your my our their of".split()
 )
-_FIXED = (  # what follows tells it from a fixed price
+_FIXED = (  # the next word distinguishes the verb from the adjective: not "a fixed price"
     r"(?:^fixed\b(?! ?-)|(?<!^)fixed(?=$|[^\w\s-]| (?:the|an?|it|that|this|these|my|our|your|his|her|all|both|some"
     r"|another|two|three|by|in|with|now|and|for|up|when|after|today|yesterday|¤|#|\d)\b| ¤))"
 )
@@ -361,4 +362,4 @@ MOMENT_PATTERNS: tuple[MomentPattern, ...] = (
     *_COMPLETIONS,
     *_ISSUES,
 )
-"""The rows for English; for other languages add rows of your own: ``(*MOMENT_PATTERNS, mine)``."""
+"""Default rows for English. For other languages, add rows: ``(*MOMENT_PATTERNS, my_pattern)``."""

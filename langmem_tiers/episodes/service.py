@@ -1,4 +1,4 @@
-"""Episodic memory: moments of conversations, and the stories that they tell."""
+"""Episodic memory: store, link, merge and archive key moments of conversations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NO_FILTERS = EntryFilters()
 
 
 class Episodes(NotebookDisplayable):
-    """The episodes of a namespace. Get it from ``namespace.episodes``."""
+    """Episodes of a namespace. Get it from ``namespace.episodes``."""
 
     def __init__(
         self,
@@ -60,19 +60,19 @@ class Episodes(NotebookDisplayable):
         return build_list_display(repr(self), self.page(limit=MAX_TABLE_ROWS), "the newest episodes")
 
     def record(self, session: str, draft: EpisodeDraft) -> Episode:
-        """Remember a moment of a session.
+        """Store an episode of a session.
 
         Raises:
-            EntryNotFoundError: There is no such session, or no such entry as it is linked with.
+            EntryNotFoundError: The session, or an entry that the episode is linked to, does not exist.
         """
         if not isinstance(draft, EpisodeDraft):
             raise InvalidInputError(f"record() takes an EpisodeDraft, got a {type(draft).__name__}")
         key = self._require_session_key(session)
-        there = self._store.get(self._namespace, draft.linked)
-        for name in draft.linked:
-            if name not in there:
+        linked = self._store.get(self._namespace, draft.linked)
+        for entry_id in draft.linked:
+            if entry_id not in linked:
                 raise EntryNotFoundError(
-                    f"there is no entry {name!r} to link the episode with: nothing was stored"
+                    f"there is no entry {entry_id!r} to link the episode to: nothing was stored"
                 )
         (episode,) = self.build_episodes(session, [draft])
         self.save(key, [episode])
@@ -82,15 +82,16 @@ class Episodes(NotebookDisplayable):
     def build_episodes(
         self, session: str, drafts: Sequence[EpisodeDraft], times: Mapping[int, datetime] | None = None
     ) -> list[Episode]:
-        """Drafts as episodes that are not kept yet.
+        """Build episodes from drafts without storing them.
 
         Args:
-            session: Whose.
-            drafts: What happened.
-            times: When each turn was; now, if left out.
+            session: Name of the session.
+            drafts: Drafts of the episodes.
+            times: Time of each turn. Default: now.
         """
         now = self._dependencies.now()
-        when = {} if times is None else {turn: min(now, moment) for turn, moment in times.items()}
+        # A message may be dated in the future, an episode may not: it would not be valid yet.
+        when = {} if times is None else {turn: min(now, time) for turn, time in times.items()}
         return [
             Episode(
                 **{field.name: getattr(draft, field.name) for field in fields(EpisodeDraft)},
@@ -105,37 +106,47 @@ class Episodes(NotebookDisplayable):
         ]
 
     def save(self, session_key: int, episodes: Sequence[Episode]) -> None:
-        """Keep episodes, in place of those with the same ids."""
+        """Store episodes; existing ones with the same ids are replaced."""
         if episodes:
-            write = MemoryWrite(put=tuple(build_episode_entry(one, session_key) for one in episodes))
+            write = MemoryWrite(put=tuple(build_episode_entry(episode, session_key) for episode in episodes))
             self._store.commit(self._namespace, write, self._dependencies.now())
 
     def link(self, session_key: int, entries: Mapping[int, Sequence[str]]) -> None:
-        """Link episodes of a session with long-term entries.
+        """Link episodes of a session to long-term entries.
 
         Args:
-            session_key: Which session.
-            entries: Ids of entries, by the turn that they come from.
+            session_key: Key of the session.
+            entries: Ids of the entries, by the turn of their source message.
         """
         while entries:
             revision = self._store.get_revision(self._namespace)
-            kept = self._store.list_session_entries(
+            stored = self._store.list_session_entries(
                 self._namespace, session_key, Tier.EPISODIC, limit=_MAX_SESSION_EPISODES
             )
-            changed = [one for one in map(to_episode, kept) if _find_links(one, entries) - set(one.linked)]
+            changed = [
+                episode
+                for episode in map(to_episode, stored)
+                if _find_links(episode, entries) - set(episode.linked)
+            ]
             if not changed:
                 return
             linked = (
-                replace(one, linked=(*one.linked, *sorted(_find_links(one, entries) - set(one.linked))))
-                for one in changed
+                replace(
+                    episode,
+                    linked=(*episode.linked, *sorted(_find_links(episode, entries) - set(episode.linked))),
+                )
+                for episode in changed
             )
-            put = tuple(build_episode_entry(one, session_key) for one in linked)
+            put = tuple(build_episode_entry(episode, session_key) for episode in linked)
+            # The commit fails if the namespace has changed since the revision was read. Then read and link again:
+            # otherwise two writers could overwrite each other's links.
             write = MemoryWrite(put=put, revision=revision)
             if self._store.commit(self._namespace, write, self._dependencies.now()):
                 return
 
     def get(self, episode_id: str) -> Episode | None:
-        """One episode."""
+        """Return the episode with this id, or None."""
+        # Ids are shared by all tiers: the entry may be of another one.
         found = self._store.get(self._namespace, [check_name(episode_id, "episode id")]).get(episode_id)
         return (
             None
@@ -146,12 +157,12 @@ class Episodes(NotebookDisplayable):
     def page(
         self, *, limit: int = 100, before: str | None = None, **which: Unpack[FilterOptions]
     ) -> tuple[Episode, ...]:
-        """Episodes, the last found first.
+        """Return one page of episodes, the most recently stored first.
 
         Args:
-            limit: How many at most.
-            before: Id of the last one of the page before.
-            **which: Filters, as of long-term entries; ``kinds`` are kinds of episodes.
+            limit: Maximum number of episodes.
+            before: Id of the last episode of the previous page.
+            **which: The same filters as for long-term entries; ``kinds`` are episode kinds.
         """
         check_limit(limit)
         key = None if before is None else self._require_stored(before).key
@@ -168,51 +179,54 @@ class Episodes(NotebookDisplayable):
             before = page[-1].key
 
     def arc(self, session: str) -> NarrativeArc:
-        """The story of a session: its episodes by thirds, and the key moments.
+        """Return the narrative arc of a session: its episodes by thirds, and the key moments.
 
         Raises:
-            EntryNotFoundError: There is no such session.
+            EntryNotFoundError: The session does not exist.
         """
         key = self._require_session_key(session)
-        kept = self._store.list_session_entries(
+        stored = self._store.list_session_entries(
             self._namespace, key, Tier.EPISODIC, limit=_MAX_SESSION_EPISODES
         )
         return build_narrative_arc(
-            session, self._store.get_last_turn(key), [self._to_current_episode(one) for one in kept]
+            session, self._store.get_last_turn(key), [self._to_current_episode(entry) for entry in stored]
         )
 
     def forget(self, episode_id: str) -> bool:
-        """Erase an episode; whether it was there."""
-        there = self.get(episode_id) is not None
-        return there and self._store.delete(self._namespace, [episode_id]) > 0
+        """Erase an episode. Return True if it existed."""
+        # `delete` accepts ids of any tier, so first make sure that this is an episode.
+        exists = self.get(episode_id) is not None
+        return exists and self._store.delete(self._namespace, [episode_id]) > 0
 
     def archive_excess(self) -> tuple[int, int]:
-        """Archive those of too many that matter least by now; how many that were, and their tokens."""
-        over = self._store.count(self._namespace, Tier.EPISODIC) - self._config.max_episodes
-        if over <= 0:
+        """Archive the least relevant episodes above the limit. Return their number and their tokens."""
+        excess = self._store.count(self._namespace, Tier.EPISODIC) - self._config.max_episodes
+        if excess <= 0:
             return 0, 0
-        kept = self._load_all()
+        stored = self._load_all()
         now = self._dependencies.now()
 
-        def worth(one: StoredEntry) -> float:
-            entry = self._dependencies.access_counter.with_pending_accesses(one).entry
+        def compute_worth(stored_entry: StoredEntry) -> float:
+            entry = self._dependencies.access_counter.with_pending_accesses(stored_entry).entry
             last = entry.last_access_at or entry.created_at
             return entry.importance * compute_decay_since(
                 last, entry.access_count, now, self._config.half_life_days
             )
 
-        least = sorted(kept, key=lambda one: (worth(one), one.key))[:over]
-        return self._store.archive(self._namespace, [one.key for one in least], now)
+        # Among equals, the older one (with the smaller key) goes first.
+        least_relevant = sorted(stored, key=lambda entry: (compute_worth(entry), entry.key))[:excess]
+        return self._store.archive(self._namespace, [entry.key for entry in least_relevant], now)
 
     def merge(self) -> tuple[int, int]:
-        """Make one of those that overlap; how many are no longer there by themselves, and the tokens saved.
+        """Merge overlapping episodes. Return the number of absorbed episodes and of tokens saved.
 
-        The one that they become is new: whoever asks how things stood before sees the others.
+        A merged episode gets a new id and is valid from now on. Queries for an earlier point in time still return the
+        original episodes.
         """
         merged = tokens = 0
-        for session in sorted({one.entry.session or "" for one in self._load_all()}):
-            done = self._merge_session(session)
-            merged, tokens = merged + done[0], tokens + done[1]
+        for session in sorted({stored.entry.session or "" for stored in self._load_all()}):
+            absorbed, saved = self._merge_session(session)
+            merged, tokens = merged + absorbed, tokens + saved
         return merged, tokens
 
     def _merge_session(self, session: str) -> tuple[int, int]:
@@ -220,16 +234,20 @@ class Episodes(NotebookDisplayable):
         if found is None:
             return 0, 0
         while True:
+            # The revision is read before the episodes: the commit fails, and everything is read again, if another
+            # process changes the namespace in between.
             revision, now = self._store.get_revision(self._namespace), self._dependencies.now()
-            kept = self._store.list_session_entries(
+            stored = self._store.list_session_entries(
                 self._namespace, found.key, Tier.EPISODIC, limit=_MAX_SESSION_EPISODES
             )
-            groups = merge_overlapping_episodes([to_episode(one) for one in kept])
+            groups = merge_overlapping_episodes([to_episode(entry) for entry in stored])
             keepers = [self._build_merged_entry(group.keeper, found.key, now) for group in groups]
-            gone = {one.id for group in groups for one in (group.keeper, *group.absorbed)}
-            write = MemoryWrite(put=tuple(keepers), archive=tuple(sorted(gone)), revision=revision)
+            # The keeper still has the id of one of the originals, which is archived like the others.
+            archived = {episode.id for group in groups for episode in (group.keeper, *group.absorbed)}
+            write = MemoryWrite(put=tuple(keepers), archive=tuple(sorted(archived)), revision=revision)
             if not groups or self._store.commit(self._namespace, write, now):
-                before = sum(group.keeper.token_count for group in groups)  # of all that they were made of
+                # The token count of a keeper is the sum of its originals, see MergedEpisode.
+                before = sum(group.keeper.token_count for group in groups)
                 after = sum(keeper.entry.token_count for keeper in keepers)
                 return sum(len(group.absorbed) for group in groups), max(0, before - after)
 
@@ -248,40 +266,42 @@ class Episodes(NotebookDisplayable):
             before = page[-1].key
         return found
 
-    def _to_current_episode(self, kept: StoredEntry) -> Episode:
-        return to_episode(self._dependencies.access_counter.with_pending_accesses(kept))
+    def _to_current_episode(self, stored: StoredEntry) -> Episode:
+        # Accesses are counted in memory and written in batches; add those that are not written yet.
+        return to_episode(self._dependencies.access_counter.with_pending_accesses(stored))
 
     def _require_stored(self, episode_id: str) -> StoredEntry:
         found = self._store.get(self._namespace, [check_name(episode_id, "episode id")]).get(episode_id)
         if found is None or found.entry.tier is not Tier.EPISODIC:
-            raise EntryNotFoundError(f"{self!r} has no episode {episode_id!r}: use an id that page() gave")
+            raise EntryNotFoundError(f"{self!r} has no episode {episode_id!r}: use an id returned by page()")
         return found
 
     def _require_session_key(self, session: str) -> int:
         found = self._sessions.get(self._namespace, check_name(session))
         if found is None:
-            raise EntryNotFoundError(f"there is no session {session!r}: use the name of one that was opened")
+            raise EntryNotFoundError(f"there is no session {session!r}: use the name of an existing session")
         return found.key
 
 
 def _find_links(episode: Episode, entries: Mapping[int, Sequence[str]]) -> set[str]:
     return {
-        name
-        for turn, names in entries.items()
+        entry_id
+        for turn, entry_ids in entries.items()
         if episode.first_turn <= turn <= episode.last_turn
-        for name in names
+        for entry_id in entry_ids
     }
 
 
 def render_episode(draft: EpisodeDraft) -> str:
-    """What an episode says in a context: what happened, and what came of it."""
+    """Render an episode as text for contexts: title, summary and outcome."""
+    # The title of a detected episode is usually the start of its summary; leave out what is already said.
     is_named = draft.title.rstrip(" .…") in draft.summary
     outcome = "" if not draft.outcome or draft.outcome in draft.summary else f" Outcome: {draft.outcome}"
     return f"{draft.summary if is_named else f'{draft.title}: {draft.summary}'}{outcome}"
 
 
 def build_episode_entry(episode: Episode, session_key: int | None) -> NewEntry:
-    """An episode ready to be kept."""
+    """Convert an episode to an entry for the store."""
     entry = Entry(
         id=episode.id,
         namespace=episode.namespace,
@@ -309,9 +329,9 @@ def build_episode_entry(episode: Episode, session_key: int | None) -> NewEntry:
     )
 
 
-def to_episode(kept: StoredEntry) -> Episode:
-    """An episode as it is kept."""
-    entry, details = kept.entry, kept.details
+def to_episode(stored: StoredEntry) -> Episode:
+    """Convert a stored entry to an episode."""
+    entry, details = stored.entry, stored.details
     return Episode(
         **{name: details[name] for name in _DETAIL_FIELDS},
         participants=tuple(details["participants"]),
@@ -325,5 +345,5 @@ def to_episode(kept: StoredEntry) -> Episode:
         token_count=entry.token_count,
         access_count=entry.access_count,
         last_access_at=entry.last_access_at,
-        is_archived=kept.archived_at is not None,
+        is_archived=stored.archived_at is not None,
     )

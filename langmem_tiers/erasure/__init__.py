@@ -1,1 +1,1 @@
-"""Erasure: what forget() deletes, in which order, and how bytes are scrubbed."""
+"""Erasure: what ``forget()`` deletes, in which order, and how bytes are scrubbed."""

@@ -1,4 +1,4 @@
-"""What goes with what is erased, and what is told anew from what is left: decisions, before anything happens."""
+"""Planning of an erasure: which derived data is deleted, and which is rebuilt from the remaining data."""
 
 from __future__ import annotations
 
@@ -27,84 +27,94 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.records import NewEntry, StoredEntry
     from langmem_tiers.services import EngineServices
 
-_MESSAGE_PREFIX = "message "  # before the id, where an entry says what it comes from
-_MAX_SUMMARIZED_MESSAGES = 2000  # of the messages behind a summary that it is made anew from: the newest
+_MESSAGE_PREFIX = "message "  # prefix of the id in the source of an entry
+_MAX_SUMMARIZED_MESSAGES = 2000  # maximum number of messages, the newest ones, for rebuilding a summary
 
 
-def find_tool_groups(places: Sequence[MessageRef]) -> list[tuple[int, ...]]:
-    """The places of each call with its results, as indexes; a result belongs to the latest call with its id."""
-    opened: dict[str, int] = {}
+def find_tool_groups(messages: Sequence[MessageRef]) -> list[tuple[int, ...]]:
+    """Return the indexes of each tool call with its results; a result belongs to the latest call with its id."""
+    open_calls: dict[str, int] = {}
     groups: dict[int, list[int]] = {}
-    for index, place in enumerate(places):
-        if place.tool_calls:
+    for index, message in enumerate(messages):
+        if message.tool_calls:
             groups[index] = [index]
-            opened.update(dict.fromkeys((call.id for call in place.tool_calls), index))
-        elif place.tool_call_id is not None and place.tool_call_id in opened:
-            groups[opened[place.tool_call_id]].append(index)
+            open_calls.update(dict.fromkeys((call.id for call in message.tool_calls), index))
+        elif message.tool_call_id is not None and message.tool_call_id in open_calls:
+            groups[open_calls[message.tool_call_id]].append(index)
     return [tuple(group) for group in groups.values()]
 
 
-def complete_tool_groups(places: Sequence[MessageRef], ids: AbstractSet[str]) -> tuple[MessageRef, ...]:
-    """The messages with these ids, and what a tool call among them belongs with."""
-    wanted = {index for index, place in enumerate(places) if place.id in ids}
-    for group in find_tool_groups(places):
-        if wanted.intersection(group):
-            wanted.update(group)
-    return tuple(places[index] for index in sorted(wanted))
+def complete_tool_groups(messages: Sequence[MessageRef], ids: AbstractSet[str]) -> tuple[MessageRef, ...]:
+    """Return the messages with these ids, plus the other messages of their tool groups."""
+    selected = {index for index, message in enumerate(messages) if message.id in ids}
+    for group in find_tool_groups(messages):
+        if selected.intersection(group):
+            selected.update(group)
+    return tuple(messages[index] for index in sorted(selected))
 
 
-def find_old_groups(places: Sequence[MessageRef]) -> list[tuple[MessageRef, ...]]:
-    """What is old enough to go: messages by themselves, and tool calls only with all of their results."""
-    in_groups = {index: group for group in find_tool_groups(places) for index in group}
-    goes = [place.is_old and not place.is_promoted and not place.is_summary for place in places]
-    groups = dict.fromkeys(in_groups.get(index, (index,)) for index in range(len(places)) if goes[index])
+def find_old_groups(messages: Sequence[MessageRef]) -> list[tuple[MessageRef, ...]]:
+    """Return the messages that retention may erase; a tool call is only erased with all of its results."""
+    groups_by_index = {index: group for group in find_tool_groups(messages) for index in group}
+    is_erasable = [
+        message.is_old and not message.is_promoted and not message.is_summary for message in messages
+    ]
+    # A message without a tool group is a group of its own. The dict removes duplicates and keeps the order.
+    groups = dict.fromkeys(
+        groups_by_index.get(index, (index,)) for index in range(len(messages)) if is_erasable[index]
+    )
     return [
-        tuple(places[index] for index in group) for group in groups if all(goes[index] for index in group)
+        tuple(messages[index] for index in group)
+        for group in groups
+        if all(is_erasable[index] for index in group)
     ]
 
 
-def plan_entry_erasure(parts: EngineServices, touched: ErasureImpact, entry_id: str) -> ErasurePlan:
-    """What forgetting one entry comes to: its former versions and the facts that it comes from go along."""
-    gone = {one.entry.id for one in touched.entries if one.entry.id == entry_id} | touched.versions
-    return _build_plan(parts, touched, gone, [])
+def plan_entry_erasure(parts: EngineServices, impact: ErasureImpact, entry_id: str) -> ErasurePlan:
+    """Plan the erasure of one entry, with its earlier versions and the facts that it comes from."""
+    erased = {stored.entry.id for stored in impact.entries if stored.entry.id == entry_id} | impact.versions
+    return _build_plan(parts, impact, erased, [])
 
 
-def plan_session_erasure(parts: EngineServices, touched: ErasureImpact, names: Sequence[str]) -> ErasurePlan:
-    """What forgetting whole sessions comes to."""
-    gone, put = _plan_entries(parts, touched, frozenset(names), None)
-    removal = _build_plan(parts, touched, gone, put)
-    return replace(removal, sessions=touched.sessions, context_names=tuple(names))
+def plan_session_erasure(parts: EngineServices, impact: ErasureImpact, names: Sequence[str]) -> ErasurePlan:
+    """Plan the erasure of complete sessions."""
+    erased, rewritten = _plan_entries(parts, impact, frozenset(names), None)
+    plan = _build_plan(parts, impact, erased, rewritten)
+    return replace(plan, sessions=impact.sessions, context_names=tuple(names))
 
 
-def plan_message_erasure(parts: EngineServices, touched: ErasureImpact, *, lasting: bool) -> ErasurePlan:
-    """What erasing messages of a session comes to.
+def plan_message_erasure(parts: EngineServices, impact: ErasureImpact, *, lasting: bool) -> ErasurePlan:
+    """Plan the erasure of messages of a session.
 
     Args:
-        parts: The workers.
-        touched: What comes from them.
-        lasting: Whether what was learned from them for long goes too.
+        parts: Services of the engine.
+        impact: Data derived from the messages.
+        lasting: Also erase long-term entries and knowledge that come from the messages.
     """
-    state = touched.state
-    assert state is not None  # noqa: S101 - it is a session's
-    ids = frozenset(one.id for one in touched.messages)
-    gone: set[str] = set()
-    put: list[NewEntry] = []
+    state = impact.state
+    assert state is not None  # noqa: S101 - set for the messages of a session
+    ids = frozenset(message.id for message in impact.messages)
+    erased: set[str] = set()
+    rewritten: list[NewEntry] = []
     if lasting:
-        gone, put = _plan_entries(parts, touched, frozenset({state.session.name}), ids)
-    removal = _build_plan(parts, touched, gone, put, all_facts=lasting)
-    told, anew = _plan_chunks_and_episodes(parts, touched, state, ids)
-    summary, digest = _rebuild_summary(parts, touched, state, ids)
-    # An episode may lose both a link and what it quotes.
-    retold = {one.entry.id: one for one in anew}
-    linked = [
-        one for one in removal.rewritten_entries if one.entry.id not in retold and one.entry.id not in told
+        erased, rewritten = _plan_entries(parts, impact, frozenset({state.session.name}), ids)
+    plan = _build_plan(parts, impact, erased, rewritten, all_facts=lasting)
+    erased_spans, rebuilt_spans = _plan_chunks_and_episodes(parts, impact, state, ids)
+    summary, digest = _rebuild_summary(parts, impact, state, ids)
+    # An episode may be both unlinked in the plan and rebuilt or erased here. The result of this function wins:
+    # otherwise the unlinked version would restore the erased quote.
+    rebuilt_ids = {rebuilt.entry.id for rebuilt in rebuilt_spans}
+    unlinked = [
+        rewritten_entry
+        for rewritten_entry in plan.rewritten_entries
+        if rewritten_entry.entry.id not in rebuilt_ids and rewritten_entry.entry.id not in erased_spans
     ]
     return replace(
-        removal,
+        plan,
         state=state,
-        messages=touched.messages,
-        memories=(*removal.memories, *told),
-        rewritten_entries=(*linked, *anew),
+        messages=impact.messages,
+        memories=(*plan.memories, *erased_spans),
+        rewritten_entries=(*unlinked, *rebuilt_spans),
         summary=summary,
         digest=digest,
         is_clearing_query_vectors=lasting,
@@ -113,61 +123,66 @@ def plan_message_erasure(parts: EngineServices, touched: ErasureImpact, *, lasti
 
 def _build_plan(
     parts: EngineServices,
-    touched: ErasureImpact,
-    gone: set[str],
-    put: list[NewEntry],
+    impact: ErasureImpact,
+    erased: set[str],
+    rewritten: list[NewEntry],
     *,
     all_facts: bool = True,
 ) -> ErasurePlan:
-    gone = _add_derived(touched, gone)
-    said_by = {fact.id for name in gone for fact in touched.facts_from_elsewhere.get(name, ())}
-    facts = {one.id for one in touched.facts if all_facts or one.state is not FactState.PROMOTED} | said_by
+    erased = _add_derived(impact, erased)
+    # Facts from other sources that support an erased entry say the same, so they are erased with it.
+    supporting = {fact.id for entry_id in erased for fact in impact.facts_from_elsewhere.get(entry_id, ())}
+    facts = {fact.id for fact in impact.facts if all_facts or fact.state is not FactState.PROMOTED}
     return ErasurePlan(
-        namespace=touched.namespace,
-        stamp=touched.stamp,
-        memories=tuple(sorted({*gone, *touched.procedures})),
-        versions=touched.versions,
+        namespace=impact.namespace,
+        stamp=impact.stamp,
+        memories=tuple(sorted({*erased, *impact.procedures})),
+        versions=impact.versions,
         rewritten_entries=(
-            *(one for one in put if one.entry.id not in gone),
-            *_unlink_episodes(parts, touched, gone),
+            *(entry for entry in rewritten if entry.entry.id not in erased),
+            *_unlink_episodes(parts, impact, erased),
         ),
-        facts=tuple(sorted(facts)),
-        knowledge=touched.knowledge,
-        past_knowledge=touched.past_knowledge,
-        sources=touched.sources,
+        facts=tuple(sorted(facts | supporting)),
+        knowledge=impact.knowledge,
+        past_knowledge=impact.past_knowledge,
+        sources=impact.sources,
     )
 
 
-def _add_derived(touched: ErasureImpact, gone: set[str]) -> set[str]:
-    # What was derived from others goes once all of them are gone.
-    targets: dict[str, set[str]] = {}
-    for relation in touched.derivations:
-        targets.setdefault(relation.source, set()).add(relation.target)
-    there = {one.entry.id for one in touched.entries}
-    found = set(gone)
-    while more := {name for name, of in targets.items() if name in there - found and of <= found}:
+def _add_derived(impact: ErasureImpact, erased: set[str]) -> set[str]:
+    # A derived entry is erased if all entries that it was derived from are. Repeat until nothing is added, because
+    # entries may be derived from derived entries.
+    origins: dict[str, set[str]] = {}
+    for relation in impact.derivations:
+        origins.setdefault(relation.source, set()).add(relation.target)
+    existing = {stored.entry.id for stored in impact.entries}
+    found = set(erased)
+    while more := {
+        entry_id for entry_id, of in origins.items() if entry_id in existing - found and of <= found
+    }:
         found |= more
     return found
 
 
 def _plan_entries(
-    parts: EngineServices, touched: ErasureImpact, names: frozenset[str], ids: frozenset[str] | None
+    parts: EngineServices, impact: ErasureImpact, names: frozenset[str], ids: frozenset[str] | None
 ) -> tuple[set[str], list[NewEntry]]:
-    gone: set[str] = set()
-    put: list[NewEntry] = []
-    for kept in touched.entries:
-        entry = kept.entry
-        erased = [fact for fact in touched.facts if fact.entry_id == entry.id]
-        others = touched.facts_from_elsewhere.get(entry.id, ())
-        if entry.session is None:  # by hand: it stays, and names no message that is not there
-            if any(_to_source(fact) == entry.source for fact in erased):
-                put.append(to_new_entry(replace(entry, source=None)))
-        elif _is_origin_erased(entry, erased, others, names, ids):
+    erased_ids: set[str] = set()
+    rewritten: list[NewEntry] = []
+    for stored in impact.entries:
+        entry = stored.entry
+        erased_facts = [fact for fact in impact.facts if fact.entry_id == entry.id]
+        others = impact.facts_from_elsewhere.get(entry.id, ())
+        # An entry without a session was stored by hand. It is kept, but must not name an erased message as its source.
+        if entry.session is None:
+            if any(_to_source(fact) == entry.source for fact in erased_facts):
+                rewritten.append(to_new_entry(replace(entry, source=None)))
+        elif _is_origin_erased(entry, erased_facts, others, names, ids):
             if others:
-                put.append(to_new_entry(_rewrite_entry(parts, entry, others)))
+                rewritten.append(to_new_entry(_rewrite_entry(parts, entry, others)))
             else:
-                gone.add(entry.id)
-    return gone, put
+                erased_ids.add(entry.id)
+    return erased_ids, rewritten
 
 
 def _is_origin_erased(
@@ -190,7 +205,7 @@ def _to_source(fact: ExtractedFact) -> str | None:
 
 
 def _rewrite_entry(parts: EngineServices, entry: Entry, others: Sequence[ExtractedFact]) -> Entry:
-    # In the words of those who said so too.
+    # The wording may come from the erased message, so it is replaced by that of another source.
     first = others[0]
     return replace(
         entry,
@@ -204,90 +219,95 @@ def _rewrite_entry(parts: EngineServices, entry: Entry, others: Sequence[Extract
     )
 
 
-def _unlink_episodes(parts: EngineServices, touched: ErasureImpact, gone: set[str]) -> list[NewEntry]:
-    found: list[NewEntry] = []
+def _unlink_episodes(parts: EngineServices, impact: ErasureImpact, erased: set[str]) -> list[NewEntry]:
+    unlinked: list[NewEntry] = []
     keys: dict[str, int | None] = {}
-    whole = {one.name for one in touched.sessions}
-    for kept in touched.linking_episodes:
-        episode = to_episode(kept)
-        if not gone.intersection(episode.linked) or episode.session in whole or episode.id in gone:
+    erased_sessions = {session.name for session in impact.sessions}
+    for stored in impact.linking_episodes:
+        episode = to_episode(stored)
+        # Episodes that are erased themselves need no update.
+        is_erased = episode.session in erased_sessions or episode.id in erased
+        if is_erased or not erased.intersection(episode.linked):
             continue
         if episode.session not in keys:
-            session = parts.short_term.sessions.get(touched.namespace, episode.session)
-            keys[episode.session] = None if session is None else session.key
-        left = tuple(name for name in episode.linked if name not in gone)
-        found.append(build_episode_entry(replace(episode, linked=left), keys[episode.session]))
-    return found
+            info = parts.short_term.sessions.get(impact.namespace, episode.session)
+            keys[episode.session] = None if info is None else info.key
+        remaining = tuple(entry_id for entry_id in episode.linked if entry_id not in erased)
+        unlinked.append(build_episode_entry(replace(episode, linked=remaining), keys[episode.session]))
+    return unlinked
 
 
 def _plan_chunks_and_episodes(
-    parts: EngineServices, touched: ErasureImpact, state: SessionViewState, ids: frozenset[str]
+    parts: EngineServices, impact: ErasureImpact, state: SessionViewState, ids: frozenset[str]
 ) -> tuple[list[str], list[NewEntry]]:
-    numbers = sorted({one.number for one in touched.messages if not one.is_summary})
+    numbers = sorted({message.number for message in impact.messages if not message.is_summary})
     chunks = Chunks(
         parts.long_term,
         _build_extractive_summarizer(parts),
         parts.config.learning,
-        namespace=touched.namespace,
+        namespace=impact.namespace,
         session=state.session.name,
         key=state.session.key,
     )
-    gone: list[str] = []
-    put: list[NewEntry] = []
-    for kept in touched.chunks_and_episodes:
-        if kept.entry.tier is Tier.EPISODIC:
-            anew = _rewrite_episode(kept, touched, numbers, state.session.key)
-            if anew is not None:
-                put.append(anew)
-            elif _has_number_between(numbers, kept.details["first_turn"], kept.details["last_turn"]):
-                gone.append(kept.entry.id)
-        elif "turns" in kept.details and _has_number_between(numbers, *kept.details["turns"]):
-            gone.append(kept.entry.id)
-            anew = None if kept.archived_at is not None else chunks.rebuild_chunk(kept, ids)
-            put += [] if anew is None else [anew]
-    return gone, put
+    erased: list[str] = []
+    rewritten: list[NewEntry] = []
+    for stored in impact.chunks_and_episodes:
+        if stored.entry.tier is Tier.EPISODIC:
+            rebuilt = _rewrite_episode(stored, impact, numbers, state.session.key)
+            if rebuilt is not None:
+                rewritten.append(rebuilt)
+            elif _has_number_between(numbers, stored.details["first_turn"], stored.details["last_turn"]):
+                erased.append(stored.entry.id)
+        elif "turns" in stored.details and _has_number_between(numbers, *stored.details["turns"]):
+            erased.append(stored.entry.id)
+            # An archived chunk is erased, but not rebuilt.
+            rebuilt = None if stored.archived_at is not None else chunks.rebuild_chunk(stored, ids)
+            rewritten += [] if rebuilt is None else [rebuilt]
+    return erased, rewritten
 
 
 def _rewrite_episode(
-    kept: StoredEntry, touched: ErasureImpact, numbers: Sequence[int], key: int
+    stored: StoredEntry, impact: ErasureImpact, numbers: Sequence[int], key: int
 ) -> NewEntry | None:
-    # One that only quotes what is erased, as what was said before it, quotes nothing any more.
-    episode = to_episode(kept)
+    # An episode that only quotes an erased message as its context loses the quote but is kept.
+    episode = to_episode(stored)
     if not episode.context or _has_number_between(numbers, episode.first_turn, episode.last_turn):
         return None
     quotes = any(
         number < episode.first_turn and episode.last_turn <= until
-        for number, until in touched.following_turns.items()
+        for number, until in impact.following_turns.items()
     )
     return build_episode_entry(replace(episode, context=""), key) if quotes else None
 
 
 def _has_number_between(numbers: Sequence[int], first: int, last: int) -> bool:
-    place = bisect_left(numbers, first)
-    return place < len(numbers) and numbers[place] <= last
+    index = bisect_left(numbers, first)
+    return index < len(numbers) and numbers[index] <= last
 
 
 def _rebuild_summary(
-    parts: EngineServices, touched: ErasureImpact, state: SessionViewState, ids: frozenset[str]
+    parts: EngineServices, impact: ErasureImpact, state: SessionViewState, ids: frozenset[str]
 ) -> tuple[Message, dict[str, Any]] | tuple[None, None]:
-    since = min(one.number + (not one.is_summary) for one in touched.messages)
+    # The current summary only covers an erased message if it comes after it; see find_first_outdated_summary().
+    since = min(message.number + (not message.is_summary) for message in impact.messages)
     if not state.view_key or state.view_number < since:
         return None, None
-    behind = [
-        one
-        for one in parts.erasure.list_summarized_messages(state, _MAX_SUMMARIZED_MESSAGES + len(ids))
-        if one.id not in ids
+    # As many more as are erased, so that enough remain after filtering.
+    covered = [
+        message
+        for message in parts.erasure.list_summarized_messages(state, _MAX_SUMMARIZED_MESSAGES + len(ids))
+        if message.id not in ids
     ]
-    if not behind:
+    if not covered:
         return None, None
-    rolled = _build_extractive_summarizer(parts).roll_up(
-        behind[-_MAX_SUMMARIZED_MESSAGES:], parts.config.summary.target_tokens
+    summary = _build_extractive_summarizer(parts).roll_up(
+        covered[-_MAX_SUMMARIZED_MESSAGES:], parts.config.summary.target_tokens
     )
-    draft = MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{rolled.text}")
-    return complete_drafts(parts.short_term, [draft])[0], rolled.digest
+    draft = MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{summary.text}")
+    return complete_drafts(parts.short_term, [draft])[0], summary.digest
 
 
 def _build_extractive_summarizer(parts: EngineServices) -> Summarizer:
-    # What somebody wants to be forgotten is shown to nobody.
+    # Without a language model: content around data that a user wants erased must not be sent to an external service.
     summarizer = parts.summarizer
     return Summarizer(summarizer.counter, facts=summarizer.finder, config=parts.config.summary)

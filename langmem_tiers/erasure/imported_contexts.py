@@ -1,4 +1,4 @@
-"""What is kept beside sessions that came from context files, after something of them was erased."""
+"""Removal of erased data from the items that accompany sessions imported from context files."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ _PAGE_SIZE = 100
 
 
 def strip_contexts(items: Items, erased: ErasedIds) -> dict[str, int]:
-    """Take messages and facts that are gone out of what came with them; how many contexts held some.
+    """Remove erased messages and facts from imported contexts; return the number of changed contexts.
 
-    What went whole, sessions and namespaces, has taken its own along already.
+    Sessions and namespaces that were erased completely are not handled here: their items were deleted with them.
 
     Args:
-        items: Where it is kept.
-        erased: What is gone.
+        items: Service that stores the imported contexts.
+        erased: Ids of the erased data.
     """
-    done = 0
+    changed = 0
     for (namespace, session), ids in erased.messages.items():
         item = items.get((CONTEXT_FILES_LABEL, *namespace), session) if ids else None
-        done += item is not None and _strip_item(items, item, messages=set(ids))
+        changed += item is not None and _strip_item(items, item, messages=set(ids))
     for namespace, ids in erased.entries.items():
-        names = {name for one in ids if (name := name_from_id(one)) is not None}
+        names = {name for entry_id in ids if (name := name_from_id(entry_id)) is not None}
         for item in _list_items(items, (CONTEXT_FILES_LABEL, *namespace)) if names else ():
-            done += _strip_item(items, item, known=names)
-    return {STRIPPED_CONTEXTS_KIND: done} if done else {}
+            changed += _strip_item(items, item, known=names)
+    return {STRIPPED_CONTEXTS_KIND: changed} if changed else {}
 
 
-def _list_items(items: Items, place: NamespacePath) -> Iterator[Item]:
-    found, offset = items.search(place, limit=_PAGE_SIZE), 0
+def _list_items(items: Items, namespace: NamespacePath) -> Iterator[Item]:
+    # All pages are read before the first item is changed, because a change could shift the following pages.
+    found, offset = items.search(namespace, limit=_PAGE_SIZE), 0
     all_found = list(found)
     while len(found) == _PAGE_SIZE:
         offset += _PAGE_SIZE
-        found = items.search(place, limit=_PAGE_SIZE, offset=offset)
+        found = items.search(namespace, limit=_PAGE_SIZE, offset=offset)
         all_found += found
-    return (one.item for one in all_found if one.item.namespace == place)  # not of namespaces below
+    # The search also returns items of namespaces below this one.
+    return (match.item for match in all_found if match.item.namespace == namespace)
 
 
 def _strip_item(
@@ -56,21 +58,22 @@ def _strip_item(
     known: Collection[tuple[str, str]] = (),
 ) -> bool:
     value: dict[str, Any] = item.value
-    gone = {fact for fact, *name in value.get("facts", ()) if tuple(name) in known}
-    history = [one for one in value.get("history", ()) if one.get("id") not in messages]
-    if not gone and len(history) == len(value.get("history", ())):
+    # Each of "facts" is a list: the fact, then category and key of the knowledge that was stored for it.
+    erased_facts = {fact for fact, *name in value.get("facts", ()) if tuple(name) in known}
+    history = [message for message in value.get("history", ()) if message.get("id") not in messages]
+    if not erased_facts and len(history) == len(value.get("history", ())):
         return False
     context: dict[str, Any] = value["context"]
-    kept = {
+    stripped = {
         **value,
         "history": history,
-        "facts": [one for one in value.get("facts", ()) if one[0] not in gone],
+        "facts": [row for row in value.get("facts", ()) if row[0] not in erased_facts],
         "context": {
             **context,
-            # A summary may tell what was said; the engine makes its own anew.
+            # The imported summary may repeat an erased message. The engine builds its own summary.
             "long_term_summary": "" if messages else context.get("long_term_summary", ""),
-            "facts": [fact for fact in context.get("facts", ()) if fact not in gone],
+            "facts": [fact for fact in context.get("facts", ()) if fact not in erased_facts],
         },
     }
-    items.put(item.namespace, item.key, kept, texts=())
+    items.put(item.namespace, item.key, stripped, texts=())
     return True

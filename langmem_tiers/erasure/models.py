@@ -1,4 +1,4 @@
-"""Forgetting: what is asked to be erased, what that comes to, and the receipt for it."""
+"""Request, result and receipt of an erasure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
-    """What is to be forgotten: a namespace, a session of it, a message of that, an entry, or a user everywhere."""
+    """Data to erase: a namespace, a session, a message, an entry, or a user in all namespaces."""
 
     namespace: NamespacePath | None = None
     session: str | None = None
@@ -35,19 +35,27 @@ class ErasureRequest:
         entry: str | None,
         user: str | None,
     ) -> ErasureRequest:
-        """The request, or an error for what names nothing or two things at once."""
+        """Build and check a request.
+
+        Raises:
+            InvalidInputError: The arguments name no target, or more than one.
+        """
         if user is not None:
             if (namespace, session, message, entry) != (None, None, None, None):
                 raise InvalidInputError(
-                    f"forget(user={user!r}) takes no other name: it is every namespace with that label"
+                    f"forget(user={user!r}) accepts no other argument: it erases every namespace with this label"
                 )
             return cls(user=check_name(user, "user"))
         if namespace is None:
-            raise InvalidInputError("forget() needs a namespace or a user: pass e.g. namespace='alice'")
+            raise InvalidInputError(
+                "forget() requires a namespace or a user: pass for example namespace='alice'"
+            )
         if entry is not None and (session, message) != (None, None):
-            raise InvalidInputError("an entry is of a namespace: leave session and message out")
+            raise InvalidInputError(
+                f"entry {entry!r} belongs to a namespace, not to a session: omit session and message"
+            )
         if message is not None and session is None:
-            raise InvalidInputError(f"the message {message!r} is of a session: pass its name as session")
+            raise InvalidInputError(f"message {message!r} requires a session: pass its name as session")
         return cls(
             namespace=check_namespace(namespace),
             session=None if session is None else check_name(session),
@@ -56,33 +64,33 @@ class ErasureRequest:
         )
 
     def __str__(self) -> str:
-        named = ((part.name, getattr(self, part.name)) for part in fields(self))
-        return ", ".join(f"{name}={value!r}" for name, value in named if value is not None)
+        values = ((part.name, getattr(self, part.name)) for part in fields(self))
+        return ", ".join(f"{name}={value!r}" for name, value in values if value is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasedCounts:
-    """How many of each kind are gone."""
+    """Number of erased records by kind."""
 
     namespaces: int = 0
     sessions: int = 0
     messages: int = 0
     summaries: int = 0
-    """Of sessions; one that was made anew from what is left counts too."""
+    """Summaries of sessions, including those that were rebuilt without the erased messages."""
     chunks: int = 0
     episodes: int = 0
     facts: int = 0
-    """Extracted ones."""
+    """Extracted facts."""
     entries: int = 0
-    """Of the long-term tier."""
+    """Long-term entries."""
     patterns: int = 0
     knowledge: int = 0
     versions: int = 0
-    """Values that held before: of entries, of knowledge and of contexts."""
+    """Earlier values of entries, knowledge and context files."""
     vectors: int = 0
     items: int = 0
     files: int = 0
-    """Contexts."""
+    """Context files."""
 
     def __add__(self, other: ErasedCounts) -> ErasedCounts:
         return ErasedCounts(
@@ -91,29 +99,29 @@ class ErasedCounts:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Sum of all counts."""
         return sum(asdict(self).values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasedIds(Displayable):
-    """What is gone by name, for those who keep copies of it elsewhere."""
+    """Names and ids of the erased data, for programs that keep copies of it elsewhere."""
 
     namespaces: tuple[NamespacePath, ...] = ()
-    """Gone whole."""
+    """Namespaces that were erased completely."""
     sessions: tuple[tuple[NamespacePath, str], ...] = ()
-    """Gone whole, each by its namespace and name."""
+    """Sessions that were erased completely, by namespace and name."""
     messages: Mapping[tuple[NamespacePath, str], tuple[str, ...]] = field(default_factory=dict)
-    """Ids, by namespace and session."""
+    """Ids of messages, by namespace and session."""
     entries: Mapping[NamespacePath, tuple[str, ...]] = field(default_factory=dict)
-    """Ids of long-term entries, episodes, chunks, facts and knowledge, or of those that are told anew."""
+    """Ids of long-term entries, episodes, chunks, facts and knowledge that were erased or rewritten."""
 
     def holds(self, namespace: NamespacePath, session: str, message_id: str) -> bool:
-        """Whether a message is gone."""
-        place = (namespace, session)
-        if namespace in self.namespaces or place in self.sessions:
+        """Return True if a message was erased."""
+        key = (namespace, session)
+        if namespace in self.namespaces or key in self.sessions:
             return True
-        return message_id in self.messages.get(place, ())
+        return message_id in self.messages.get(key, ())
 
     def __add__(self, other: ErasedIds) -> ErasedIds:
         return ErasedIds(
@@ -125,57 +133,57 @@ class ErasedIds(Displayable):
 
 
 def _merge_ids(
-    one: Mapping[Any, tuple[str, ...]], other: Mapping[Any, tuple[str, ...]]
+    first: Mapping[Any, tuple[str, ...]], second: Mapping[Any, tuple[str, ...]]
 ) -> dict[Any, tuple[str, ...]]:
-    return {name: (*one.get(name, ()), *other.get(name, ())) for name in {**one, **other}}
+    return {name: (*first.get(name, ()), *second.get(name, ())) for name in {**first, **second}}
 
 
 Eraser: TypeAlias = Callable[[ErasedIds], Mapping[str, int]]
-"""Erases copies of what is gone and says how many of what that were.
+"""Function that erases external copies and returns the number of erased copies by kind.
 
-It is called after the rows are gone, and again for the same names if somebody forgets them again. What it raises is
-told in the receipt.
+It is called after the rows are deleted, and again with the same names if the same data is forgotten again. Exceptions
+are reported in the receipt.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureReceipt(Displayable):
-    """What was erased, and nothing of what it said."""
+    """Receipt of an erasure. It contains no erased content."""
 
     id: str
     asked: ErasureRequest
     erased_at: datetime
     counts: ErasedCounts
     remade: int = 0
-    """Summaries, chunks, episodes and entries that are told anew from what is left."""
+    """Number of summaries, chunks, episodes and entries rebuilt without the erased content."""
     elsewhere: Mapping[str, int] = field(default_factory=dict)
-    """Copies outside the database, by kind."""
+    """Number of erased copies outside the database, by kind."""
     is_scrubbed: bool = False
-    """Whether the files of the database hold nothing of it any more."""
+    """True if the files of the database no longer contain the erased content."""
     left: tuple[str, ...] = ()
-    """What could not be done, and what to do about it."""
+    """Steps that failed, and what to do about them."""
     notes: tuple[str, ...] = ()
-    """What lies outside of what can be erased from here, such as backups."""
+    """Copies that cannot be erased from here, for example backups."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that was asked for was done."""
+        """True if all steps succeeded."""
         return not self.left
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON, with the time as text."""
-        found = asdict(self) | {"erased_at": self.erased_at.isoformat(), "is_complete": self.is_complete}
-        found["asked"] = {name: value for name, value in asdict(self.asked).items() if value is not None}
-        return found
+        """Return the receipt as JSON values, with the time as text."""
+        record = asdict(self) | {"erased_at": self.erased_at.isoformat(), "is_complete": self.is_complete}
+        record["asked"] = {name: value for name, value in asdict(self.asked).items() if value is not None}
+        return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubResult(Displayable):
-    """How far the bytes of what was erased are gone from the files of the database."""
+    """Result of scrubbing the bytes of erased content from the files of the database."""
 
     left: tuple[str, ...] = ()
-    """What could not be done, and what to do about it."""
+    """Steps that failed, and what to do about them."""
     notes: tuple[str, ...] = ()
-    """What lies outside of what can be done from here."""
+    """Copies that cannot be scrubbed from here."""
     is_clear: bool = True
-    """Whether that leaves the files of the database themselves without anything of it."""
+    """True if the files of the database themselves no longer contain the erased content."""

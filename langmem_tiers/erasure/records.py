@@ -1,4 +1,4 @@
-"""The contract of what erases: it says what a request touches, and takes away what is decided."""
+"""Interface of the erasure store: it finds the data that an erasure affects and deletes what was planned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SessionRef(NamedTuple):
-    """A session by its key, and by its names."""
+    """Reference to a session by key and by name."""
 
     key: int
     namespace: NamespacePath
@@ -27,12 +27,12 @@ class SessionRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRef:
-    """As much of a message as it takes to tell what goes with it."""
+    """The fields of a message that decide which other messages are erased with it."""
 
     key: int
     id: str
     number: int
-    """Its turn; of a summary that of the message before which it stands."""
+    """Turn of the message; for a summary, the turn of the message that follows it."""
     is_summary: bool
     is_old: bool = False
     is_promoted: bool = False
@@ -42,146 +42,153 @@ class MessageRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionViewState:
-    """What a session shows, as far as an erasure must know it."""
+    """State of a session's view that an erasure depends on."""
 
     session: SessionRef
     view_number: int
-    """The number of the first message in sight; 1 if all are."""
+    """Turn of the first visible message; 1 if all messages are visible."""
     view_key: int
-    """The summary in force; 0 if there is none."""
+    """Key of the current summary; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureImpact:
-    """What an erasure may have to take away or tell anew, as of one moment."""
+    """Data that an erasure may have to delete or rewrite, as of one moment."""
 
     namespace: NamespacePath
     stamp: tuple[int, ...]
-    """Numbers that are others after any change of it."""
+    """Counters that differ after any change of this data."""
     sessions: tuple[SessionRef, ...] = ()
-    """Those that are gone whole."""
+    """Sessions that are erased completely."""
     state: SessionViewState | None = None
-    """Of the session whose messages are erased, if it stays itself."""
+    """View of the session whose messages are erased, if the session itself remains."""
     messages: tuple[MessageRef, ...] = ()
-    """Those that are erased."""
+    """Messages that are erased."""
     following_turns: Mapping[int, int] = field(default_factory=dict)
-    """By the number of an erased message, that of the second behind it: so far reaches what an episode quotes."""
+    """Turn of the second message after each erased message: an episode may quote a message up to there."""
     chunks_and_episodes: tuple[StoredEntry, ...] = ()
-    """Chunks and episodes of that session, archived or not."""
+    """Chunks and episodes of the session, including archived ones."""
     entries: tuple[StoredEntry, ...] = ()
-    """Long-term entries that come from what is erased, or say so."""
+    """Long-term entries that come from the erased data, or name it as their source."""
     facts: tuple[ExtractedFact, ...] = ()
-    """Those that were extracted from what is erased."""
+    """Facts that were extracted from the erased data."""
     facts_from_elsewhere: Mapping[str, tuple[ExtractedFact, ...]] = field(default_factory=dict)
-    """Facts from elsewhere, by the entry that says the same."""
+    """Facts from other sources that support the same entry, by the id of the entry."""
     versions: frozenset[str] = frozenset()
-    """Ids among ``entries`` of those that held before one that is to be erased."""
+    """Ids in ``entries`` of earlier versions of the entry to erase."""
     derivations: tuple[Relation, ...] = ()
-    """What was derived from entries, itself or by way of others."""
+    """Relations of entries that were derived from ``entries``, directly or indirectly."""
     linking_episodes: tuple[StoredEntry, ...] = ()
-    """Episodes of the namespace that are linked with entries."""
+    """Episodes of the namespace that link to ``entries``."""
     knowledge: tuple[tuple[str, str], ...] = ()
-    """Category and key of what is known from it."""
+    """Category and key of knowledge that comes from the erased data."""
     sources: tuple[str, ...] = ()
-    """How past knowledge names it as its source."""
+    """Texts by which knowledge names the erased data as its source."""
     past_knowledge: tuple[tuple[str, str], ...] = ()
-    """Category and key of that past knowledge."""
+    """Category and key of earlier values that come from the erased data."""
     procedures: tuple[str, ...] = ()
-    """Ids of what was learned from its tasks."""
+    """Ids of patterns learned from the erased tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasurePlan:
-    """What is taken away and what comes in its place, in one transaction."""
+    """Rows to delete and to write in one transaction."""
 
     namespace: NamespacePath
     stamp: tuple[int, ...]
+    """Stamp of the ``ErasureImpact`` that the plan is based on."""
     sessions: tuple[SessionRef, ...] = ()
     context_names: tuple[str, ...] = ()
-    """Names of sessions whose contexts go."""
+    """Names of sessions whose context files are deleted."""
     state: SessionViewState | None = None
     messages: tuple[MessageRef, ...] = ()
     summary: Message | None = None
-    """Takes the place of the summary in force, if that tells of what is erased."""
+    """Replacement for the current summary, if that covers an erased message."""
     digest: dict[str, Any] | None = None
-    """What it is made of."""
+    """Digest that the replacement was built from."""
     memories: tuple[str, ...] = ()
-    """Ids of long-term entries, episodes and chunks."""
+    """Ids of long-term entries, episodes and chunks to delete."""
     versions: frozenset[str] = frozenset()
-    """Those among them that held before."""
+    """Ids in ``memories`` of earlier versions."""
     rewritten_entries: tuple[NewEntry, ...] = ()
-    """Told anew; one whose id is there already takes the place of the one before."""
+    """Entries without the erased content; each replaces the stored entry with the same id."""
     facts: tuple[str, ...] = ()
     knowledge: tuple[tuple[str, str], ...] = ()
     sources: tuple[str, ...] = ()
-    """Sources of past knowledge; what is known under the same key now, from elsewhere, stays."""
+    """Sources of earlier values to delete; a current value from another source is kept."""
     past_knowledge: tuple[tuple[str, str], ...] = ()
-    """Category and key of that past knowledge, of which copies elsewhere go: nobody knows of which value they are."""
+    """Category and key of these values. External copies are erased, because their version is unknown."""
     is_clearing_query_vectors: bool = True
-    """Whether the vectors of questions go too, one of which may say the same."""
+    """True if cached vectors of queries are deleted too, because a query may contain the erased text."""
 
 
 class ErasureStore(Protocol):
-    """Finds and erases what belongs together."""
+    """Storage interface for erasure."""
 
     def find_user_namespaces(self, user: str) -> tuple[NamespacePath, ...]:
-        """Every namespace with that label, exactly: also of items, and of those who only share something in pools."""
+        """Return all namespaces with exactly this label, including those that only have items or shared entries."""
         ...
 
     def find_sessions(self, namespace: NamespacePath, starts: Sequence[str]) -> tuple[SessionRef, ...]:
-        """The sessions whose names begin with one of these."""
+        """Return the sessions whose names start with one of the prefixes."""
         ...
 
     def delete_namespace(self, namespace: NamespacePath) -> ErasedCounts:
-        """Erase exactly this namespace with its sessions, memories, contexts, items and leases; longer ones stay."""
+        """Delete a namespace with its sessions, memories, context files, items and leases, but no longer path."""
         ...
 
     def find_messages(
         self, session: SessionRef, ids: Sequence[str] | None, older_than: datetime | None = None
     ) -> tuple[MessageRef, ...]:
-        """Messages of a session by their place, and all that have to do with tools.
+        """Return the requested messages of a session and all tool messages, in order.
 
         Args:
-            session: Whose.
-            ids: Those that are asked for, or None for the old ones.
-            older_than: What is old.
+            session: Session to search.
+            ids: Ids of the requested messages, or None for all old messages.
+            older_than: Time before which a message is old.
         """
         ...
 
     def find_session_impact(
         self, namespace: NamespacePath, sessions: Sequence[SessionRef], names: Sequence[str]
     ) -> ErasureImpact:
-        """What comes from sessions that are erased whole, there or only named."""
+        """Find the data derived from sessions that are erased completely.
+
+        Args:
+            namespace: Namespace of the sessions.
+            sessions: Existing sessions to erase.
+            names: Their names, and the requested name even if no such session exists.
+        """
         ...
 
     def find_message_impact(
         self, session: SessionRef, messages: Sequence[MessageRef], *, lasting: bool
     ) -> ErasureImpact | None:
-        """What comes from some messages of a session; None if the session is gone.
+        """Find the data derived from messages of a session; None if the session does not exist.
 
         Args:
-            session: Which.
-            messages: Those that are erased.
-            lasting: Whether long-term entries and knowledge are looked for too.
+            session: Session of the messages.
+            messages: Messages to erase.
+            lasting: Also find long-term entries and knowledge.
         """
         ...
 
     def find_entry_impact(self, namespace: NamespacePath, entry_id: str) -> ErasureImpact:
-        """What an entry, an episode, a chunk, a fact or something known takes along."""
+        """Find the data that depends on an entry, an episode, a chunk, a fact or an item of knowledge."""
         ...
 
     def list_summarized_messages(self, state: SessionViewState, limit: int) -> tuple[Message, ...]:
-        """The newest of the messages behind the summary in force, oldest first, without summaries."""
+        """Return the newest messages that the current summary covers, oldest first, without summaries."""
         ...
 
     def delete(self, removal: ErasurePlan) -> ErasedCounts | None:
-        """Take it away in one transaction; None, with nothing changed, if something else changed meanwhile."""
+        """Execute a plan in one transaction; return None, with nothing changed, if the data changed meanwhile."""
         ...
 
     def list_old_sessions(self, older_than: datetime, *, after: int, limit: int) -> tuple[SessionRef, ...]:
-        """Sessions that hold messages from before then, and empty ones not changed since, behind a key."""
+        """Return sessions with old messages, and empty sessions that were not changed since, after a key."""
         ...
 
     def delete_if_empty(self, session: SessionRef, older_than: datetime) -> bool:
-        """Erase the session if it holds no message and was not changed since; whether it did."""
+        """Delete a session if it is empty and was not changed since a time; return True if it was deleted."""
         ...

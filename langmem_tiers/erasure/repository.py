@@ -1,4 +1,4 @@
-"""What an erasure touches, and who is old enough for one, on SQL."""
+"""Implementation of ``ErasureStore`` on SQL."""
 
 from __future__ import annotations
 
@@ -53,27 +53,28 @@ _NAMESPACE_PATH_COLUMNS = (
 )
 _IS_SUMMARY = messages.c.position % POSITION_STEP == 1
 _IS_PROMOTED = exists().where(entries.c.message_pk == messages.c.pk, entries.c.tier == Tier.LONG_TERM.value)
-_LOOKAHEAD_TURNS = 200  # turns behind an erased one that are looked at for the second next
+# Turns after an erased message that are searched for the second following message.
+_LOOKAHEAD_TURNS = 200
 
 
 class SessionCopies(Protocol):
-    """Who keeps copies of sessions elsewhere: told of an erasure before it is final, so that none outlives it."""
+    """Cache with copies of sessions. It is invalidated before an erasure commits, so that no copy outlives it."""
 
     def invalidate_sessions(self, sessions: Sequence[int]) -> bool:
-        """Sessions are gone, by their keys."""
+        """Invalidate erased sessions, by their keys."""
         ...
 
     def invalidate_before_revision(self, session: int, revision: int) -> bool:
-        """What a session held before a revision is gone."""
+        """Invalidate copies of a session that are older than a revision."""
         ...
 
 
 class SqlErasureStore:
-    """Serves the ``ErasureStore`` port.
+    """Implementation of ``ErasureStore`` on SQL.
 
     Args:
-        database: Where.
-        copies: Who keeps copies of its sessions.
+        database: Database with the memory.
+        copies: Cache with copies of its sessions, if any.
     """
 
     def __init__(self, database: Database, copies: SessionCopies | None = None) -> None:
@@ -82,33 +83,34 @@ class SqlErasureStore:
 
     @retry_on_disconnect
     def find_user_namespaces(self, user: str) -> tuple[NamespacePath, ...]:
-        """Every namespace with that label, also of items, and of those who only share something in pools."""
-        wanted = f"/{build_namespace_key((user,))}/"
+        """Return all namespaces with exactly this label, including those that only have items or shared entries."""
+        label = f"/{build_namespace_key((user,))}/"
         found = set[str]()
         with self._database.read() as connection:
             for path in _NAMESPACE_PATH_COLUMNS:
                 query = (
                     select(path)
                     .distinct()
-                    .where(is_user_namespace(path), self._build_label_filter(path, wanted))
+                    .where(is_user_namespace(path), self._build_label_filter(path, label))
                 )
                 found.update(connection.execute(query).scalars())
         return tuple(parse_namespace_key(path) for path in sorted(found))
 
-    def _build_label_filter(self, path: ColumnElement[str], wanted: str) -> ColumnElement[bool]:
-        around = "/" + path + "/"  # by whole labels, and byte by byte: a pattern would know no case
-        place = func.instr if self._database.is_sqlite else func.strpos
-        return place(type_coerce(around, path.type), wanted) > 0
+    def _build_label_filter(self, path: ColumnElement[str], label: str) -> ColumnElement[bool]:
+        # With slashes around the path, only whole labels match. Not LIKE: on SQLite it ignores case.
+        delimited = "/" + path + "/"
+        find_text = func.instr if self._database.is_sqlite else func.strpos
+        return find_text(type_coerce(delimited, path.type), label) > 0
 
     @retry_on_disconnect
     def find_sessions(self, namespace: NamespacePath, starts: Sequence[str]) -> tuple[SessionRef, ...]:
-        """The sessions whose names begin with one of these."""
+        """Return the sessions whose names start with one of the prefixes."""
         stored = [escape(start) for start in starts]
-        begins = [func.substr(sessions.c.name, 1, len(start)) == start for start in stored]
+        has_prefix = [func.substr(sessions.c.name, 1, len(start)) == start for start in stored]
         query = (
             select(sessions.c.pk, sessions.c.name)
             .join(namespaces)
-            .where(namespaces.c.path == build_namespace_key(namespace), or_(*begins))
+            .where(namespaces.c.path == build_namespace_key(namespace), or_(*has_prefix))
             .order_by(sessions.c.pk)
         )
         with self._database.read() as connection:
@@ -116,10 +118,11 @@ class SqlErasureStore:
         return tuple(SessionRef(row.pk, namespace, unescape(row.name)) for row in rows)
 
     def delete_namespace(self, namespace: NamespacePath) -> ErasedCounts:
-        """Erase exactly this namespace with all that it holds."""
+        """Delete exactly this namespace with all its contents."""
         with self._database.write() as connection:
             path = namespaces.c.path == build_namespace_key(namespace)
-            connection.execute(select(namespaces.c.pk).where(path).with_for_update())  # no session comes now
+            # While the row is locked, no session can be added, so the keys below are complete.
+            connection.execute(select(namespaces.c.pk).where(path).with_for_update())
             own = select(sessions.c.pk).join(namespaces).where(path)
             keys = list(connection.execute(own).scalars()) if self._copies is not None else []
             counts = delete_namespace_rows(connection, namespace)
@@ -130,7 +133,7 @@ class SqlErasureStore:
     def find_messages(
         self, session: SessionRef, ids: Sequence[str] | None, older_than: datetime | None = None
     ) -> tuple[MessageRef, ...]:
-        """Messages of a session by their place, and all that have to do with tools."""
+        """Return the requested messages of a session and all tool messages, in order."""
         is_old = messages.c.created_at < older_than if older_than is not None else messages.c.pk < 0
         query = select(
             messages.c.pk,
@@ -142,13 +145,15 @@ class SqlErasureStore:
         ).where(messages.c.session_pk == session.key)
         found: dict[int, AnyRow] = {}
         with self._database.read() as connection:
-            wanted: list[ColumnElement[bool]]
+            conditions: list[ColumnElement[bool]]
             if ids is None:
-                wanted = [is_old & ~_IS_SUMMARY]
+                conditions = [is_old & ~_IS_SUMMARY]
             else:
-                wanted = [messages.c.id.in_(some) for some in split_parameters([escape(one) for one in ids])]
-            for one in (*wanted, messages.c.extra.is_not(None)):
-                found.update((row.pk, row) for row in connection.execute(query.where(one)))
+                stored_ids = [escape(message_id) for message_id in ids]
+                conditions = [messages.c.id.in_(part) for part in split_parameters(stored_ids)]
+            # Tool calls and their results are in "extra". All of them are needed to find complete groups.
+            for condition in (*conditions, messages.c.extra.is_not(None)):
+                found.update((row.pk, row) for row in connection.execute(query.where(condition)))
         rows = sorted(found.values(), key=lambda row: (row.position, row.pk))
         with detect_damaged_rows(self._database.label):
             return tuple(map(_to_message_ref, rows))
@@ -157,22 +162,23 @@ class SqlErasureStore:
     def find_session_impact(
         self, namespace: NamespacePath, sessions: Sequence[SessionRef], names: Sequence[str]
     ) -> ErasureImpact:
-        """What comes from sessions that are erased whole."""
+        """Find the data derived from sessions that are erased completely."""
         with detect_damaged_rows(self._database.label), self._database.read() as connection:
             stamp = read_change_stamp(connection, namespace, None)
             sources = SourceFinder(connection, namespace, stamp[0])
-            facts = sources.find_facts([one.key for one in sessions])
+            facts = sources.find_facts([session.key for session in sessions])
             found = sources.find_entries(names, None, facts)
-            said = [form for name in names for form in (name, f"session {name}", f"context file {name}")]
-            said += sources.find_message_sources([one.key for one in sessions])
+            # Knowledge names its source as free text; these are the forms in use.
+            named = [form for name in names for form in (name, f"session {name}", f"context file {name}")]
+            named += sources.find_message_sources([session.key for session in sessions])
             return ErasureImpact(
                 namespace=namespace,
                 stamp=stamp,
                 sessions=tuple(sessions),
-                knowledge=sources.find_knowledge(said),
-                past_knowledge=sources.find_past_knowledge(said),
+                knowledge=sources.find_knowledge(named),
+                past_knowledge=sources.find_past_knowledge(named),
                 procedures=sources.find_procedures(_build_session_filters(sessions)),
-                sources=tuple(said),
+                sources=tuple(named),
                 **found,
             )
 
@@ -180,21 +186,23 @@ class SqlErasureStore:
     def find_message_impact(
         self, session: SessionRef, messages: Sequence[MessageRef], *, lasting: bool
     ) -> ErasureImpact | None:
-        """What comes from some messages of a session."""
-        ids = frozenset(one.id for one in messages)
+        """Find the data derived from messages of a session."""
+        ids = frozenset(message.id for message in messages)
         with detect_damaged_rows(self._database.label), self._database.read() as connection:
             stamp = read_change_stamp(connection, session.namespace, session.key)
             state = _load_view_state(connection, session)
             if state is None:
                 return None
             sources = SourceFinder(connection, session.namespace, stamp[0])
-            facts = [one for one in sources.find_facts([session.key]) if sources.is_from_messages(one, ids)]
+            facts = [
+                fact for fact in sources.find_facts([session.key]) if sources.is_from_messages(fact, ids)
+            ]
             found: dict[str, Any] = {"facts": tuple(facts)}
             if lasting:
                 found = sources.find_entries([session.name], ids, facts)
-                said = [form for one in sorted(ids) for form in build_message_sources(one)]
-                found |= {"knowledge": sources.find_knowledge(said), "sources": tuple(said)}
-                found |= {"past_knowledge": sources.find_past_knowledge(said)}
+                named = [form for message_id in sorted(ids) for form in build_message_sources(message_id)]
+                found |= {"knowledge": sources.find_knowledge(named), "sources": tuple(named)}
+                found |= {"past_knowledge": sources.find_past_knowledge(named)}
                 found |= {"procedures": sources.find_procedures(_build_message_filters(messages))}
             return ErasureImpact(
                 namespace=session.namespace,
@@ -203,14 +211,14 @@ class SqlErasureStore:
                 messages=tuple(messages),
                 following_turns=_find_following_turns(connection, session.key, messages),
                 chunks_and_episodes=sources.find_chunks_and_episodes(
-                    session.key, min(one.number for one in messages)
+                    session.key, min(message.number for message in messages)
                 ),
                 **found,
             )
 
     @retry_on_disconnect
     def find_entry_impact(self, namespace: NamespacePath, entry_id: str) -> ErasureImpact:
-        """What an entry takes along."""
+        """Find the data that depends on an entry."""
         with self._database.read() as connection:
             stamp = read_change_stamp(connection, namespace, None)
             sources = SourceFinder(connection, namespace, stamp[0])
@@ -218,7 +226,7 @@ class SqlErasureStore:
 
     @retry_on_disconnect
     def list_summarized_messages(self, state: SessionViewState, limit: int) -> tuple[Message, ...]:
-        """The newest of the messages behind the summary in force, oldest first."""
+        """Return the newest messages that the current summary covers, oldest first."""
         query = (
             select(*MESSAGE_COLUMNS)
             .where(messages.c.session_pk == state.session.key, ~_IS_SUMMARY, IS_IN_LIST)
@@ -231,11 +239,12 @@ class SqlErasureStore:
         return tuple(from_message_row(row, (0, 0)) for row in reversed(rows))
 
     def delete(self, removal: ErasurePlan) -> ErasedCounts | None:
-        """Take it away in one transaction."""
+        """Execute a plan in one transaction."""
         try:
             with self._database.write() as connection:
                 counts = delete_planned(connection, removal)
-                self._invalidate_copies([one.key for one in removal.sessions])
+                # Inside the transaction: if the process dies after the commit, no copy must be left.
+                self._invalidate_copies([session.key for session in removal.sessions])
                 if removal.state is not None:
                     self._invalidate_changed_copies(connection, removal.state.session.key)
                 return counts
@@ -244,7 +253,7 @@ class SqlErasureStore:
 
     @retry_on_disconnect
     def list_old_sessions(self, older_than: datetime, *, after: int, limit: int) -> tuple[SessionRef, ...]:
-        """Sessions that hold messages from before then, and empty ones not changed since."""
+        """Return sessions with old messages, and empty sessions that were not changed since."""
         is_old = (messages.c.session_pk == sessions.c.pk, messages.c.created_at < older_than, ~_IS_SUMMARY)
         is_empty = (sessions.c.message_count == 0) & (sessions.c.updated_at < older_than)
         query = (
@@ -259,7 +268,7 @@ class SqlErasureStore:
         return tuple(SessionRef(row.pk, parse_namespace_key(row.path), unescape(row.name)) for row in rows)
 
     def delete_if_empty(self, session: SessionRef, older_than: datetime) -> bool:
-        """Erase the session if it holds no message and was not changed since."""
+        """Delete a session if it is empty and was not changed since a time."""
         own = select(sessions.c.message_count, sessions.c.updated_at).where(sessions.c.pk == session.key)
         path = namespaces.c.path == build_namespace_key(session.namespace)
         with self._database.write() as connection:
@@ -283,16 +292,19 @@ class SqlErasureStore:
                 self._copies.invalidate_before_revision(key, revision)
 
 
-def _build_session_filters(which: Sequence[SessionRef]) -> list[ColumnElement[bool]]:
-    return [messages.c.session_pk.in_(some) for some in split_parameters([one.key for one in which])]
+def _build_session_filters(references: Sequence[SessionRef]) -> list[ColumnElement[bool]]:
+    keys = [reference.key for reference in references]
+    return [messages.c.session_pk.in_(part) for part in split_parameters(keys)]
 
 
-def _build_message_filters(which: Sequence[MessageRef]) -> list[ColumnElement[bool]]:
-    return [messages.c.pk.in_(some) for some in split_parameters([one.key for one in which])]
+def _build_message_filters(references: Sequence[MessageRef]) -> list[ColumnElement[bool]]:
+    keys = [reference.key for reference in references]
+    return [messages.c.pk.in_(part) for part in split_parameters(keys)]
 
 
 def _to_message_ref(row: AnyRow) -> MessageRef:
     extra: dict[str, Any] = {} if row.extra is None else json.loads(unpack_json(row.extra))
+    # Messages are at multiples of POSITION_STEP. A summary is one position before the message that follows it.
     is_summary = row.position % POSITION_STEP == 1
     return MessageRef(
         key=row.pk,
@@ -318,7 +330,7 @@ def _load_view_state(connection: Connection, session: SessionRef) -> SessionView
 
 
 def _find_following_turns(connection: Connection, key: int, erased: Sequence[MessageRef]) -> dict[int, int]:
-    numbers = sorted({one.number for one in erased if not one.is_summary})
+    numbers = sorted({message.number for message in erased if not message.is_summary})
     if not numbers:
         return {}
     until = (numbers[-1] + _LOOKAHEAD_TURNS) * POSITION_STEP
@@ -328,10 +340,10 @@ def _find_following_turns(connection: Connection, key: int, erased: Sequence[Mes
         .where(messages.c.position >= numbers[0] * POSITION_STEP, messages.c.position <= until)
         .order_by(messages.c.position)
     )
-    there = [position // POSITION_STEP for position in connection.execute(query).scalars()]
-    index = {number: place for place, number in enumerate(there)}
+    existing = [position // POSITION_STEP for position in connection.execute(query).scalars()]
+    index = {number: position for position, number in enumerate(existing)}
     return {
-        one: there[index[one] + 2] if index[one] + 2 < len(there) else until // POSITION_STEP
-        for one in numbers
-        if one in index
+        number: existing[index[number] + 2] if index[number] + 2 < len(existing) else until // POSITION_STEP
+        for number in numbers
+        if number in index
     }

@@ -1,4 +1,4 @@
-"""What is owed after rows are gone: their bytes may still be in the files of the database."""
+"""Records of deleted rows whose bytes may still be in the files of the database."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 _LEASE_PREFIX = "wipe "
 _MAX_SCRUB_TIME = timedelta(hours=1)
-"""How long one may be at it; a note that is older was left by somebody who was stopped."""
+"""Maximum duration of an erasure; an older record was left by a process that was interrupted."""
 
 
 class PendingScrub:
-    """Notes in the database that rows are gone whose bytes may still be in its files, for whoever comes next.
+    """Record in the database that bytes of deleted rows must still be scrubbed.
 
-    Each forgetting has a note of its own: who is done takes back that one, and of those that others left only what
-    was there before all files were gone over.
+    Each erasure has its own record, stored as a lease with a unique name. When an erasure is done, it deletes its own
+    record. After a full scrub it also deletes the records that interrupted processes had left before the scrub began.
 
     Args:
-        parts: The clock, and where leases are kept: notes are leases with a name of their own.
+        parts: Services of the engine, for the clock and the leases.
     """
 
     def __init__(self, parts: EngineServices) -> None:
@@ -32,27 +32,32 @@ class PendingScrub:
         self._abandoned_leases: frozenset[str] = frozenset()
 
     def begin(self) -> None:
-        """Before rows go."""
+        """Write the record; call it before rows are deleted."""
         self._save_lease(self._services.now() + _MAX_SCRUB_TIME)
 
     def is_full_scrub_due(self, *, erases: bool) -> bool:
-        """Whether the files have to be gone over as a whole, for what somebody left.
+        """Return True if all files must be scrubbed because of an interrupted erasure.
 
         Args:
-            erases: Whether rows went just now. Where none did, they may have gone with somebody who was stopped a
-                moment ago; where some did, somebody else may well be at work and wipe what is his.
+            erases: True if this erasure deleted rows. If it did not, an erasure of the same data may have been
+                interrupted a moment ago, so every other record counts. If it did, other recent records most likely
+                belong to erasures that are still running and scrub their own rows.
         """
-        now, notes = self._services.now(), dict(self._services.tuning.list_leases(_LEASE_PREFIX))
-        notes.pop(self._own_lease, None)
-        self._abandoned_leases = frozenset(name for name, until in notes.items() if until <= now)
-        return bool(self._abandoned_leases) or (bool(notes) and not erases)
+        now, records = self._services.now(), dict(self._services.tuning.list_leases(_LEASE_PREFIX))
+        records.pop(self._own_lease, None)
+        self._abandoned_leases = frozenset(name for name, until in records.items() if until <= now)
+        return bool(self._abandoned_leases) or (bool(records) and not erases)
 
     def leave_pending(self) -> None:
-        """Leave the note for whoever comes next: what is gone was not wiped."""
+        """Keep the record as expired, so that the next erasure scrubs the bytes."""
         self._save_lease(self._services.now())
 
     def complete(self, *, all_of_it: bool) -> None:
-        """After a wipe that left nothing, or where there was nothing to wipe."""
+        """Delete the record after a successful scrub, or if there was nothing to scrub.
+
+        Args:
+            all_of_it: All files were scrubbed, so the abandoned records are deleted too.
+        """
         for name in (self._own_lease, *(self._abandoned_leases if all_of_it else ())):
             self._services.tuning.release_lease(name, name)
 

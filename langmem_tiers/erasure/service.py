@@ -1,6 +1,6 @@
-"""Forgetting: what waits is stored, then rows go, each step whole by itself, then copies elsewhere, then the bytes.
+"""The steps of ``forget()``: flush pending writes, delete rows, erase external copies, scrub the bytes.
 
-Whoever stops in the middle forgets the same again: what is gone is passed over, what is left goes.
+Each step is atomic. After an interruption, forget the same data again: steps that are done are skipped.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from langmem_tiers.erasure.records import ErasureImpact, ErasurePlan, MessageRef, SessionRef
     from langmem_tiers.services import EngineServices
 
-_MAX_TRIES = 50  # each time somebody else has written what it goes by
+# Attempts per step. Each one fails only if another writer changed the affected rows since they were read.
+_MAX_TRIES = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureResult:
-    """What is gone from the rows of the database."""
+    """Result of deleting rows of the database."""
 
     counts: ErasedCounts = field(default_factory=ErasedCounts)
     erased: ErasedIds = field(default_factory=ErasedIds)
@@ -52,59 +53,64 @@ class ErasureResult:
 
 
 def forget(parts: EngineServices, request: ErasureRequest, *, scrub: bool) -> ErasureReceipt:
-    """Erase what is asked for, everywhere.
+    """Erase the data of a request everywhere.
 
     Args:
-        parts: The stores and workers.
-        request: What.
-        scrub: Whether the bytes are wiped too.
+        parts: Services of the engine.
+        request: Data to erase.
+        scrub: Also scrub the bytes from the files of the database.
     """
     now = parts.now()
-    waiting = _flush_pending(parts, request)
-    owed = PendingScrub(parts)
-    owed.begin()
-    gone = _erase_rows(parts, request)
-    invalidate_caches(parts, gone.erased)
-    elsewhere, left = _run_erasers(parts, gone.erased)
+    unflushed = _flush_pending(parts, request)
+    # Recorded before any row is deleted: if the process is killed in between, the next erasure finds the record and
+    # scrubs the bytes.
+    pending_scrub = PendingScrub(parts)
+    pending_scrub.begin()
+    result = _erase_rows(parts, request)
+    invalidate_caches(parts, result.erased)
+    # Erasers come after the rows: an eraser that ran first could copy the rows again.
+    elsewhere, left = _run_erasers(parts, result.erased)
     stripped = ErasedCounts(items=elsewhere.get(STRIPPED_CONTEXTS_KIND, 0))
-    wiped = _scrub_if_needed(
-        parts, owed, gone.counts + stripped, from_pools=any(elsewhere.values()), scrub=scrub
+    scrubbed = _scrub_if_needed(
+        parts, pending_scrub, result.counts + stripped, from_pools=any(elsewhere.values()), scrub=scrub
     )
     return ErasureReceipt(
         id=parts.short_term.ids.new(now),
         asked=request,
         erased_at=now,
-        counts=gone.counts,
-        remade=gone.remade,
+        counts=result.counts,
+        remade=result.remade,
         elsewhere=elsewhere,
-        is_scrubbed=wiped is not None and not wiped.left and wiped.is_clear,
-        left=(*waiting, *left, *(() if wiped is None else wiped.left)),
-        notes=() if wiped is None else wiped.notes,
+        is_scrubbed=scrubbed is not None and not scrubbed.left and scrubbed.is_clear,
+        left=(*unflushed, *left, *(() if scrubbed is None else scrubbed.left)),
+        notes=() if scrubbed is None else scrubbed.notes,
     )
 
 
 def erase_messages(
     parts: EngineServices, session: SessionRef, messages: Sequence[MessageRef], *, lasting: bool
 ) -> ErasureResult:
-    """Erase messages of a session with what was made of them.
+    """Erase messages of a session with the data derived from them.
 
     Args:
-        parts: The stores and workers.
-        session: Whose.
-        messages: Which.
-        lasting: Whether long-term entries and knowledge from them go too.
+        parts: Services of the engine.
+        session: Session of the messages.
+        messages: Messages to erase.
+        lasting: Also erase long-term entries and knowledge that come from the messages.
     """
 
-    def look() -> ErasureImpact | None:
+    def find_impact() -> ErasureImpact | None:
         return parts.erasure.find_message_impact(session, messages, lasting=lasting)
 
     if not messages:
         return ErasureResult()
-    return _plan_and_delete(parts, look, lambda seen: plan_message_erasure(parts, seen, lasting=lasting))
+    return _plan_and_delete(
+        parts, find_impact, lambda impact: plan_message_erasure(parts, impact, lasting=lasting)
+    )
 
 
 def invalidate_caches(parts: EngineServices, erased: ErasedIds) -> None:
-    """Hold nothing of it in this process; others see by a number in the database that it is gone."""
+    """Invalidate the caches of this process; other processes notice the erasure by a counter in the database."""
     parts.short_term.cache.invalidate()
     parts.views.invalidate()
     parts.analyzer.compressor.invalidate()
@@ -119,11 +125,13 @@ def invalidate_caches(parts: EngineServices, erased: ErasedIds) -> None:
 
 
 def _flush_pending(parts: EngineServices, request: ErasureRequest) -> tuple[str, ...]:
-    # What waits in this process: written later, it would outlive the receipt.
+    # A write that is still queued in this process would be stored after the receipt, and the data would be back.
     try:
         flush_all(parts, request.namespace, request.session)
     except StorageError as error:
-        return (f"not all that waited was stored and erased ({error}): forget the same again",)
+        return (
+            f"some queued writes could not be stored and then erased ({error}): forget the same data again",
+        )
     return ()
 
 
@@ -141,120 +149,128 @@ def _erase_rows(parts: EngineServices, request: ErasureRequest) -> ErasureResult
 
 
 def _erase_namespaces(parts: EngineServices, paths: Sequence[NamespacePath]) -> ErasureResult:
-    gone = ErasureResult(erased=ErasedIds(namespaces=tuple(paths)))
+    result = ErasureResult(erased=ErasedIds(namespaces=tuple(paths)))
     for path in paths:
-        gone += ErasureResult(counts=parts.erasure.delete_namespace(path))
-    return gone
+        result += ErasureResult(counts=parts.erasure.delete_namespace(path))
+    return result
 
 
 def _erase_session(parts: EngineServices, namespace: NamespacePath, name: str) -> ErasureResult:
-    # With the conversations that were set aside from it, and the notes of a task.
-    own = (name, f"{name}{NOTES_SUFFIX}")
-    starts = dict.fromkeys((name, *map(build_archived_prefix, own)))
+    # Also erases the archived conversations of the session and the notes of a task.
+    own_names = (name, f"{name}{NOTES_SUFFIX}")
+    prefixes = dict.fromkeys((name, *map(build_archived_prefix, own_names)))
+    # The prefixes also match other sessions, for example "monday 2" for "monday".
     found = [
-        one
-        for one in parts.erasure.find_sessions(namespace, tuple(starts))
-        if one.name in own or any(is_archived_name(one.name, of=each) for each in own)
+        session
+        for session in parts.erasure.find_sessions(namespace, tuple(prefixes))
+        if session.name in own_names or any(is_archived_name(session.name, of=own) for own in own_names)
     ]
-    names = tuple(dict.fromkeys((name, *(one.name for one in found))))
-    gone = _plan_and_delete(
+    names = tuple(dict.fromkeys((name, *(session.name for session in found))))
+    result = _plan_and_delete(
         parts,
         lambda: parts.erasure.find_session_impact(namespace, found, names),
-        lambda seen: plan_session_erasure(parts, seen, names),
+        lambda impact: plan_session_erasure(parts, impact, names),
     )
-    return gone + ErasureResult(erased=ErasedIds(sessions=tuple((namespace, each) for each in names)))
+    return result + ErasureResult(erased=ErasedIds(sessions=tuple((namespace, erased) for erased in names)))
 
 
 def _erase_message(
     parts: EngineServices, namespace: NamespacePath, name: str, message_id: str
 ) -> ErasureResult:
-    named = parts.erasure.find_sessions(namespace, (name,))
-    session = next((one for one in named if one.name == name), None)
-    asked = ErasureResult(erased=ErasedIds(messages={(namespace, name): (message_id,)}))
+    candidates = parts.erasure.find_sessions(namespace, (name,))
+    session = next((candidate for candidate in candidates if candidate.name == name), None)
+    # The id is reported to erasers even if the message does not exist: an earlier erasure may have deleted the rows
+    # and stopped before the external copies.
+    requested = ErasureResult(erased=ErasedIds(messages={(namespace, name): (message_id,)}))
     if session is None:
-        return asked
-    places = parts.erasure.find_messages(session, [message_id])
-    return asked + erase_messages(parts, session, complete_tool_groups(places, {message_id}), lasting=True)
+        return requested
+    messages = parts.erasure.find_messages(session, [message_id])
+    return requested + erase_messages(
+        parts, session, complete_tool_groups(messages, {message_id}), lasting=True
+    )
 
 
 def _erase_entry(parts: EngineServices, namespace: NamespacePath, entry_id: str) -> ErasureResult:
-    gone = _plan_and_delete(
+    result = _plan_and_delete(
         parts,
         lambda: parts.erasure.find_entry_impact(namespace, entry_id),
-        lambda seen: plan_entry_erasure(parts, seen, entry_id),
+        lambda impact: plan_entry_erasure(parts, impact, entry_id),
     )
-    return gone + ErasureResult(erased=ErasedIds(entries={namespace: (entry_id,)}))
+    return result + ErasureResult(erased=ErasedIds(entries={namespace: (entry_id,)}))
 
 
 def _plan_and_delete(
     parts: EngineServices,
-    look: Callable[[], ErasureImpact | None],
-    decide: Callable[[ErasureImpact], ErasurePlan],
+    find_impact: Callable[[], ErasureImpact | None],
+    build_plan: Callable[[ErasureImpact], ErasurePlan],
 ) -> ErasureResult:
+    # Optimistic locking: planning may take long (it rebuilds summaries), so it happens outside of a transaction.
+    # delete() compares the stamp of the plan and returns None if anything changed since; then plan again.
     for _ in range(_MAX_TRIES):
-        touched = look()
-        if touched is None:  # somebody else has erased the whole session
+        impact = find_impact()
+        if impact is None:  # another process erased the whole session
             return ErasureResult()
-        removal = decide(touched)
-        counts = parts.erasure.delete(removal)
+        plan = build_plan(impact)
+        counts = parts.erasure.delete(plan)
         if counts is not None:
-            return ErasureResult(
-                counts=counts, erased=_collect_erased_ids(removal), remade=_count_remade(removal)
-            )
+            return ErasureResult(counts=counts, erased=_collect_erased_ids(plan), remade=_count_remade(plan))
     raise StorageBusyError(
-        "others write to the same memory all the time: forget it again later; nothing of this step was erased"
+        "the memory is being modified concurrently: forget the same data again later. "
+        "Nothing was erased in this step"
     )
 
 
-def _collect_erased_ids(removal: ErasurePlan) -> ErasedIds:
-    names = (*removal.knowledge, *removal.past_knowledge)
-    known = (id_from_name(category, key) for category, key in names)
-    told = (one.entry.id for one in removal.rewritten_entries)
-    entries = tuple(dict.fromkeys((*removal.memories, *told, *removal.facts, *known)))
-    ids = tuple(one.id for one in removal.messages)
-    session = None if removal.state is None else removal.state.session
+def _collect_erased_ids(plan: ErasurePlan) -> ErasedIds:
+    names = (*plan.knowledge, *plan.past_knowledge)
+    knowledge_ids = (id_from_name(category, key) for category, key in names)
+    rewritten_ids = (rewritten.entry.id for rewritten in plan.rewritten_entries)
+    entries = tuple(dict.fromkeys((*plan.memories, *rewritten_ids, *plan.facts, *knowledge_ids)))
+    ids = tuple(message.id for message in plan.messages)
+    session = None if plan.state is None else plan.state.session
     return ErasedIds(
         messages={} if session is None else {(session.namespace, session.name): ids},
-        entries={removal.namespace: entries} if entries else {},
+        entries={plan.namespace: entries} if entries else {},
     )
 
 
-def _count_remade(removal: ErasurePlan) -> int:
-    return len(removal.rewritten_entries) + (removal.summary is not None)
+def _count_remade(plan: ErasurePlan) -> int:
+    return len(plan.rewritten_entries) + (plan.summary is not None)
 
 
 def _run_erasers(parts: EngineServices, erased: ErasedIds) -> tuple[dict[str, int], list[str]]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     left = list[str]()
     for eraser in tuple(parts.erasers):
         try:
             for kind, count in eraser(erased).items():
-                found[kind] = found.get(kind, 0) + count
+                counts[kind] = counts.get(kind, 0) + count
         except LangmemTiersError as error:
-            left.append(f"copies elsewhere are not erased ({error}): forget the same again")
-        except Exception as error:  # noqa: BLE001 - the others are still to be asked; the receipt tells
+            left.append(f"external copies were not erased ({error}): forget the same data again")
+        except Exception as error:  # noqa: BLE001 - the other erasers must still run; the receipt reports it
+            # The text of a foreign exception may contain the erased content, so only its type is reported.
             name = getattr(eraser, "__qualname__", type(eraser).__qualname__)
-            left.append(f"{name} raised {type(error).__name__}: forget the same again")
-    return found, left
+            left.append(f"{name} raised {type(error).__name__}: forget the same data again")
+    return counts, left
 
 
 def _scrub_if_needed(
-    parts: EngineServices, owed: PendingScrub, counts: ErasedCounts, *, from_pools: bool, scrub: bool
+    parts: EngineServices, pending: PendingScrub, counts: ErasedCounts, *, from_pools: bool, scrub: bool
 ) -> ScrubResult | None:
     erases = bool(counts.total or from_pools)
-    # One that was stopped may have left bytes of rows that are gone: then all is gone over.
-    all_of_it = scrub and owed.is_full_scrub_due(erases=erases)
-    wiped = ScrubResult() if scrub else None
+    # An erasure that was interrupted may have left bytes of deleted rows in any table.
+    is_full = scrub and pending.is_full_scrub_due(erases=erases)
+    result = ScrubResult() if scrub else None
     if erases and not scrub:
-        owed.leave_pending()
-        return wiped
-    if erases or all_of_it:  # otherwise nothing was there: no table of anybody is written anew for that
-        wiped = _scrub_database(parts, None if all_of_it else counts, from_pools=from_pools)
-    if wiped is not None and wiped.left:
-        owed.leave_pending()
+        pending.leave_pending()
+        return result
+    # Otherwise nothing was deleted: rewriting the tables would only block other users of the database.
+    if erases or is_full:
+        result = _scrub_database(parts, None if is_full else counts, from_pools=from_pools)
+    if result is not None and result.left:
+        pending.leave_pending()
     else:
-        owed.complete(all_of_it=all_of_it)
-    return wiped
+        pending.complete(all_of_it=is_full)
+    return result
 
 
 def _scrub_database(parts: EngineServices, counts: ErasedCounts | None, *, from_pools: bool) -> ScrubResult:
@@ -262,5 +278,7 @@ def _scrub_database(parts: EngineServices, counts: ErasedCounts | None, *, from_
         return parts.maintenance_store.scrub(counts, from_pools=from_pools)
     except StorageError as error:
         return ScrubResult(
-            left=(f"the rows are gone, their bytes are not wiped ({error}): forget the same again",)
+            left=(
+                f"the rows were deleted, but their bytes were not scrubbed ({error}): forget the same data again",
+            )
         )

@@ -1,4 +1,4 @@
-"""What was made of what: entries, facts, episodes and knowledge by where they come from."""
+"""Search for derived data: entries, facts, episodes, knowledge and patterns by their origin."""
 
 from __future__ import annotations
 
@@ -38,42 +38,49 @@ if TYPE_CHECKING:
 
 
 _PAGE_SIZE = 1_000
-_MIN_TEXT_CHARACTERS = 2  # characters of what may tell of something
+_MIN_TEXT_CHARACTERS = 2  # shorter texts do not identify anything
 
 
 def find_procedures(
     connection: Connection, namespace: NamespacePath, key: int, of: Sequence[ColumnElement[bool]]
 ) -> tuple[str, ...]:
-    """Ids of patterns, and of steps that may become one, that hold what was given in some cycles and in no others.
+    """Return the ids of patterns and candidate steps with parameters that only occur in some task cycles.
 
     Args:
-        connection: To read by.
-        namespace: Whose.
-        key: Its key.
-        of: Which messages the cycles are.
+        connection: Connection to read from.
+        namespace: Namespace of the patterns.
+        key: Key of the namespace.
+        of: Conditions that select the messages of the cycles.
     """
     own = SELECT_ENTRIES.where(memories.c.namespace_pk == key, memories.c.tier == Tier.PROCEDURAL.value)
-    kept = [to_stored_entry(row, namespace) for row in connection.execute(own)]
-    held = {one.entry.id: set(_find_step_texts(one.details)) for one in kept}
-    all_held = set().union(*held.values())
-    given = [one for which in of for one in _find_action_texts(connection, which) if one[1] in all_held]
-    cycles, gone = {cycle for cycle, _ in given}, {text for _, text in given}
-    for cycle, text in _find_action_texts(connection, messages.c.namespace_pk == key) if gone else ():
+    stored = [to_stored_entry(row, namespace) for row in connection.execute(own)]
+    texts_by_id = {procedure.entry.id: set(_find_step_texts(procedure.details)) for procedure in stored}
+    pattern_texts = set().union(*texts_by_id.values())
+    used = [
+        (cycle, text)
+        for condition in of
+        for cycle, text in _find_action_texts(connection, condition)
+        if text in pattern_texts
+    ]
+    cycles, erased_texts = {cycle for cycle, _ in used}, {text for _, text in used}
+    # A text that also occurs in a cycle that remains is not erased.
+    for cycle, text in _find_action_texts(connection, messages.c.namespace_pk == key) if erased_texts else ():
         if cycle not in cycles:
-            gone.discard(text)  # it was given elsewhere too, and that stays
-    return tuple(sorted(name for name, texts in held.items() if texts & gone))
+            erased_texts.discard(text)
+    return tuple(sorted(procedure_id for procedure_id, texts in texts_by_id.items() if texts & erased_texts))
 
 
-def _find_action_texts(connection: Connection, which: ColumnElement[bool]) -> Iterator[tuple[int, str]]:
-    for row in _load_payloads(connection, which):
+def _find_action_texts(connection: Connection, condition: ColumnElement[bool]) -> Iterator[tuple[int, str]]:
+    for row in _load_payloads(connection, condition):
         payload = json.loads(unpack_json(row.payload))
         cycle = payload.get("cycle") if isinstance(payload, Mapping) else None
         if isinstance(cycle, Mapping) and isinstance(cycle.get("action"), Mapping):
             yield from ((row.pk, text) for text in _collect_texts(cycle["action"].get("parameters")))
 
 
-def _load_payloads(connection: Connection, which: ColumnElement[bool]) -> Iterator[AnyRow]:
-    query = select(messages.c.pk, messages.c.payload).where(which, messages.c.payload.is_not(None))
+def _load_payloads(connection: Connection, condition: ColumnElement[bool]) -> Iterator[AnyRow]:
+    query = select(messages.c.pk, messages.c.payload).where(condition, messages.c.payload.is_not(None))
+    # In pages by key: the payloads of a large namespace may not fit in memory.
     rows, last = list[Any](), 0
     while not last or len(rows) == _PAGE_SIZE:
         page = query.where(messages.c.pk > last).order_by(messages.c.pk).limit(_PAGE_SIZE)
@@ -85,8 +92,9 @@ def _load_payloads(connection: Connection, which: ColumnElement[bool]) -> Iterat
 def _find_step_texts(details: Mapping[str, Any]) -> Iterator[str]:
     for step in (*_to_list(details.get("steps")), *_to_list(details.get("tried"))):
         if isinstance(step, Mapping):
-            told = step.get("parameters", {name: one for name, one in step.items() if name != "tool"})
-            yield from _collect_texts(told)
+            # The parameters are either under "parameters" or next to "tool".
+            others = {name: value for name, value in step.items() if name != "tool"}
+            yield from _collect_texts(step.get("parameters", others))
 
 
 def _collect_texts(value: object) -> Iterator[str]:
@@ -94,11 +102,11 @@ def _collect_texts(value: object) -> Iterator[str]:
         if len(value) >= _MIN_TEXT_CHARACTERS:
             yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _collect_texts(one)
+        for item in value.values():
+            yield from _collect_texts(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from _collect_texts(one)
+        for item in value:
+            yield from _collect_texts(item)
 
 
 def _to_list(value: object) -> list[Any]:
@@ -109,17 +117,17 @@ _DERIVED, _SUPERSEDES = escape(RelationKind.DERIVED_FROM), escape(RelationKind.S
 
 
 def build_message_sources(message_id: str) -> tuple[str, str]:
-    """How a source may name a message."""
+    """Return the forms in which a source may name a message."""
     return message_id, f"message {message_id}"
 
 
 class SourceFinder:
-    """Looks through the memory of one namespace.
+    """Search for derived data in one namespace.
 
     Args:
-        connection: To read by.
-        namespace: Whose.
-        key: Its key; 0 if it is not there.
+        connection: Connection to read from.
+        namespace: Namespace to search.
+        key: Key of the namespace; 0 if it does not exist.
     """
 
     def __init__(self, connection: Connection, namespace: NamespacePath, key: int) -> None:
@@ -128,21 +136,22 @@ class SourceFinder:
         self._key = key
 
     def find_facts(self, sessions: Sequence[int]) -> list[ExtractedFact]:
-        """The facts of some sessions."""
+        """Return the facts extracted from sessions."""
         found: list[ExtractedFact] = []
-        for some in split_parameters(sessions):
-            found += self._load_facts(SELECT_FACTS.where(extracted_facts.c.session_pk.in_(some)))
+        for part in split_parameters(sessions):
+            found += self._load_facts(SELECT_FACTS.where(extracted_facts.c.session_pk.in_(part)))
         return found
 
     @staticmethod
     def is_from_messages(fact: ExtractedFact, ids: AbstractSet[str]) -> bool:
-        """Whether a fact of a session comes from one of its messages, or may."""
+        """Return True if a fact comes, or may come, from one of the messages of its session."""
+        # Without a source message, only the record of an unreadable model answer may contain a text of the messages.
         if fact.source_message_id is None:
             return fact.reason.startswith(UNREADABLE_ANSWER_REASON)
         return fact.source_message_id in ids
 
     def find_chunks_and_episodes(self, session: int, after: int) -> tuple[StoredEntry, ...]:
-        """The chunks and episodes of a session that end at a turn or later, archived or not."""
+        """Return the chunks and episodes of a session that end at a turn or later, including archived ones."""
         tiers = [Tier.SHORT_TERM.value, Tier.EPISODIC.value]
         return tuple(
             self._load_entries(
@@ -155,68 +164,79 @@ class SourceFinder:
     def find_entries(
         self, names: Sequence[str], ids: AbstractSet[str] | None, facts: Sequence[ExtractedFact]
     ) -> dict[str, Any]:
-        """The entries that come from sessions, or from some of their messages, with all that hangs on them."""
+        """Find the entries that come from sessions or from some of their messages, with all dependent data.
+
+        Args:
+            names: Names of the sessions.
+            ids: Ids of the messages, or None for all messages of the sessions.
+            facts: Facts that are erased; the entries they were promoted to are included.
+        """
         of_tier = SELECT_ENTRIES.where(
             memories.c.namespace_pk == self._key, memories.c.tier == Tier.LONG_TERM.value
         )
         found: dict[str, StoredEntry] = {}
-        for some in split_parameters([escape(name) for name in names]):
-            query = of_tier.where(memories.c.session.in_(some))
-            found.update((one.entry.id, one) for one in self._load_entries(query))
+        for part in split_parameters([escape(name) for name in names]):
+            query = of_tier.where(memories.c.session.in_(part))
+            found.update((stored.entry.id, stored) for stored in self._load_entries(query))
         if ids is not None:
-            told = {f"message {one}" for one in ids}
-            found = {name: one for name, one in found.items() if one.entry.source in told}
-        said = sorted({one.entry_id for one in facts if one.entry_id} - found.keys())
-        found.update((one.entry.id, one) for one in self._load_by_ids(said))
+            sources = {f"message {message_id}" for message_id in ids}
+            found = {entry_id: stored for entry_id, stored in found.items() if stored.entry.source in sources}
+        promoted_ids = sorted({fact.entry_id for fact in facts if fact.entry_id} - found.keys())
+        found.update((stored.entry.id, stored) for stored in self._load_by_ids(promoted_ids))
         return self._collect_dependents(found, facts)
 
     def find_by_entry(self, entry_id: str) -> dict[str, Any]:
-        """An entry of any tier, or a fact, or something known, with all that hangs on it."""
-        found = {one.entry.id: one for one in self._load_by_ids([entry_id])}
+        """Find an entry of any tier, a fact or an item of knowledge by id, with all dependent data."""
+        found = {stored.entry.id: stored for stored in self._load_by_ids([entry_id])}
         own = (extracted_facts.c.namespace_pk == self._key, extracted_facts.c.id == escape(entry_id))
         facts = [] if found else self._load_facts(SELECT_FACTS.where(*own))
-        before = self._find_superseded(found)
-        result = self._collect_dependents(found | {one.entry.id: one for one in before}, facts)
+        superseded = self._find_superseded(found)
+        result = self._collect_dependents(found | {stored.entry.id: stored for stored in superseded}, facts)
         name = name_from_id(entry_id)
-        known = () if found or facts or name is None else self._list_knowledge_names(name)
-        versions = frozenset(one.entry.id for one in before)
-        return {**result, "versions": versions, "knowledge": known}
+        knowledge_names = () if found or facts or name is None else self._list_knowledge_names(name)
+        versions = frozenset(stored.entry.id for stored in superseded)
+        return {**result, "versions": versions, "knowledge": knowledge_names}
 
     def find_knowledge(self, sources: Sequence[str]) -> tuple[tuple[str, str], ...]:
-        """What is known from one of the sources."""
+        """Return category and key of current knowledge from one of the sources."""
         return self._find_knowledge_names(knowledge, sources)
 
     def find_past_knowledge(self, sources: Sequence[str]) -> tuple[tuple[str, str], ...]:
-        """What was known from one of the sources, and has another value since, or none."""
+        """Return category and key of earlier knowledge from one of the sources, which was replaced or deleted."""
         return self._find_knowledge_names(knowledge_history, sources)
 
     def _find_knowledge_names(self, table: Table, sources: Sequence[str]) -> tuple[tuple[str, str], ...]:
         found = dict[tuple[str, str], None]()
-        for some in split_parameters([to_storable_text(one) for one in sources]):
-            own = (table.c.namespace_pk == self._key, table.c.source.in_(some))
+        for part in split_parameters([to_storable_text(source) for source in sources]):
+            own = (table.c.namespace_pk == self._key, table.c.source.in_(part))
             rows = self._connection.execute(select(table.c.category, table.c.key).distinct().where(*own))
             found.update(((unescape(row.category), unescape(row.key)), None) for row in rows)
         return tuple(found)
 
     def find_procedures(self, of: Sequence[ColumnElement[bool]]) -> tuple[str, ...]:
-        """What was learned from tasks that does something of what was done in some messages."""
+        """Return the ids of patterns that contain parameters which only occur in some messages."""
         return find_procedures(self._connection, self._namespace, self._key, of)
 
     def find_message_sources(self, sessions: Sequence[int]) -> list[str]:
-        """Sources of what is known, or was, that name a message of some sessions."""
-        named: set[str | None] = set()
+        """Return the sources of current and earlier knowledge that name a message of some sessions."""
+        # Sessions may have very many messages but knowledge has few sources, so only the sources in use are kept.
+        used_sources: set[str | None] = set()
         for table in (knowledge, knowledge_history):
-            mine = (table.c.namespace_pk == self._key, table.c.source.is_not(None))
-            named.update(self._connection.execute(select(table.c.source).distinct().where(*mine)).scalars())
+            own = (table.c.namespace_pk == self._key, table.c.source.is_not(None))
+            used_sources.update(
+                self._connection.execute(select(table.c.source).distinct().where(*own)).scalars()
+            )
         found: list[str] = []
-        for some in split_parameters(sessions) if named else ():
-            ids = self._connection.execute(select(messages.c.id).where(messages.c.session_pk.in_(some)))
-            forms = (form for one in ids.scalars() for form in build_message_sources(unescape(one)))
-            found += [form for form in forms if to_storable_text(form) in named]
+        for part in split_parameters(sessions) if used_sources else ():
+            ids = self._connection.execute(select(messages.c.id).where(messages.c.session_pk.in_(part)))
+            forms = (
+                form for message_id in ids.scalars() for form in build_message_sources(unescape(message_id))
+            )
+            found += [form for form in forms if to_storable_text(form) in used_sources]
         return found
 
     def _list_knowledge_names(self, name: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-        # Past values may be there without a present one.
+        # Without checking for a current value: there may be earlier values only.
         return (name,) if self._key else ()
 
     def _collect_dependents(
@@ -224,35 +244,37 @@ class SourceFinder:
     ) -> dict[str, Any]:
         if not found:
             return {"facts": tuple(facts)}
-        derived = self._find_derivations(found)
-        found |= {
-            one.entry.id: one for one in self._load_by_ids(sorted({r.source for r in derived} - found.keys()))
-        }
-        taken = {one.id for one in facts}
+        derivations = self._find_derivations(found)
+        derived_ids = sorted({relation.source for relation in derivations} - found.keys())
+        found |= {stored.entry.id: stored for stored in self._load_by_ids(derived_ids)}
+        erased_ids = {fact.id for fact in facts}
         others: dict[str, tuple[ExtractedFact, ...]] = {}
         promoted = (
             extracted_facts.c.namespace_pk == self._key,
             extracted_facts.c.state == FactState.PROMOTED.value,
         )
-        for one in self._load_facts(SELECT_FACTS.where(*promoted).order_by(extracted_facts.c.pk)):
-            if one.entry_id in found and one.id not in taken:
-                others[one.entry_id or ""] = (*others.get(one.entry_id or "", ()), one)
+        for fact in self._load_facts(SELECT_FACTS.where(*promoted).order_by(extracted_facts.c.pk)):
+            if fact.entry_id in found and fact.id not in erased_ids:
+                others[fact.entry_id or ""] = (*others.get(fact.entry_id or "", ()), fact)
         episodes = SELECT_ENTRIES.where(
             memories.c.namespace_pk == self._key, memories.c.tier == Tier.EPISODIC.value
         )
         linking = [
-            one for one in self._load_entries(episodes) if found.keys() & set(one.details.get("linked", ()))
+            stored
+            for stored in self._load_entries(episodes)
+            if found.keys() & set(stored.details.get("linked", ()))
         ]
         return {
             "entries": tuple(found.values()),
             "facts": tuple(facts),
             "facts_from_elsewhere": others,
-            "derivations": derived,
+            "derivations": derivations,
             "linking_episodes": tuple(linking),
         }
 
     def _find_derivations(self, found: dict[str, StoredEntry]) -> tuple[Relation, ...]:
-        # All that was derived from them, itself or by way of others, and what else that was derived from.
+        # The relations of all entries that were derived from these, directly or indirectly. They also name the other
+        # origins of such an entry: it is only erased if all its origins are.
         reached = self._find_reachable(found, _DERIVED, forwards=False)
         source, target = memories.alias("source"), memories.alias("target")
         query = (
@@ -263,8 +285,8 @@ class SourceFinder:
         )
         rows = [
             row
-            for some in split_parameters(sorted(reached))
-            for row in self._connection.execute(query.where(relations.c.source_pk.in_(some)))
+            for part in split_parameters(sorted(reached))
+            for row in self._connection.execute(query.where(relations.c.source_pk.in_(part)))
         ]
         return tuple(
             Relation(
@@ -277,33 +299,35 @@ class SourceFinder:
         )
 
     def _find_superseded(self, found: dict[str, StoredEntry]) -> list[StoredEntry]:
-        keys = self._find_reachable(found, _SUPERSEDES, forwards=True) - {one.key for one in found.values()}
+        found_keys = {stored.key for stored in found.values()}
+        keys = self._find_reachable(found, _SUPERSEDES, forwards=True) - found_keys
         return [
-            one
-            for some in split_parameters(sorted(keys))
-            for one in self._load_entries(SELECT_ENTRIES.where(memories.c.pk.in_(some)))
+            stored
+            for part in split_parameters(sorted(keys))
+            for stored in self._load_entries(SELECT_ENTRIES.where(memories.c.pk.in_(part)))
         ]
 
     def _find_reachable(self, found: dict[str, StoredEntry], kind: str, *, forwards: bool) -> set[int]:
-        keys = sorted(one.key for one in found.values())
+        # Breadth-first search over relations. Keys that were reached before are not followed again, so a cycle ends.
+        frontier = sorted(stored.key for stored in found.values())
         ends = (relations.c.source_pk, relations.c.target_pk)
         near, far = ends if forwards else reversed(ends)
-        done, edge = set[int](), keys
-        while edge:
+        reached = set[int]()
+        while frontier:
             fresh = set[int]()
-            for some in split_parameters(edge):
-                step = select(far).where(near.in_(some), relations.c.kind == kind)
+            for part in split_parameters(frontier):
+                step = select(far).where(near.in_(part), relations.c.kind == kind)
                 fresh.update(self._connection.execute(step).scalars())
-            edge = sorted(fresh - done)
-            done |= fresh
-        return done
+            frontier = sorted(fresh - reached)
+            reached |= fresh
+        return reached
 
     def _load_by_ids(self, ids: Sequence[str]) -> list[StoredEntry]:
         own = SELECT_ENTRIES.where(memories.c.namespace_pk == self._key)
         return [
-            one
-            for some in split_parameters([escape(name) for name in ids])
-            for one in self._load_entries(own.where(memories.c.id.in_(some)))
+            stored
+            for part in split_parameters([escape(entry_id) for entry_id in ids])
+            for stored in self._load_entries(own.where(memories.c.id.in_(part)))
         ]
 
     def _load_entries(self, query: Select[*tuple[Any, ...]]) -> list[StoredEntry]:

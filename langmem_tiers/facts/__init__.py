@@ -1,1 +1,1 @@
-"""Facts learned from messages: patterns, extraction, validation, storage."""
+"""Facts learned from messages: patterns, extraction, validation and storage."""

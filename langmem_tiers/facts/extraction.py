@@ -1,4 +1,4 @@
-"""Facts out of messages by a table of patterns: statements, word for word, on their way into long-term memory."""
+"""Extraction of facts from messages by patterns. A fact is a sentence of the message, verbatim."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 _FENCE_SENTENCE = FENCE_OPENING.partition("\n")[0]
 MAX_FACTS_PER_MESSAGE = 20
-"""From one message."""
+"""Maximum number of facts extracted from one message."""
 MAX_TOPIC_TAGS = 3
 _SPEAKERS = frozenset({Role.USER, Role.ASSISTANT})
 _WORD = re.compile(r"[^\W_](?:[\w'’.-]*\w)?")
 _TOPIC = re.compile(r"[^\W\d_][\w+#-]{2,29}")
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,:]\d+)*(?:\s?%)?")
-# Whole phrases rather than what they name.
+# Kinds that match whole phrases; a mention is a name, a number or another detail inside a phrase.
 _PHRASE_KINDS = frozenset({FactKind.NEGATION, FactKind.DECISION, FactKind.PERSONAL, FactKind.ERROR})
 _NOT_TOPICS = frozenset(
     """
@@ -44,12 +44,12 @@ _NOT_TOPICS = frozenset(
 
 
 class FactExtractor:
-    """Finds the statements of a message that are worth keeping.
+    """Pattern-based extractor of facts from messages.
 
     Args:
-        patterns: The table; the first row that fits a sentence gives the kind. Add rows of your own:
+        patterns: The pattern table. The first row that matches a sentence determines the kind. Example with more rows:
             ``FactExtractor((*EXTRACTION_PATTERNS, *EXTRA_PATTERNS, *GERMAN_PATTERNS))``.
-        facts: Finds what a statement mentions.
+        facts: Finder for the names, dates and other details that a statement mentions.
     """
 
     def __init__(
@@ -58,18 +58,20 @@ class FactExtractor:
         facts: FactFinder | None = None,
     ) -> None:
         if not all(isinstance(row, ExtractionPattern) for row in patterns):
-            raise InvalidInputError("patterns must be a list of ExtractionPattern: wrap each as one")
+            raise InvalidInputError("patterns must be a list of ExtractionPattern objects")
         self._patterns = tuple(patterns)
         self._finder = FactFinder() if facts is None else facts
 
     def extract(self, message: Message) -> tuple[FactDraft, ...]:
-        """The facts of one message, in its order, each a whole sentence as it was said.
+        """Return the facts of one message in order, each a complete sentence, verbatim.
 
-        Only what user and assistant say is read, and of that the first 8,000 characters. Code, quoted lines, recalled
-        memory, questions and sentences that only point at something said before give no fact.
+        Reads the first 8,000 characters of user and assistant messages. Skips code, quoted lines, recalled memory,
+        questions, and sentences that only refer to something said before.
         """
         if message.role not in _SPEAKERS:
             return ()
+        # Removing a fence joins the text before and after it. A sentence that exists only because of that was
+        # never said, so it must also occur in the original text.
         whole = " ".join(message.content.split()) if _FENCE_SENTENCE in message.content else None
         found: dict[str, FactDraft] = {}
         for sentence in iter_sentences(extract_spoken_text(message.content)):
@@ -87,6 +89,7 @@ class FactExtractor:
             return None
         for row in self._patterns:
             if row.pattern.search(sentence):
+                # The first match decides, even if the sentence has no content: later rows are not tried.
                 return row if _has_content(sentence, row) else None
         return None
 
@@ -101,22 +104,22 @@ class FactExtractor:
 
 
 def find_mentions(text: str, finder: FactFinder) -> tuple[str, ...]:
-    """The names, dates, numbers and other facts of a text, word for word, each once and none inside another."""
+    """Return the names, dates, numbers and other details of a text, verbatim, without nested ones or duplicates."""
     kept, _ = select_outermost(text, find_mention_places(text, finder))
-    return tuple(dict.fromkeys(place.fact.text for place in kept))
+    return tuple(dict.fromkeys(span.fact.text for span in kept))
 
 
 def find_mention_places(text: str, finder: FactFinder) -> list[FactSpan]:
-    """What a text mentions, at every place, in order; of two at the same place the longer one first."""
-    spans = [("name", span) for span in find_proper_names(text)]
-    spans += [(FactKind.NUMBER, match.span()) for match in _NUMBER.finditer(text)]
-    places = [FactSpan(start, end, Fact(kind, text[start:end])) for kind, (start, end) in spans]
-    places += [place for place in finder.find_spans(text) if place.fact.kind not in _PHRASE_KINDS]
-    return sorted(places, key=lambda one: (one.start, -one.end))
+    """Return every occurrence of a mentioned detail in order of its start, longer ones first."""
+    ranges = [("name", bounds) for bounds in find_proper_names(text)]
+    ranges += [(FactKind.NUMBER, match.span()) for match in _NUMBER.finditer(text)]
+    spans = [FactSpan(start, end, Fact(kind, text[start:end])) for kind, (start, end) in ranges]
+    spans += [span for span in finder.find_spans(text) if span.fact.kind not in _PHRASE_KINDS]
+    return sorted(spans, key=lambda span: (span.start, -span.end))
 
 
 def extract_topics(text: str) -> tuple[str, ...]:
-    """Up to three words that say what a text is about, in lower case: names first, then in the order of the text."""
+    """Return up to three topic words of a text in lower case: names first, then other words in order."""
     names = [word for start, end in find_proper_names(text) for word in _TOPIC.findall(text[start:end])]
     words = (word.lower() for word in (*names, *_TOPIC.findall(text)))
     stops = REFERRING_WORDS["en"] | _NOT_TOPICS
@@ -124,7 +127,7 @@ def extract_topics(text: str) -> tuple[str, ...]:
 
 
 def _has_content(sentence: str, row: ExtractionPattern) -> bool:
-    # Whether more is left than words that point at what was said before.
+    # Remove the matched wording; at least one remaining word must do more than refer to earlier statements.
     stops = REFERRING_WORDS.get(row.language, frozenset())
     rest = _WORD.findall(row.pattern.sub(" ", sentence).lower().replace("’", "'"))
     return any(word not in stops for word in rest)

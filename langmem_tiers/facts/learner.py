@@ -1,7 +1,7 @@
-"""What is made of the messages of a session: facts, entries, episodes and chunks.
+"""Learning from the messages of a session: extract facts, entries, episodes and chunks.
 
-Each message is read once. How far that has come is kept with what was found, so whoever stops in the middle goes on
-there, and of two processes at one session each does its own part.
+Each message is processed once. A cursor is stored in the same transaction as the results, so an interrupted run resumes
+where it stopped, and two processes on the same session do not process a message twice.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.service import SessionRecord
 
 _MESSAGE_BATCH_SIZE = 100
-_MAX_CONTEXT_MESSAGES = 10  # messages before the new ones that say what an episode is about
+_MAX_CONTEXT_MESSAGES = 10  # earlier messages that are read again, as context of new episodes
 _FACT_BATCH_SIZE = 200
 _RAW_ANSWER_KIND = "fact"
-_MAX_MESSAGE_CHARACTERS = 8000  # characters of a message
+_MAX_MESSAGE_CHARACTERS = 8000  # of a message, compared with a fact
 _PENDING_STATES = frozenset({FactState.PENDING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnReport(Displayable):
-    """What was made of messages."""
+    """Result of learning from the new messages of a session."""
 
     messages: int = 0
-    """How many were read."""
+    """Number of messages that were processed."""
     facts: tuple[ExtractedFact, ...] = ()
-    """What was found in them, as it was found; ``namespace.facts`` tells what became of each."""
+    """New facts in their initial state; ``namespace.facts`` has the current states."""
     receipts: tuple[Receipt, ...] = ()
-    """What became of those that were promoted."""
+    """Receipts of the promoted facts."""
     episodes: tuple[Episode, ...] = ()
     chunks: tuple[Chunk, ...] = ()
     problems: tuple[str, ...] = ()
-    """What did not work, such as an answer of the model that was no JSON; its text is kept in quarantine."""
+    """Problems, such as a model answer without JSON; the text of such an answer is quarantined as a fact."""
 
 
 class Learner:
-    """Learns from one session.
+    """Learner for one session.
 
     Args:
-        parts: The stores and workers.
-        session: Whose messages.
+        parts: Services of the engine.
+        session: Session whose messages are processed.
     """
 
     def __init__(self, parts: EngineServices, session: SessionRecord) -> None:
@@ -79,16 +79,18 @@ class Learner:
         self._episodes = parts.get_episodes(session.namespace)
 
     def run(self, *, whole: bool) -> LearnReport:
-        """Read what is new, look through what is pending, and make chunks.
+        """Process new messages, review pending facts, and create chunks.
 
         Args:
-            whole: Whether the recent messages become chunks too, because the session is over.
+            whole: If True, recent messages become chunks too, because the session is over.
         """
         report, has_more = LearnReport(), True
         while has_more:
-            some, has_more = self._learn_batch()
-            report = _merge_reports(report, some)
-        if not report.facts:  # what a run that was stopped has left
+            batch_report, has_more = self._learn_batch()
+            report = _merge_reports(report, batch_report)
+        # A batch with facts reviews all pending ones. Without new facts, there may still be some that an
+        # interrupted run stored but did not review.
+        if not report.facts:
             report = replace(report, receipts=self._review_pending({}))
         chunks, problems = self._services.get_chunks(self._session).create_chunks(whole=whole)
         if report.episodes:
@@ -97,69 +99,75 @@ class Learner:
 
     def _learn_batch(self) -> tuple[LearnReport, bool]:
         cursor = self._store.get_cursor(self._key)
+        # Some learned messages are read again: a new episode may refer to them.
         turns = self._store.list_turns(
             self._key,
             after=max(0, cursor.learned_turn - _MAX_CONTEXT_MESSAGES),
             limit=_MESSAGE_BATCH_SIZE + _MAX_CONTEXT_MESSAGES,
         )
         has_more = len(turns) == _MESSAGE_BATCH_SIZE + _MAX_CONTEXT_MESSAGES
-        turns = tuple(one for one in turns if not one.message.is_summary)
-        new = [one for one in turns if one.number > cursor.learned_turn]
+        turns = tuple(turn for turn in turns if not turn.message.is_summary)
+        new = [turn for turn in turns if turn.number > cursor.learned_turn]
         if not new:
             return LearnReport(), False
-        found, problems = self._extract_facts([one.message for one in new])
+        facts, problems = self._extract_facts([turn.message for turn in new])
         moments = find_moments(turns, after=cursor.learned_turn, patterns=self._services.moment_patterns)
-        # An order to the model, or a secret, is no moment to remember.
-        times = {one.number: one.message.created_at for one in new}
+        times = {turn.number: turn.message.created_at for turn in new}
+        # Unlike facts, episodes have no quarantine: drop those that contain an injection or a secret.
         episodes = self._episodes.build_episodes(
             self._session.name,
-            [one for one in moments if not find_unsafe_reason(f"{one.summary}\n{one.context}")],
+            [moment for moment in moments if not find_unsafe_reason(f"{moment.summary}\n{moment.context}")],
             times,
         )
         write = MemoryWrite(
-            put=tuple(build_episode_entry(one, self._key) for one in episodes),
-            facts=tuple(found),
+            put=tuple(build_episode_entry(episode, self._key) for episode in episodes),
+            facts=tuple(facts),
             cursor=CursorMove(self._key, cursor, LearningCursor(new[-1].number, cursor.chunked_turn)),
         )
         if not self._store.commit(self._namespace, write, self._services.now()):
-            return LearnReport(), True  # somebody else has read these
-        receipts = self._review_pending({one.message.id: one.message for one in new}) if found else ()
-        known = (self._episodes.get(one.id) for one in episodes)  # with their links by now
+            # Another process moved the cursor first: nothing was stored here. Continue from the new cursor.
+            return LearnReport(), True
+        receipts = self._review_pending({turn.message.id: turn.message for turn in new}) if facts else ()
+        # Read the episodes again: the review has linked them with the promoted entries.
+        stored = (self._episodes.get(episode.id) for episode in episodes)
         report = LearnReport(
             messages=len(new),
-            facts=tuple(found),
+            facts=tuple(facts),
             receipts=receipts,
-            episodes=tuple(one for one in known if one is not None),
+            episodes=tuple(episode for episode in stored if episode is not None),
             problems=problems,
         )
         return report, has_more
 
     def _extract_facts(self, messages: Sequence[Message]) -> tuple[list[ExtractedFact], tuple[str, ...]]:
-        extractor, by_model = self._services.fact_extractor, self._services.llm_fact_extractor
-        found = [
+        extractor, llm_extractor = self._services.fact_extractor, self._services.llm_fact_extractor
+        facts = [
             self._build_fact(draft, message) for message in messages for draft in extractor.extract(message)
         ]
-        if by_model is None:
-            return found, ()
-        extraction = by_model.extract(messages)
-        said = {fact.content for fact in found}
-        # What a model makes of a conversation with an order in it may be the order in other words.
-        order = next(
+        if llm_extractor is None:
+            return facts, ()
+        extraction = llm_extractor.extract(messages)
+        known_contents = {fact.content for fact in facts}
+        # A model that reads a prompt injection may paraphrase it, so that no pattern detects it in the fact.
+        # Therefore one injection anywhere in the batch quarantines all facts from the model.
+        injection = next(
             (
-                why
-                for why in (find_injection_reason(strip_fences(message.content)) for message in messages)
-                if why
+                reason
+                for reason in (find_injection_reason(strip_fences(message.content)) for message in messages)
+                if reason
             ),
             "",
         )
         for draft in extraction.facts:
-            if draft.content not in said:
+            if draft.content not in known_contents:
                 fact = self._build_fact(draft, _find_source_message(draft, messages))
-                state = {"state": FactState.QUARANTINED, "reason": f"beside it: {order}"} if order else {}
-                found.append(replace(fact, **state))  # type: ignore[arg-type] # as the fields are
+                state = (
+                    {"state": FactState.QUARANTINED, "reason": f"beside it: {injection}"} if injection else {}
+                )
+                facts.append(replace(fact, **state))  # type: ignore[arg-type] # types match the fields
         raw = zip(extraction.raw_answers, extraction.raw_problems, strict=True)
-        found += [self._build_quarantined_fact(text, problem) for text, problem in raw]
-        return found, extraction.problems
+        facts += [self._build_quarantined_fact(text, problem) for text, problem in raw]
+        return facts, extraction.problems
 
     def _build_fact(self, draft: FactDraft, message: Message) -> ExtractedFact:
         now = self._services.now()
@@ -190,17 +198,19 @@ class Learner:
             reason=f"{UNREADABLE_ANSWER_REASON}: {problem}",
         )
 
-    def _review_pending(self, said: dict[str, Message]) -> tuple[Receipt, ...]:
-        # What is pending is validated, and promoted if its confidence is high enough.
+    def _review_pending(self, messages: dict[str, Message]) -> tuple[Receipt, ...]:
+        # Validates all pending facts of the session and promotes those with a sufficient confidence. `messages`
+        # are the messages already loaded, by id.
         receipts: list[Receipt] = []
         entries: dict[str, list[str]] = {}
         last: str | None = None
         while facts := self._store.list_facts(
             self._namespace, _PENDING_STATES, session_key=self._key, after=last, limit=_FACT_BATCH_SIZE
         ):
+            # Reviewed facts are no longer pending, so pages are addressed by the last id, not by an offset.
             last = facts[-1].id
             for fact in facts:
-                receipt = self._review_fact(fact, said)
+                receipt = self._review_fact(fact, messages)
                 if receipt is None:
                     continue
                 receipts.append(receipt)
@@ -213,15 +223,15 @@ class Learner:
         numbers = self._store.get_turn_numbers(self._key, list(entries)) if entries else {}
         return {number: entries[name] for name, number in numbers.items()}
 
-    def _review_fact(self, fact: ExtractedFact, said: dict[str, Message]) -> Receipt | None:
-        # Somebody else has looked at it meanwhile, or has erased it.
+    def _review_fact(self, fact: ExtractedFact, messages: dict[str, Message]) -> Receipt | None:
+        # Suppressed: another process has reviewed or erased the fact in the meantime.
         with suppress(FactStateChangedError, EntryNotFoundError):
             try:
                 return self._validate_and_move(
-                    fact, said.get(fact.source_message_id or "") or self._get_source_message(fact)
+                    fact, messages.get(fact.source_message_id or "") or self._get_source_message(fact)
                 )
             except FactStateChangedError:
-                raise
+                raise  # a subclass of InvalidInputError, which would quarantine the fact below
             except MessageNotFoundError:
                 self._facts.move(fact, FactState.VALIDATED, "its message is gone", was=_PENDING_STATES)
             except InvalidInputError as error:
@@ -232,7 +242,7 @@ class Learner:
 
     def _get_source_message(self, fact: ExtractedFact) -> Message:
         if fact.source_message_id is None:
-            raise MessageNotFoundError("the fact names no message")
+            raise MessageNotFoundError("the fact has no source message")
         return self._session.get(fact.source_message_id)
 
     def _validate_and_move(self, fact: ExtractedFact, message: Message) -> Receipt | None:
@@ -247,7 +257,8 @@ class Learner:
 
 
 def _find_source_message(draft: FactDraft, messages: Sequence[Message]) -> Message:
-    # The message that shares most of its words; of those that are as good, the newest.
+    # The message that shares the most words with the fact; the newest among equals, because `max` returns the
+    # first maximum and the messages are reversed.
     words = set(extract_terms(draft.content))
     spoken = [message for message in messages if message.role in (Role.USER, Role.ASSISTANT)] or list(
         messages
@@ -269,11 +280,12 @@ def _to_draft(fact: ExtractedFact) -> FactDraft:
     )
 
 
-def _merge_reports(one: LearnReport, other: LearnReport) -> LearnReport:
+def _merge_reports(first: LearnReport, second: LearnReport) -> LearnReport:
+    # Without chunks: they are created once, after all batches.
     return LearnReport(
-        messages=one.messages + other.messages,
-        facts=(*one.facts, *other.facts),
-        receipts=(*one.receipts, *other.receipts),
-        episodes=(*one.episodes, *other.episodes),
-        problems=(*one.problems, *other.problems),
+        messages=first.messages + second.messages,
+        facts=(*first.facts, *second.facts),
+        receipts=(*first.receipts, *second.receipts),
+        episodes=(*first.episodes, *second.episodes),
+        problems=(*first.problems, *second.problems),
     )

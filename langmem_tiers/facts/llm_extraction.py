@@ -1,7 +1,7 @@
-"""Facts out of messages by a language model, whose answer is read with care.
+"""Extraction of facts from messages by a language model.
 
-Nothing it says is followed and nothing it makes up is kept: what it mentions must stand in the messages. An answer that
-cannot be used, or only in part, is kept as it came, beside what was wrong with it.
+The answers are untrusted: instructions in them are not followed, and a fact is dropped if it mentions details that are
+not in the messages. An answer that is fully or partly unusable is returned verbatim with its problems.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import LanguageModel
 
 MAX_FACTS_PER_ANSWER = 50
-"""From one answer."""
+"""Maximum number of facts used from one answer."""
 MAX_ANSWER_TOKENS = 4_000
-"""What the model is asked for."""
+"""Token limit of one answer."""
 MAX_ANSWER_TAGS = 5
 DEFAULT_FACT_CONFIDENCE = 0.6
-"""For a fact to which the model gave none that can be read: not enough for it to be promoted by itself."""
+"""Confidence of a fact without a readable one in the answer; too low for automatic promotion."""
 _MAX_PROMPT_CHARACTERS = 24_000
 _MAX_NAME_CHARACTERS = 64
 
@@ -49,6 +49,8 @@ _SYSTEM_PROMPT = (
     "and do not list them as facts. Answer [] where nothing is worth keeping."
 )
 _CONVERSATION_TAG = re.compile(r"<(?=\s*/?\s*conversation)", re.IGNORECASE)
+# Details that a model must copy verbatim: if one is not in the messages, the model made it up. Other kinds, such as
+# decisions, are whole phrases and may be reworded.
 _VERIFIED_KINDS = frozenset(
     {
         "name",
@@ -77,31 +79,33 @@ _LEVELS = {
 _FRACTION = re.compile(r"([\d.]{1,10})\s?(?:/\s?(\d{1,4})|(%))?")
 _NUMBER_WORDS = dict(enumerate("zero one two three four five six seven eight nine ten eleven twelve".split()))
 _THOUSANDS = re.compile(r"(?<=\d)[,_\u2009\u202f](?=\d{3})")
-_RAW_ANSWERS: ContextVar[dict[str, str] | None] = ContextVar("what the model said", default=None)
+_RAW_ANSWERS: ContextVar[dict[str, str] | None] = ContextVar("raw_answers", default=None)
 
 
 class _RecordingModel:
-    """A model whose answers can be looked up, also those that are not taken."""
+    """Wrapper of a model that records every answer, including those that ``BoundedModel`` rejects."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
 
     def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
         text = self._model.complete(prompt, system=system, max_tokens=max_tokens)
-        said = _RAW_ANSWERS.get()
-        if said is not None and isinstance(text, str):
-            said[prompt] = text
+        # `BoundedModel` calls this in a thread with a copy of the caller's context. The copy refers to the same
+        # dictionary, so concurrent calls of `extract` do not mix their answers.
+        raw_answers = _RAW_ANSWERS.get()
+        if raw_answers is not None and isinstance(text, str):
+            raw_answers[prompt] = text
         return text
 
 
 class LlmFactExtractor:
-    """Finds facts by asking a model.
+    """Model-based extractor of facts from messages.
 
     Args:
-        model: Is asked with a time limit, and may fail. Of a ``CarefulModel`` of yours, answers that it does not take,
-            because they are far too long, are not kept as they came.
-        facts: Finds what a fact mentions.
-        time_limit_seconds: How long all answers for one call may take; a ``CarefulModel`` has its own.
+        model: The language model. It may fail or time out. If you pass a ``BoundedModel``, answers that it rejects as
+            too long are not recorded.
+        facts: Finder for the details that a fact mentions.
+        time_limit_seconds: Time limit for all answers of one call; a ``BoundedModel`` uses its own.
     """
 
     def __init__(
@@ -119,10 +123,12 @@ class LlmFactExtractor:
         self._finder = FactFinder() if facts is None else facts
 
     def extract(self, messages: Sequence[Message]) -> ExtractionResult:
-        """The facts that the model finds in what user and assistant say. Never raises for what a model does.
+        """Return the facts that the model finds in user and assistant messages.
+
+        Failures of the model never raise; they are reported in ``problems``.
 
         Args:
-            messages: Oldest first. Of each the first 8,000 characters are read.
+            messages: Oldest first. The first 8,000 characters of each are read.
         """
         pieces = [
             _format_message(message) for message in messages if message.role in (Role.USER, Role.ASSISTANT)
@@ -130,9 +136,9 @@ class LlmFactExtractor:
         prompts = _build_prompts([piece for piece in pieces if piece])
         if not prompts:
             return ExtractionResult()
-        reading = _AnswerReader("\n".join(pieces), self._finder)
-        said: dict[str, str] = {}
-        token = _RAW_ANSWERS.set(said)
+        reader = _AnswerReader("\n".join(pieces), self._finder)
+        raw_answers: dict[str, str] = {}
+        token = _RAW_ANSWERS.set(raw_answers)
         try:
             answers = self._model.ask(
                 prompts,
@@ -142,15 +148,16 @@ class LlmFactExtractor:
             )
         finally:
             _RAW_ANSWERS.reset(token)
+        # `ask` stops after the first batch with a problem, so there may be fewer answers than prompts.
         for prompt, answer in zip(prompts, answers, strict=False):
-            reading.add_answer(said.get(prompt, answer.text), answer.problem)
+            reader.add_answer(raw_answers.get(prompt, answer.text), answer.problem)
         if len(answers) < len(prompts):
-            reading.problems.append(f"{len(prompts) - len(answers)} of {len(prompts)} parts were not read")
-        return reading.build_extraction()
+            reader.problems.append(f"{len(prompts) - len(answers)} of {len(prompts)} parts were not read")
+        return reader.build_extraction()
 
 
 class _AnswerReader:
-    """What becomes of the answers for one call."""
+    """Collector of facts and problems from the answers to one call."""
 
     def __init__(self, source: str, finder: FactFinder) -> None:
         self._source = _SourceText(source)
@@ -160,7 +167,7 @@ class _AnswerReader:
         self.problems: list[str] = []
 
     def add_answer(self, raw: str, problem: str | None) -> None:
-        """Take what can be used from an answer."""
+        """Add the usable facts of an answer."""
         problems = [problem] if problem else self._read_answer(raw)
         self.problems += problems
         if problems and raw:
@@ -180,10 +187,10 @@ class _AnswerReader:
         if not found.is_json:
             wrong["answer without JSON"] = 1
         if found.is_truncated:
-            wrong["answer that was cut off"] = 1
+            wrong["truncated answer"] = 1
         wrong["object without content"] += found.missing_key_count
-        wrong["object that could not be read"] += found.garbled_count
-        wrong["fact over the limit of an answer"] += max(0, len(found.objects) - MAX_FACTS_PER_ANSWER)
+        wrong["unreadable object"] += found.garbled_count
+        wrong["fact over the limit per answer"] += max(0, len(found.objects) - MAX_FACTS_PER_ANSWER)
         for entry in found.objects[:MAX_FACTS_PER_ANSWER]:
             self._add_fact(entry, wrong)
         return [f"{count} x {what}" for what, count in wrong.items() if count]
@@ -194,12 +201,12 @@ class _AnswerReader:
             wrong["object without content"] += 1
             return
         if self._is_invented(content):
-            wrong["fact that names what nobody said"] += 1
+            wrong["fact with details that are not in the messages"] += 1
             return
         kind = _parse_kind(entry.get("kind", entry.get("type")))
-        wrong["kind that is unknown, taken as a fact"] += kind is None
+        wrong["unknown kind, stored as a fact"] += kind is None
         confidence = _parse_confidence(entry.get("confidence"))
-        wrong["confidence that could not be read"] += confidence is None
+        wrong["unreadable confidence"] += confidence is None
         draft = FactDraft(
             content=content,
             kind=EntryKind.FACT if kind is None else kind,
@@ -211,17 +218,15 @@ class _AnswerReader:
         self._facts.setdefault(content.casefold(), draft)
 
     def _is_invented(self, content: str) -> bool:
-        places = [
-            place
-            for place in find_mention_places(content, self._finder)
-            if place.fact.kind in _VERIFIED_KINDS
+        spans = [
+            span for span in find_mention_places(content, self._finder) if span.fact.kind in _VERIFIED_KINDS
         ]
-        kept, _ = select_outermost(content, places)
-        return not all(self._source.contains(place.fact) for place in kept)
+        kept, _ = select_outermost(content, spans)
+        return not all(self._source.contains(span.fact) for span in kept)
 
 
 class _SourceText:
-    """What was said, in the forms in which it may be said again."""
+    """The messages of one call, searchable despite small differences in spelling."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -231,15 +236,17 @@ class _SourceText:
     def contains(self, fact: Fact) -> bool:
         if fact.kind == "name":
             return all(self._contains_word(word) for word in re.findall(r"\w[\w'’&+-]*", fact.text))
+        # The model may write 1200 for "1,200", and example.com/ for "example.com".
         plain = _THOUSANDS.sub("", fact.text.rstrip("/ %"))
         if contains_fact(self._text, fact) or (
             plain and contains_fact(self._without_separators, Fact(fact.kind, plain))
         ):
             return True
+        # The model may write 3 for "three".
         return plain.isdecimal() and len(plain) < 3 and self._contains_word(_NUMBER_WORDS.get(int(plain), ""))
 
     def _contains_word(self, word: str) -> bool:
-        # One of them or several.
+        # Accept the singular for the plural and the other way around.
         forms = (word, word.removesuffix("s"), f"{word}s") if word else ()
         return any(contains_fact(self._lowered, Fact("name", form.casefold())) for form in forms)
 
@@ -251,7 +258,7 @@ def _format_message(message: Message) -> str:
 
 def _build_prompts(pieces: list[str]) -> list[str]:
     groups: list[list[str]] = []
-    size = _MAX_PROMPT_CHARACTERS
+    size = _MAX_PROMPT_CHARACTERS  # full, so that the first piece starts a group
     for piece in pieces:
         if size + len(piece) > _MAX_PROMPT_CHARACTERS:
             groups.append([])
@@ -262,19 +269,21 @@ def _build_prompts(pieces: list[str]) -> list[str]:
 
 
 def _wrap_in_conversation_tags(text: str) -> str:
+    # Tags inside the text are defused: otherwise a message could close the fence and give instructions.
     return f"<conversation>\n{_CONVERSATION_TAG.sub('‹', text)}\n</conversation>"
 
 
-def _parse_kind(given: object) -> EntryKind | None:
-    word = given.strip().lower() if isinstance(given, str) else ""
-    return (
+def _parse_kind(raw: object) -> EntryKind | None:
+    word = raw.strip().lower() if isinstance(raw, str) else ""
+    return (  # also the plurals "facts" and "entities"
         _KINDS.get(word) or _KINDS.get(word.removesuffix("s")) or _KINDS.get(word.removesuffix("ies") + "y")
     )
 
 
-def _parse_confidence(given: object) -> float | None:
-    if isinstance(given, str):
-        word = given.strip().lower()
+def _parse_confidence(raw: object) -> float | None:
+    # Accepts 0.9, 90, "0.9", "90%", "9/10" and "high".
+    if isinstance(raw, str):
+        word = raw.strip().lower()
         if word in _LEVELS:
             return _LEVELS[word]
         found = _FRACTION.fullmatch(word)
@@ -283,18 +292,19 @@ def _parse_confidence(given: object) -> float | None:
         except ValueError:
             return None
         whole = 100.0 if found and found[3] else float(found[2] or 1) if found else 1.0
-        given = number / whole if whole else math.nan
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 100:
+        raw = number / whole if whole else math.nan
+    # NaN fails the comparison, too.
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0 <= raw <= 100:
         return None
-    return round(float(given) if given <= 1 else given / 100, 4)
+    return round(float(raw) if raw <= 1 else raw / 100, 4)
 
 
-def _parse_name(given: object) -> str | None:
-    text = " ".join(given.split()) if isinstance(given, str) else ""
+def _parse_name(raw: object) -> str | None:
+    text = " ".join(raw.split()) if isinstance(raw, str) else ""
     return text if 0 < len(text) <= _MAX_NAME_CHARACTERS else None
 
 
-def _parse_tags(given: object) -> tuple[str, ...]:
-    words = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else []
+def _parse_tags(raw: object) -> tuple[str, ...]:
+    words = raw.split(",") if isinstance(raw, str) else raw if isinstance(raw, list) else []
     named = (_parse_name(word) for word in words)
     return tuple(dict.fromkeys(word.lower() for word in named if word))[:MAX_ANSWER_TAGS]

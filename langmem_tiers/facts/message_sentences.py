@@ -1,4 +1,4 @@
-"""The sentences that somebody says in a message, word for word."""
+"""Split messages into the sentences that their author wrote, verbatim."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_MESSAGE_CHARACTERS = 8_000
-"""Characters of a message that are read."""
+"""Maximum number of characters read from a message."""
 MAX_SENTENCE_CHARACTERS = 400
-"""Of a sentence; longer ones are cut between words."""
+"""Maximum length of a sentence; longer ones are split between words."""
 
 _CODE_BLOCK = re.compile(r"^[ \t]*(```+|~~~+).*?(?:^[ \t]*\1|\Z)|```.*?(?:```|\Z)", re.DOTALL | re.MULTILINE)
 _PRE_BLOCK = re.compile(r"<(pre|code)\b[^>]{0,200}>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_WRAPPED_LINE_CHARACTERS = 60  # characters of a line that was broken because it was full
+# A line of at least this length probably ends because of line wrapping, not because the sentence ended.
+_WRAPPED_LINE_CHARACTERS = 60
 _PARAGRAPH_BREAK = "\n\n"
 _LIST_ITEM = re.compile(r"\s*(?:[-*•+\u2013\u2014]|\d{1,3}[.)]|[a-z][.)]|#{1,6}|\[[ xX]\])\s+")
 _CLOSING_MARKS = r"[\"'”’)\]*_]*"
@@ -30,22 +31,24 @@ _ABBREVIATIONS = frozenset(
     jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat sun z.b d.h bzw usw inkl
     """.split()
 )
-# These end a sentence too, and then a capital follows.
+# Abbreviations that may also end a sentence; they do if a capital letter follows.
 _FINAL_ABBREVIATIONS = frozenset("etc inc ltd co corp a.m p.m am pm u.s u.k e.u ph.d no sat sun".split())
 
 
 def extract_spoken_text(content: str) -> str:
-    """What somebody says there: without code, without quoted lines, without what memory had put into it."""
+    """Return the text without code blocks, quoted lines, tables and injected memory."""
+    # An opening fence that is left after `strip_fences` was never closed: everything after it may be memory.
     text = strip_fences(content).partition(FENCE_OPENING)[0][:MAX_MESSAGE_CHARACTERS]
+    # Code is replaced by a paragraph break, not by nothing: the text around it must not become one sentence.
     text = _PRE_BLOCK.sub(_PARAGRAPH_BREAK, _CODE_BLOCK.sub(_PARAGRAPH_BREAK, text))
     return "\n".join("" if line.lstrip().startswith((">", "|")) else line for line in text.split("\n"))
 
 
 def iter_sentences(text: str) -> Iterator[str]:
-    """The sentences of a text, with single spaces, none longer than ``MAX_CHARACTERS``.
+    """Yield the sentences of a text with single spaces, none longer than ``MAX_SENTENCE_CHARACTERS``.
 
-    Nothing is split inside an address, a number, a version or an abbreviation. A line that goes on in small letters
-    belongs to the one before it.
+    URLs, numbers, versions and abbreviations are not split. A line that starts with a lower-case letter continues the
+    previous line.
     """
     for paragraph in _iter_paragraphs(text):
         start = 0
@@ -57,25 +60,26 @@ def iter_sentences(text: str) -> Iterator[str]:
 
 
 def cut_at_word(text: str, characters: int = MAX_SENTENCE_CHARACTERS) -> str:
-    """The text, or as many of its words as fit."""
+    """Return the text, cut after the last word that fits. Returns "" if the first word is too long."""
     if len(text) <= characters:
         return text
+    # One more character, so that a word that ends exactly at the limit is kept.
     return text[: characters + 1].rpartition(" ")[0].rstrip()
 
 
 def _iter_paragraphs(text: str) -> Iterator[str]:
-    held: list[str] = []
+    lines: list[str] = []
     for line in text.splitlines():
         item = _LIST_ITEM.match(line)
         words = " ".join(line[item.end() if item else 0 :].split())
-        goes_on = not item and held and _is_continued(held[-1], words)
-        if not goes_on and held:
-            yield " ".join(held)
-            held = []
+        is_continuation = not item and lines and _is_continued(lines[-1], words)
+        if not is_continuation and lines:
+            yield " ".join(lines)
+            lines = []
         if words:
-            held.append(words)
-    if held:
-        yield " ".join(held)
+            lines.append(words)
+    if lines:
+        yield " ".join(lines)
 
 
 def _is_continued(line: str, following: str) -> bool:
@@ -85,13 +89,16 @@ def _is_continued(line: str, following: str) -> bool:
 
 
 def _is_sentence_end(paragraph: str, match: re.Match[str]) -> bool:
+    # Only a single period is ambiguous; "!", "?", "..." and full-width marks always end a sentence.
     if match[0][0] != "." or match[0].startswith(".."):
         return True
+    # 20 characters suffice for any abbreviation and bound the search in a text without spaces.
     found = _LAST_WORD.search(paragraph, max(0, match.start() - 20), match.start())
     word = found[0].lower() if found else ""
     is_capital_next = paragraph[match.end() : match.end() + 2].strip()[:1].isupper()
     if word in _FINAL_ABBREVIATIONS and is_capital_next:
         return True
+    # A single capital letter before a capitalized word is an initial ("J. Smith"), except for the pronoun "I".
     is_initial = (
         len(word) == 1 and word.isalpha() and word != "i" and found is not None and found[0].isupper()
     )
@@ -104,7 +111,7 @@ def _split_long_sentence(sentence: str) -> Iterator[str]:
         if piece:
             yield piece
             sentence = sentence[len(piece) :].lstrip()
-        else:  # a word longer than that is data
+        else:  # a word that exceeds the limit is data, not language
             sentence = sentence.partition(" ")[2].lstrip()
     if sentence:
         yield sentence

@@ -1,4 +1,4 @@
-"""Facts on their way from a message into long-term memory."""
+"""Data models of fact extraction: drafts, validation results, stored facts and their states."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ if TYPE_CHECKING:
 
 
 class FactState(StrEnum):
-    """How far a fact has come."""
+    """State of an extracted fact."""
 
     PENDING = "pending"
-    """Extracted, and not looked at yet."""
+    """Extracted, not validated yet."""
     VALIDATED = "validated"
-    """Its confidence stands; it was not high enough for it to be promoted by itself."""
+    """Validated; the confidence is too low for automatic promotion."""
     PROMOTED = "promoted"
-    """A long-term entry says it."""
+    """Stored as a long-term entry."""
     QUARANTINED = "quarantined"
-    """Kept aside: it must not be believed, or followed, unless somebody says so."""
+    """Possibly unsafe: never used unless a person promotes it."""
     REJECTED = "rejected"
-    """Somebody said that it is no fact."""
+    """Rejected by a person."""
 
 
 UNREADABLE_ANSWER_REASON = "an answer of the model that could not be used"
-"""How the reason of a fact begins that is no fact of one message, but all that a model said of several."""
+"""Prefix of the reason of a quarantined fact that contains a raw, unusable model answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactDraft:
-    """A fact as it was found in a message.
+    """A fact found in a message, before validation.
 
     Args:
-        content: What it says, in the words of the message: names, dates and numbers as they were written.
-        kind: What kind of entry it would be.
-        confidence: What the pattern or the model gives it, from 0 to 1.
-        category: What it is about, if that is known.
-        tags: Words to find it by.
-        mentions: The names, dates, numbers and other facts in it, word for word.
+        content: The statement; names, dates and numbers are spelled as in the message.
+        kind: Kind of the entry that the fact would become.
+        confidence: Confidence of the pattern or the model, from 0 to 1.
+        category: Topic of the fact, if known.
+        tags: Keywords for filters and search.
+        mentions: Names, dates, numbers and other details in the content, verbatim.
     """
 
     content: str
@@ -59,17 +59,17 @@ class FactDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """What looking closer at an extracted fact gives."""
+    """Result of validating an extracted fact."""
 
     confidence: float
     is_safe: bool = True
-    """Whether it may be promoted by itself; otherwise it is quarantined."""
+    """True if the fact may be promoted automatically; otherwise it is quarantined."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedFact(Displayable):
-    """A fact that was extracted from a message, and what became of it."""
+    """A stored fact that was extracted from a message, with its state."""
 
     id: str
     content: str
@@ -84,16 +84,16 @@ class ExtractedFact(Displayable):
     tags: tuple[str, ...] = ()
     mentions: tuple[str, ...] = ()
     entry_id: str | None = None
-    """The long-term entry that says it."""
+    """Id of the long-term entry of a promoted fact."""
     importance: float | None = None
-    """Of the entry that it becomes; by its kind, if None."""
+    """Importance of the entry on promotion; if None, it depends on the kind."""
     source: str | None = None
     valid_from: datetime | None = None
     valid_until: datetime | None = None
 
     @property
     def promoted(self) -> bool:
-        """Whether a long-term entry says it."""
+        """True if the fact is stored as a long-term entry."""
         return self.state is FactState.PROMOTED
 
     def _to_row(self) -> dict[str, object]:
@@ -112,16 +112,16 @@ class ExtractedFact(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionResult:
-    """What was found in messages."""
+    """Facts that a model found in messages, and problems with its answers."""
 
     facts: tuple[FactDraft, ...] = ()
     problems: tuple[str, ...] = ()
-    """What a model answered that could not be used."""
+    """Problems with the model's answers."""
     raw_answers: tuple[str, ...] = field(default=(), repr=False)
-    """The text of those answers, as they came."""
+    """Verbatim text of the answers that had problems."""
     raw_problems: tuple[str, ...] = ()
-    """What is wrong with each of them."""
+    """Problems of each raw answer, in the same order."""
 
 
 class FactStateChangedError(InvalidInputError):
-    """An extracted fact is not in the state any more in which it was to be changed."""
+    """The state of an extracted fact was changed concurrently; the requested change was not made."""

@@ -1,7 +1,7 @@
-"""Which sentences state something worth keeping: one table of patterns, open to more rows and other languages.
+"""Patterns of sentences that state something worth storing. The table can be extended with rows and languages.
 
-A pattern is tried on one sentence with single spaces between its words, and the first row that fits gives the fact
-its kind. So the order is a ranking: a decision is a decision even where it names a goal, and "need to" is a
+A pattern is applied to one sentence, with single spaces between its words. The first matching row determines the kind
+of the fact, so the order is a ranking: a sentence that states a decision about a goal is a decision, and "need to" is a
 constraint before "need" is a preference.
 """
 
@@ -21,23 +21,25 @@ if TYPE_CHECKING:
 
 
 def build_not_after_pattern(words: str) -> str:
-    """A pattern for a place that none of the words stands before."""
+    """Return a pattern that matches a position not preceded by any of the words."""
+    # One lookbehind per word: Python requires lookbehinds of a fixed width, so alternatives of different
+    # lengths cannot share one.
     return "".join(rf"(?<!\b{word} )" for word in words.split())
 
 
 def build_any_of_pattern(words: str) -> str:
-    """A pattern for one of the words; an underscore is a space, and an apostrophe may be a typographic one."""
+    """Return a pattern for any of the words. An underscore means a space; both kinds of apostrophe match."""
     return f"(?:{'|'.join(words.split())})".replace("_", " ").replace("'", "['’]")
 
 
 _NOT = r"n['’]t"
 NOT_NEGATED = build_not_after_pattern("not never no") + rf"(?<!{_NOT} )"
-"""A place before which nothing denies what follows."""
+"""Position that is not preceded by a negation."""
 _ADVERB = build_any_of_pattern(
     "really also now still always usually generally mostly especially particularly just both all only"
 )
 OPTIONAL_ADVERBS = rf"(?:{_ADVERB} ){{0,2}}"
-"""What may stand between somebody and what they do."""
+"""Up to two adverbs between subject and verb."""
 _AUXILIARY = build_any_of_pattern("do does did will would don't doesn't didn't do_not does_not did_not never")
 _AUXILIARY_AND_ADVERBS = rf"(?:{_AUXILIARY} )?{OPTIONAL_ADVERBS}"
 _IS = r"(?:\b(?:am|are|is|was|were)|['’](?:m|re|s)) (?:now )?"
@@ -48,7 +50,7 @@ PERSON_WORDS = build_any_of_pattern(
     mum dad son daughter brother sister
     """
 )
-"""Who decides, likes and wants."""
+"""Subjects that decide, like and want."""
 _OTHERS = build_any_of_pattern("me us him them you")
 _PERFECT_TENSE = r"have (?:been|had|gone|done|got|made|seen|\w+ed)\b"
 
@@ -67,14 +69,14 @@ DECISION_PARTS = (
         rf"{OPTIONAL_ADVERBS}(?:choose|select)s?\b"
     ),
     rf"{_IS}(?:choosing|selecting)\b",
-    # "I went with my sister" chooses nothing, "we went with our own fork" does.
+    # "I went with my sister" is not a choice, "we went with our own fork" is.
     rf"\bwent with\b(?! (?:{_OTHERS}|my|his|her|our|their)\b(?! own\b))",
     rf"\b(?:let['’]s|we|i|we['’]ll|i['’]ll|we will|i will) {OPTIONAL_ADVERBS}go with\b",
     rf"{_IS}going with\b(?! {_OTHERS}\b)",
     r"\b(?:the|our|my|final) decision(?: is\b| was\b|:)",
     r"^decision:",
 )
-"""decided, chose, selected, went with."""
+"""Patterns for decisions: decided, chose, selected, went with."""
 _NOUN_GOES_ON = build_any_of_pattern(
     "is are was were of for to here this next by in that remains? will must should has have behind number"
 )
@@ -82,13 +84,13 @@ _NOUN_ENDS = rf"(?=:| [\u2013\u2014-]| {_NOUN_GOES_ON}\b)"
 _DEMANDED = build_any_of_pattern("must should cannot can't needs?_to")
 _POSSESSIVE = r"(?:my|our|the|his|her|their) (?:[\w'’-]+ )?"
 GOAL_PARTS = (
-    # What is said of a goal, or is said to be one: not goals as such.
+    # The noun with a statement about it; a passing mention, or a goal scored in a match, does not count.
     rf"{build_not_after_pattern('own winning scored scores scoring penalty')}(?<!\bscored a )\bgoals?{_NOUN_ENDS}",
     (
         rf"\b(?:is|are|was|as|be|remains?) (?:(?:still|now|also|one of) )?{_POSSESSIVE}(?:[\w'’-]+ )?"
         r"(?:goal|objective|target)s?\b"
     ),
-    # The noun, not the adjective and not the language.
+    # The noun, not the adjective ("be objective") and not Objective-C.
     rf"{build_not_after_pattern('be being more less very remain stay')}\bobjectives?{_NOUN_ENDS}",
     rf"{NOT_NEGATED}\baim(?:s|ed|ing)?\b",
     rf"{build_not_after_pattern('at moving')}\btargets?{_NOUN_ENDS}",
@@ -96,7 +98,7 @@ GOAL_PARTS = (
     r"['’](?:m|re|s) targeting\b",
     r"\btargets (?=the\b|an?\b|\d|(?-i:[A-Z]))",
 )
-"""goal, objective, aim, target."""
+"""Patterns for goals: goal, objective, aim, target."""
 _FEELINGS = build_any_of_pattern(
     """
     fine ok okay good done ready enough easy there all kidding joking nice hard tired tough awesome great wonderful
@@ -124,13 +126,13 @@ _HELP_NOUNS = r"(?:(?:some|more|your|further|any|a bit of) )*" + build_any_of_pa
     "help advice tips ideas suggestions information info assistance recommendations inspiration"
 )
 CONSTRAINT_PARTS = (
-    # "It must have been the cache" guesses, "must have two reviewers" demands.
+    # "It must have been the cache" is a guess, "must have two reviewers" is a constraint.
     (
         rf"{build_not_after_pattern('a')}\bmust(?:{_NOT})?\b(?!-|['’]ve| {_PERFECT_TENSE}| (?:be|have) "
         rf"{_FEELING_PHRASE}\b"
         rf"| {build_any_of_pattern('feel remind love miss know bring')}\b)"
     ),
-    # What should be fine is not demanded either.
+    # "That should be fine" and "this should work" express expectations, not constraints.
     (
         rf"\bshould(?:{_NOT})?\b(?!['’]ve| {_PERFECT_TENSE}| be {_FEELING_PHRASE}\b"
         rf"| {build_any_of_pattern('work do_it help suffice see really feel')}\b|[,.]"
@@ -140,9 +142,9 @@ CONSTRAINT_PARTS = (
     rf"{NOT_NEGATED}\bneed(?:s|ing)? to\b(?! {_ASKING_VERBS}\b)",
     rf"\b(?:{PERSON_WORDS}|it) {OPTIONAL_ADVERBS}needed to\b(?! {_ASKING_VERBS}\b)",
 )
-"""must, should, cannot, can't, need to."""
+"""Patterns for constraints: must, should, cannot, can't, need to."""
 _NOT_A_REQUEST = rf"(?! to {_ASKING_VERBS}\b| {_HELP_NOUNS}\b)"
-# What somebody needs or wants in general: "find what you need", "for those who want", "it made me want".
+# Excludes generic statements: "find what you need", "for those who want", "it made me want".
 _NOT_GENERIC = (
     build_not_after_pattern("who that me them us")
     + r"(?<!\bwhat you )(?<!\bwhat i )(?<!\bwhat we )(?<!\bhow i )"
@@ -151,11 +153,11 @@ NOT_A_REACTION = (
     r"(?! (?:the|this|that|these|those|your) (?:\w+ ){0,3}"
     r"(?:(?:idea|suggestion|option|caption|one)s?\b(?! of\b)|(?:sound|look)s? of\b))"
 )
-"""Not behind it: what was just proposed, which is gone with the conversation."""
+"""Excludes reactions to a proposal ("I like that idea"), which mean nothing outside the conversation."""
 PREFERENCE_PARTS = (
     rf"{build_not_after_pattern('the who')}\bprefer(?:s|red|ring)?\b",
     rf"\b{_POSSESSIVE}preferences? (?:is|are|would be)\b",
-    # A verb only behind somebody who likes: not "looks like", "something like", "tools like".
+    # "like" is a verb only after a person: not in "looks like", "something like", "tools like".
     rf"\b{PERSON_WORDS}(?:['’]d)? {_AUXILIARY_AND_ADVERBS}liked?\b{_NOT_A_REQUEST}{NOT_A_REACTION}(?! {_OTHERS}\b)",
     (
         rf"{build_not_after_pattern('if as would do did')}(?<!ever )\byou(?:['’]d)? "
@@ -164,10 +166,10 @@ PREFERENCE_PARTS = (
     rf"{build_not_after_pattern('the of more and or with few many by who')}(?<!\d )\blikes\b(?! of\b)",
     rf"{_IS}liking\b",
     rf"{build_not_after_pattern('to')}{_NOT_GENERIC}\bwants?\b{_NOT_A_REQUEST}",
-    # "I wanted to stand out" tells a story, "I always wanted to sing" does not.
+    # "I wanted to stand out" is an anecdote, "I always wanted to sing" is a preference.
     rf"{build_not_after_pattern('to')}{_NOT_GENERIC}(?:\bwanted\b(?! to\b)|(?<=always )wanted\b){_NOT_A_REQUEST}",
     rf"(?:{_IS}|\bbeen )wanting\b{_NOT_A_REQUEST}",
-    # The verb, which has an object, not the noun.
+    # The verb "need" is followed by an object, the noun is not.
     (
         rf"{build_not_after_pattern('no the a any special user as if when where in my our your his her their to much')}"
         rf"{_NOT_GENERIC}(?<!-)\bneeds?\b(?= \w)"
@@ -175,18 +177,19 @@ PREFERENCE_PARTS = (
     ),
     rf"\b(?:{PERSON_WORDS}|it) {OPTIONAL_ADVERBS}needed\b(?= \w)(?! to\b){_NOT_A_REQUEST}",
 )
-"""prefer, like, want, need."""
+"""Patterns for preferences: prefer, like, want, need."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractionPattern:
-    """One row of the table.
+    """One row of the extraction table.
 
     Args:
-        pattern: What a sentence holds that states such a thing; what it matches carries no content of its own.
-        kind: What kind of entry the sentence would be.
-        confidence: What a plain statement by the user is worth, from 0 to 1.
-        language: Whose words that carry nothing, see ``REFERRING``, are passed over.
+        pattern: Regular expression for the wording. The matched words alone are not content: a sentence must contain
+            others, too.
+        kind: Kind of the entry that a matching sentence would become.
+        confidence: Confidence of a plain statement by the user, from 0 to 1.
+        language: Key of ``REFERRING_WORDS``: the words that do not count as content. Default: ``"en"``.
     """
 
     pattern: re.Pattern[str]
@@ -203,13 +206,14 @@ class ExtractionPattern:
             )
         if self.pattern.search("") is not None:
             raise InvalidInputError(
-                f"the pattern {self.pattern.pattern!r} matches the empty text: ask for one character at least"
+                f"the pattern {self.pattern.pattern!r} matches the empty text: require at least one character"
             )
         check_score(self.confidence, "confidence")
 
 
 def _build_row(kind: str, confidence: float, *parts: str, language: str = "en") -> ExtractionPattern:
-    # Every part begins with a word, so the engine need not try it inside of one.
+    # Every part begins at the start of a word. The shared prefix lets the engine skip all other positions
+    # before it tries the alternatives.
     pattern = re.compile(rf"\b(?=[\w'’])(?:{'|'.join(parts)})", re.IGNORECASE)
     return ExtractionPattern(pattern, kind, confidence, language)
 
@@ -220,7 +224,7 @@ EXTRACTION_PATTERNS: tuple[ExtractionPattern, ...] = (
     _build_row(EntryKind.CONSTRAINT, 0.7, *CONSTRAINT_PARTS),
     _build_row(EntryKind.PREFERENCE, 0.7, *PREFERENCE_PARTS),
 )
-"""The rows of the design document."""
+"""Default rows for decisions, goals, constraints and preferences."""
 
 _STATE = build_any_of_pattern(
     r"""
@@ -297,7 +301,7 @@ EXTRA_PATTERNS: tuple[ExtractionPattern, ...] = (
         r"|(?:is|are) built (?:with|on|in))\b",
     ),
 )
-"""Rows for what the design document names without a pattern: less certain, and tried after the others."""
+"""Additional default rows for the other kinds and wordings. They have a lower confidence and are tried last."""
 
 GERMAN_PATTERNS: tuple[ExtractionPattern, ...] = (
     _build_row(EntryKind.DECISION, 0.8, r"(?<!\bnicht )\bentschieden\b", r"\bausgewählt\b", language="de"),
@@ -317,7 +321,7 @@ GERMAN_PATTERNS: tuple[ExtractionPattern, ...] = (
         language="de",
     ),
 )
-"""Rows for German, as an example: ``FactExtractor((*EXTRACTION_PATTERNS, *GERMAN_PATTERNS))``."""
+"""Example rows for German: ``FactExtractor((*EXTRACTION_PATTERNS, *GERMAN_PATTERNS))``."""
 
 REFERRING_WORDS: Mapping[str, frozenset[str]] = {
     "en": STOP_WORDS
@@ -336,4 +340,4 @@ REFERRING_WORDS: Mapping[str, frozenset[str]] = {
         """.split()
     ),
 }
-"""For each language the words that only point at something that was said before."""
+"""Words per language that only refer to earlier statements; a sentence made of these is not a fact."""

@@ -1,4 +1,4 @@
-"""Extracted facts: what was found in messages, on its way into long-term memory."""
+"""The public facade for extracted facts: list, promote and reject them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNPROMOTED_STATES = frozenset(FactState) - {FactState.PROMOTED}
 
 
 class Facts:
-    """The extracted facts of a namespace, and what became of each. Get it from ``namespace.facts``."""
+    """Extracted facts of a namespace and their states. Get it from ``namespace.facts``."""
 
     def __init__(self, parts: LongTermDependencies, long_term: LongTerm, namespace: NamespacePath) -> None:
         self._dependencies = parts
@@ -43,17 +43,17 @@ class Facts:
         after: str | None = None,
         limit: int = 100,
     ) -> tuple[ExtractedFact, ...]:
-        """Facts, oldest first.
+        """Return one page of facts, oldest first.
 
         Args:
-            states: Only those in one of these states, such as ``{"quarantined"}``.
-            after: Id of the last one of the page before.
-            limit: How many at most.
+            states: Only facts in one of these states, such as ``{"quarantined"}``. Default: all states.
+            after: Id of the last fact of the previous page.
+            limit: Maximum number of facts.
         """
         check_limit(limit)
-        wanted = None if states is None else _check_states(states)
+        checked_states = None if states is None else _check_states(states)
         after = None if after is None else self._require_fact(after).id
-        return self._store.list_facts(self._namespace, wanted, after=after, limit=limit)
+        return self._store.list_facts(self._namespace, checked_states, after=after, limit=limit)
 
     def __iter__(self) -> Iterator[ExtractedFact]:
         last: str | None = None
@@ -62,23 +62,23 @@ class Facts:
             last = page[-1].id
 
     def get(self, fact_id: str) -> ExtractedFact | None:
-        """One fact."""
+        """Return the fact with this id, or None."""
         return self._store.get_fact(self._namespace, check_name(fact_id, "fact id"))
 
     def promote(self, fact_id: str, *, importance: float | None = None) -> Receipt:
-        """Make a fact a long-term entry by hand, whatever its confidence and state.
+        """Store a fact as a long-term entry, regardless of its confidence and state.
 
         Args:
-            fact_id: Which.
-            importance: From 0 to 1; by its kind, if left out.
+            fact_id: Id of the fact.
+            importance: Importance of the entry, from 0 to 1. Default: depends on the kind of the fact.
 
         Raises:
-            EntryNotFoundError: There is no such fact.
-            InvalidInputError: It was promoted already.
+            EntryNotFoundError: The fact does not exist.
+            InvalidInputError: The fact is already promoted.
         """
         fact = self._require_fact(fact_id)
         if fact.promoted:
-            raise InvalidInputError(f"the fact {fact_id!r} was promoted already, as entry {fact.entry_id!r}")
+            raise InvalidInputError(f"fact {fact_id!r} is already promoted as entry {fact.entry_id!r}")
         return self.promote_fact(fact, "by hand", importance=importance)
 
     def promote_fact(
@@ -90,17 +90,17 @@ class Facts:
         confidence: float | None = None,
         was: frozenset[FactState] = UNPROMOTED_STATES,
     ) -> Receipt:
-        """Make a fact a long-term entry, in one step with its new state.
+        """Store a fact as a long-term entry and update its state in the same transaction.
 
         Args:
-            fact: Which.
-            reason: Why.
-            importance: From 0 to 1; by its kind, if left out.
-            confidence: The one that it has from now on.
-            was: It must be in one of these states still.
+            fact: The fact to promote.
+            reason: Recorded with the new state.
+            importance: Importance of the entry, from 0 to 1. Default: depends on the kind of the fact.
+            confidence: New confidence of the fact. Default: unchanged.
+            was: States in which the fact may currently be.
 
         Raises:
-            FactMovedError: It is not.
+            FactStateChangedError: The fact is in another state.
         """
         move = FactMove(fact.id, was, FactState.PROMOTED, reason, confidence=confidence)
         message = fact.source_message_id
@@ -118,11 +118,11 @@ class Facts:
         return self._long_term.put(draft, trusted=True, moves=move)
 
     def reject(self, fact_id: str, reason: str = "by hand") -> None:
-        """Say that a fact is none. It stays listed as rejected.
+        """Mark a fact as rejected. It remains listed with this state.
 
         Raises:
-            EntryNotFoundError: There is no such fact.
-            InvalidInputError: It was promoted: forget or close its entry.
+            EntryNotFoundError: The fact does not exist.
+            InvalidInputError: The fact is promoted; forget or close its entry instead.
         """
         self.move(self._require_fact(fact_id), FactState.REJECTED, reason)
 
@@ -135,23 +135,31 @@ class Facts:
         confidence: float | None = None,
         was: frozenset[FactState] = UNPROMOTED_STATES,
     ) -> None:
-        """Give a fact that was not promoted another state.
+        """Change the state of a fact that is not promoted.
+
+        Args:
+            fact: The fact to change.
+            state: The new state.
+            reason: Recorded with the new state.
+            confidence: New confidence of the fact. Default: unchanged.
+            was: States in which the fact may currently be.
 
         Raises:
-            FactMovedError: It was promoted, or is not in one of those states.
+            FactStateChangedError: The fact is promoted, or in a state that is not in ``was``.
         """
+        # `commit` compares the stored state with `was`, so two concurrent reviewers cannot both move a fact.
         move = FactMove(fact.id, was, state, reason, confidence=confidence)
         if not self._store.commit(self._namespace, MemoryWrite(fact_moves=(move,)), self._dependencies.now()):
             raise FactStateChangedError(
-                f"the fact {fact.id!r} was promoted: use namespace.long_term.forget(entry_id) or close(entry_id)"
+                f"fact {fact.id!r} is promoted: use namespace.long_term.forget(entry_id) or close(entry_id)"
                 if was >= UNPROMOTED_STATES
-                else f"the fact {fact.id!r} was changed by somebody else: nothing was changed here"
+                else f"fact {fact.id!r} was changed concurrently: nothing was changed by this call"
             )
 
     def _require_fact(self, fact_id: str) -> ExtractedFact:
         found = self.get(fact_id)
         if found is None:
-            raise EntryNotFoundError(f"{self!r} has no fact {fact_id!r}: use an id that page() gave")
+            raise EntryNotFoundError(f"{self!r} has no fact {fact_id!r}: use an id returned by page()")
         return found
 
 

@@ -1,4 +1,4 @@
-"""How far an extracted fact can be believed, and whether it may become a memory by itself."""
+"""Validation of extracted facts: confidence, and whether a fact may be promoted automatically."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from langmem_tiers.long_term.models import EntryKind
 from langmem_tiers.text.prompt_injection import find_injection_reason, find_unsafe_reason
 
 MAX_STATEMENT_CHARACTERS = 300
-"""A statement longer than this says more than one thing."""
+"""A longer statement probably combines several; its confidence is reduced."""
 MIN_STATEMENT_WORDS = 3
-"""One of fewer words says too little."""
+"""A statement of fewer words says too little; its confidence is reduced."""
 ASSISTANT_STATEMENT_FACTOR = 0.9
-"""What a statement by the assistant is worth beside the same one by the user."""
+"""Confidence factor of a statement by the assistant, compared with the same statement by the user."""
 ASSISTANT_GENERALITY_FACTOR = 0.7
-"""The same for what is not about the people of the conversation."""
+"""Confidence factor of a general statement by the assistant, not about the participants."""
 
 
 @dataclass(frozen=True, slots=True)
 class DoubtRule:
-    """One reason to believe a statement less: its name, the factor, and the pattern that tells."""
+    """A pattern that reduces the confidence of a statement: the name appears in reasons, the factor is multiplied."""
 
     name: str
     factor: float
@@ -63,7 +63,7 @@ DOUBT_RULES: tuple[DoubtRule, ...] = (
         "a condition",
         0.6,
         r"\bif\b(?! (?:possible|necessary|needed)\b)",
-        # "I would like" is how people say what they want.
+        # "I would like" states a preference, not a condition.
         r"\bwould(?:n['’]t)?\b(?! (?:(?:really|also|much) )?(?:like|prefer|love|rather)\b)",
         r"\bcould(?:n['’]t)?\b",
         r"\b(?:suppose|supposing|assuming|imagine|hypothetically|in theory|unless)\b",
@@ -74,7 +74,7 @@ DOUBT_RULES: tuple[DoubtRule, ...] = (
         r"\b(?!(?:i|we|you) )\w+ (?:said|says|told|claims?|claimed|mentioned|reported|thinks|believes|reckons)\b",
         r"\b(?:according to|supposedly|allegedly|rumou?r|i (?:heard|read) (?:that )?)",
     ),
-    # What somebody asks for once is a task; what always holds is a preference.
+    # A one-time request is a task, not a fact. With "always" or "never" it is a lasting preference.
     _build_doubt_rule(
         "a request",
         0.6,
@@ -85,7 +85,7 @@ DOUBT_RULES: tuple[DoubtRule, ...] = (
         rf"\bi(?:['’]d| would)? (?:like|want|need)\b.*\bplease\b{_NOT_LASTING}",
     ),
 )
-"""Reasons for doubt; each counts once."""
+"""Rules that reduce the confidence. Each matching rule is applied once."""
 OFFER_RULE = _build_doubt_rule(
     "an offer",
     0.6,
@@ -98,7 +98,7 @@ OFFER_RULE = _build_doubt_rule(
     r"\b(?:let['’]s|would you|do you|happy to|glad to|please)\b",
     r"^(?:first|next|then|now|make sure|remember to|be sure to|try)\b",
 )
-"""What an assistant says when it recommends, offers or plans rather than states."""
+"""Rule for assistant messages that recommend, offer or plan something instead of stating it."""
 _ABOUT_PARTICIPANTS = re.compile(
     r"^\W*(?:(?:so|ok|okay|noted|right|understood|yes|got it)\b\W*)*(?:you|your|we|our|the user|user)\b",
     re.IGNORECASE,
@@ -108,33 +108,38 @@ _MAX_CHECKED_CHARACTERS = 2_000
 
 
 def validate_fact(draft: FactDraft, message: Message) -> Validation:
-    """A closer look at a fact: how far it can be believed, and whether it may be promoted by itself.
+    """Compute the confidence of a fact and decide whether it may be promoted automatically.
 
-    A plain statement by the user keeps the confidence it came with. A fact is not safe if it reads like an order to
-    the model or to memory, holds hidden characters or marks, looks like a secret, or stands in a message that gives
-    such an order outright. The reason never repeats a secret.
+    A plain statement by the user keeps its confidence. A fact is unsafe if it resembles a prompt injection, contains
+    hidden characters or markup, resembles a secret, or comes from a message that contains a prompt injection. The
+    reason never quotes a secret.
 
     Args:
-        draft: The fact as it was found.
-        message: Where it was found.
+        draft: The fact as extracted.
+        message: The message that contains the fact.
     """
+    # Category and tags come from a model and end up in contexts, too.
     reason = find_unsafe_reason(" \n".join([draft.content, draft.category or "", *draft.tags]))
     if not reason and (order := find_injection_reason(strip_fences(message.content))):
         reason = f"beside it in its message: {order}"
+    # Facts from a model or a caller may be long: the patterns are applied to the beginning only.
     doubts = _find_doubts(draft.content[:_MAX_CHECKED_CHARACTERS], draft.kind, message.role)
     confidence = draft.confidence
     for _, factor in doubts:
         confidence *= factor
+    # An unchanged confidence is not rounded: it must stay equal to what the pattern or the model gave.
     if doubts:
         confidence = round(confidence, 2)
-    why = ", ".join(name for name, _ in doubts)
+    doubt_names = ", ".join(name for name, _ in doubts)
     return Validation(
-        confidence=confidence, is_safe=not reason, reason=reason or (f"believed less: {why}" if why else "")
+        confidence=confidence,
+        is_safe=not reason,
+        reason=reason or (f"believed less: {doubt_names}" if doubt_names else ""),
     )
 
 
 def is_question(sentence: str) -> bool:
-    """Whether it asks rather than states."""
+    """Return True if the sentence is a question."""
     return _QUESTION_RULE.pattern.search(sentence) is not None
 
 
@@ -152,7 +157,7 @@ def _find_doubts(text: str, kind: str, role: Role) -> list[tuple[str, float]]:
 def _rate_assistant_statement(text: str, kind: str) -> tuple[str, float]:
     if OFFER_RULE.pattern.search(text):
         return OFFER_RULE.name, OFFER_RULE.factor
-    # "Orchids prefer shade" is what it knows anyway; "you prefer shade" is what it was told.
+    # "Orchids prefer shade" is general knowledge of the model; "you prefer shade" repeats what the user said.
     if kind == EntryKind.DECISION or _ABOUT_PARTICIPANTS.match(text):
         return "said by the assistant", ASSISTANT_STATEMENT_FACTOR
     return "general talk of the assistant", ASSISTANT_GENERALITY_FACTOR

@@ -1,4 +1,4 @@
-"""What adapters are handed in: an engine, a namespace, a budget."""
+"""Checks of arguments that adapters receive: engine, namespace, budget."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
 
 CHAT_LABEL = "chat"
-"""The first label of the namespace that a session without one has for itself."""
+"""First label of the default namespace of a session: ``("chat", session_id)``."""
 
 
 def check_engine(engine: object) -> MemoryEngine:
-    """The engine, or an error that says how to make one."""
+    """Return the engine, or raise InvalidInputError if the value is not a MemoryEngine."""
     if not isinstance(engine, MemoryEngine):
         raise InvalidInputError(
-            f"a {type(engine).__name__} is no MemoryEngine: pass MemoryEngine('sqlite:///memory.db')"
+            f"expected a MemoryEngine, got {type(engine).__name__}: pass MemoryEngine('sqlite:///memory.db')"
         )
     return engine
 
 
 def resolve_namespace(namespace: str | Iterable[str] | None, session_id: str) -> NamespacePath:
-    """The namespace, or the one that a session without any has for itself."""
+    """Return the checked namespace; ``None`` means ``("chat", session_id)``."""
     return check_namespace((CHAT_LABEL, session_id) if namespace is None else namespace)
 
 
 def to_token_budget(budget: TokenBudget | int | None) -> TokenBudget | None:
-    """The budget; a number is so many tokens for memory."""
+    """Convert a number of tokens to a TokenBudget; check a budget; keep ``None``."""
     if isinstance(budget, int):
         return TokenBudget.of(budget)
     return None if budget is None else check_budget(budget)

@@ -1,8 +1,8 @@
-"""Any value as JSON that comes back equal, as far as that is safe.
+"""Lossless JSON codec for message payloads.
 
-What JSON does not know is written as ``{"$lmt": kind, "value": ...}``; data that looks like that is escaped.
-Only values of the standard library, and those that a codec was told of, are made again from what was stored:
-no class is ever looked up by a stored name.
+Values without a JSON equivalent are encoded as ``{"$lmt": kind, "value": ...}``. Data that has the same
+shape is escaped. Decoding only creates types of the standard library and types with a registered decoder. A
+class is never looked up by a stored name, so a manipulated payload cannot run code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScalarCodec:
-    """How values of one type are written and read."""
+    """Writer and reader for the values of one type."""
 
     type: type[Any]
     kind: str
@@ -38,21 +38,24 @@ class ScalarCodec:
     read: Callable[[Any], object]
 
     def encode(self, value: object) -> JsonValue | None:
-        """What is stored of the value; None if it would not come back equal."""
+        """Return the stored form, or None if decoding it would not return an equal value."""
         try:
             stored = self.write(value)
-            found = self.read(stored)
-            return stored if found == value or str(found) == str(value) else None
-        except Exception:  # noqa: BLE001 - a class derived from it may do anything
+            decoded = self.read(stored)
+            # Decimal("NaN") is not equal to itself, so equal text is accepted as well.
+            return stored if decoded == value or str(decoded) == str(value) else None
+        except Exception:  # noqa: BLE001 - a user-defined subclass may raise anything
             return None
 
 
 def find_scalar_codec(value: object) -> ScalarCodec | None:
-    """How the value is written, if it is one of these."""
-    return next((leaf for leaf in SCALAR_CODECS if isinstance(value, leaf.type)), None)
+    """Return the codec for the type of the value, or None."""
+    return next((codec for codec in SCALAR_CODECS if isinstance(value, codec.type)), None)
 
 
 def _write_datetime(value: datetime) -> JsonValue:
+    # The offset alone would lose the zone and its daylight saving rules, and isoformat() drops `fold`, which
+    # selects one of two equal local times when clocks are set back.
     zone = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None
     text = value.isoformat() if zone is None else value.replace(tzinfo=None).isoformat()
     return [text, value.fold, zone]
@@ -74,11 +77,13 @@ def _write_bytes(value: bytes | bytearray) -> str:
 
 
 def _read_path(stored: str) -> PurePath:
+    # On Windows, Path(stored) would replace the slashes of a POSIX path.
     return Path(stored) if isinstance(Path(), PurePosixPath) else PurePosixPath(stored)
 
 
+# The first match wins, so subclasses precede their base: datetime before date, PureWindowsPath before PurePath.
 SCALAR_CODECS = (
-    ScalarCodec(datetime, "datetime", _write_datetime, _read_datetime),  # before date, which it derives from
+    ScalarCodec(datetime, "datetime", _write_datetime, _read_datetime),
     ScalarCodec(date, "date", date.isoformat, date.fromisoformat),
     ScalarCodec(time, "time", time.isoformat, time.fromisoformat),
     ScalarCodec(
@@ -97,30 +102,34 @@ SCALAR_CODECS = (
 
 
 TAG_KEY = "$lmt"
-"""The key by which a tagged value is known."""
+"""Key that identifies a tagged value."""
 Encoder: TypeAlias = "Callable[[Any, int], JsonValue]"
-"""From a value and how deep it lies to JSON."""
+"""Encode a value at a nesting depth as JSON."""
 Decoder: TypeAlias = Callable[[Any], object]
-_MAX_DEPTH = 100  # the engine takes 200 levels, and each costs Python three calls
-_MAX_PLAIN_INT = 2**63  # longer ones in full may be longer than Python writes as decimals
+# The engine accepts 200 levels of JSON, and each level costs about three nested Python calls: 100 levels stay well
+# below both limits.
+_MAX_DEPTH = 100
+# Larger integers are stored as hex: Python limits the length of decimal conversions.
+_MAX_PLAIN_INT = 2**63
 
 
 def tag(kind: str, value: JsonValue) -> dict[str, JsonValue]:
-    """A value that a decoder of that kind makes again."""
+    """Return a tagged value, to be decoded by the decoder of that kind."""
     return {TAG_KEY: kind, "value": value}
 
 
 def describe_unstored(value: object) -> str:
-    """What a value was that cannot be stored. Its own words may hold secrets, or not end."""
+    """Return a placeholder that names the type of a value that cannot be stored."""
+    # Not repr(value): it may contain secrets or be huge.
     return f"[not stored: {type(value).__module__}.{type(value).__qualname__}]"
 
 
 class ValueCodec:
-    """Writes and reads values.
+    """Encodes values as JSON and decodes them.
 
     Args:
-        encoders: Types of your own, each with what writes it; they come before mappings and lists.
-        decoders: By the kind of their tag.
+        encoders: Additional types with their encoders; they take precedence over mappings and lists.
+        decoders: Additional decoders by tag kind.
     """
 
     def __init__(
@@ -128,6 +137,7 @@ class ValueCodec:
         encoders: Sequence[tuple[Any, Encoder]] = (),
         decoders: Mapping[str, Decoder] | None = None,
     ) -> None:
+        # The first match wins. Enum comes first because members may also be str or int (StrEnum, IntEnum).
         self._encoders: tuple[tuple[Any, Encoder], ...] = (
             (Enum, lambda value, depth: self.encode(value.value, depth)),
             (str, lambda value, _: str.__str__(value)),
@@ -147,12 +157,13 @@ class ValueCodec:
             "tuple": lambda stored: tuple(decode(part) for part in stored),
             "set": lambda stored: {decode(part) for part in stored},
             "frozenset": lambda stored: frozenset(decode(part) for part in stored),
-            **{leaf.kind: leaf.read for leaf in SCALAR_CODECS},
+            **{codec.kind: codec.read for codec in SCALAR_CODECS},
             **(decoders or {}),
         }
 
-    def encode(self, value: object, depth: int = 0) -> JsonValue:  # noqa: PLR0911 - one way out per kind
-        """The value as plain JSON."""
+    def encode(self, value: object, depth: int = 0) -> JsonValue:  # noqa: PLR0911 - one return per kind
+        """Return the value as plain JSON."""
+        # Exact types first: they are the common case, and subclasses need the slower checks below.
         kind = type(value)
         if kind is str or kind is bool or value is None:
             return value  # type: ignore[return-value]
@@ -160,7 +171,7 @@ class ValueCodec:
             return "[not stored: nested too deeply]"
         if kind is int and -_MAX_PLAIN_INT < value < _MAX_PLAIN_INT:  # type: ignore[operator]
             return value  # type: ignore[return-value]
-        if kind is float and value == value:  # noqa: PLR0124 - nan equals nothing
+        if kind is float and value == value:  # noqa: PLR0124 - nan is not equal to itself
             return value  # type: ignore[return-value]
         if kind is list:
             return [self.encode(part, depth + 1) for part in value]  # type: ignore[attr-defined]
@@ -169,7 +180,7 @@ class ValueCodec:
         return self._encode_other(value, depth)
 
     def decode(self, value: JsonValue) -> Any:  # noqa: ANN401 - whatever was encoded
-        """The value that ``encode`` was given."""
+        """Return the value that ``encode`` received."""
         if isinstance(value, list):
             return [self.decode(part) for part in value]
         if not isinstance(value, dict):
@@ -181,36 +192,39 @@ class ValueCodec:
         try:
             return value if decoder is None else decoder(value.get("value"))
         except (ArithmeticError, KeyError, LookupError, TypeError, ValueError):
-            return value  # no tag of ours: better as it stands than not at all
+            return value  # not written by this codec: keep the data unchanged
 
     def encode_dict(self, value: Mapping[Any, object], depth: int) -> JsonValue:
-        """A mapping, whatever its keys are."""
+        """Encode a mapping; one with keys other than str becomes a tagged list of pairs."""
+        # A mapping that contains TAG_KEY is escaped too, so that it is not decoded as a tagged value.
         if TAG_KEY not in value and all(type(key) is str for key in value):
             return {key: self.encode(part, depth + 1) for key, part in value.items()}
         pairs: list[JsonValue] = [
-            [self._encode_key(key, depth + 3, place), self.encode(part, depth + 3)]
-            for place, (key, part) in enumerate(value.items())
+            [self._encode_key(key, depth + 3, position), self.encode(part, depth + 3)]
+            for position, (key, part) in enumerate(value.items())
         ]
         return tag("dict", pairs)
 
-    def _encode_key(self, key: object, depth: int, place: int) -> JsonValue:
-        # A key that cannot be made again becomes a text, one of its own. Equal keys have equal hashes.
+    def _encode_key(self, key: object, depth: int, position: int) -> JsonValue:
+        # A key that cannot be decoded becomes a placeholder; the position keeps placeholders distinct.
         encoded = self.encode(key, depth)
-        return encoded if self._round_trips(encoded, key) else f"{describe_unstored(key)} {place}"
+        return encoded if self._round_trips(encoded, key) else f"{describe_unstored(key)} {position}"
 
     def _round_trips(self, encoded: JsonValue, value: object) -> bool:
         try:
             return bool(self.decode(encoded) == value)
-        except Exception:  # noqa: BLE001 - any __eq__ may be at work here
+        except Exception:  # noqa: BLE001 - a user-defined __eq__ may raise anything
             return False
 
     def _encode_other(self, value: object, depth: int) -> JsonValue:
         for kinds, encoder in self._encoders:
             if isinstance(value, kinds):
                 return encoder(value, depth)
-        leaf = find_scalar_codec(value)
-        if leaf is not None and (stored := leaf.encode(value)) is not None:
-            return tag(leaf.kind, stored)
+        codec = find_scalar_codec(value)
+        if codec is not None and (stored := codec.encode(value)) is not None:
+            return tag(codec.kind, stored)
+        # Recognized by module name, because numpy is optional. tolist() of some scalars (such as longdouble)
+        # returns the scalar itself; encoding it again would not end.
         if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
             plain = value.tolist()
             if type(plain).__module__ != "numpy":
@@ -221,13 +235,14 @@ class ValueCodec:
         return describe_unstored(value)
 
     def _encode_set(self, value: AbstractSet[object], depth: int) -> JsonValue:
+        # Sorted by JSON text: elements may not be comparable, and equal sets should be stored equally.
         parts = sorted((self.encode(part, depth + 2) for part in value), key=json.dumps)
         tagged = tag("frozenset" if isinstance(value, frozenset) else "set", parts)
         return tagged if self._round_trips(tagged, value) else parts
 
 
 def _encode_int(value: int, _: int) -> JsonValue:
-    plain = int.__index__(value)
+    plain = int.__index__(value)  # a plain int, whatever a subclass overrides
     return plain if -_MAX_PLAIN_INT < plain < _MAX_PLAIN_INT else tag("int", hex(plain))
 
 

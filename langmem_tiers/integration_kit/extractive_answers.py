@@ -1,4 +1,4 @@
-"""Answers that only quote: they show what a prompt held."""
+"""Extractive answers: quote the best sentence of a prompt, to show what the prompt contained."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 UNKNOWN_ANSWER = "I don't know."
 NO_QUESTION_ANSWER = "Noted."
-"""What is said to a message that asks nothing."""
+"""Answer to a message that is not a question."""
 _QUESTION_MARKS = "?", "\N{FULLWIDTH QUESTION MARK}"
 _MIN_WORD_SHARE = 0.3
-"""Of the question's words, by how rare they are, that an answer must hold."""
+"""Minimum share of the question's words, weighted by rarity, that an answer must contain."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\s+[-|>]\s+")
 _FENCE_LINES = frozenset((*FENCE_OPENING.split("\n"), FENCE_CLOSING))
 _DAY_HEADING = re.compile(r"\d{4}-\d\d-\d\d:")
@@ -26,31 +26,37 @@ _LABEL = re.compile(r"^(?:\w+: |- )")
 
 
 def quote_answer(messages: Sequence[str], question: str | None) -> str:
-    """The sentence of a prompt that answers its newest question, or that it is not known.
+    """Return the sentence of the prompt that best answers the question, or ``UNKNOWN_ANSWER``.
+
+    A text without a question mark gets ``NO_QUESTION_ANSWER``.
 
     Args:
-        messages: The texts of the prompt.
-        question: The newest thing that a person says in it.
+        messages: Texts of the prompt.
+        question: Newest text of the user in it; None if there is none.
     """
     if question is None:
         return UNKNOWN_ANSWER
     question = strip_fences(question)
     if not any(mark in question for mark in _QUESTION_MARKS):
         return NO_QUESTION_ANSWER
-    told = dict.fromkeys(one for message in messages for one in _split_sentences(message))
-    for own in _split_sentences(question):  # to say a question again is no answer
-        told.pop(own, None)
-    return _find_best_sentence(list(told), set(extract_terms(question)))
+    candidates = dict.fromkeys(sentence for message in messages for sentence in _split_sentences(message))
+    for sentence in _split_sentences(question):  # repeating the question is not an answer
+        candidates.pop(sentence, None)
+    return _find_best_sentence(list(candidates), set(extract_terms(question)))
 
 
-def _find_best_sentence(sentences: Sequence[str], asked: set[str]) -> str:
-    held = [set(extract_terms(sentence)) for sentence in sentences]
-    in_how_many = Counter(term for terms in held for term in terms)
-    weights = {term: math.log(1 + len(held) / (1 + in_how_many[term])) for term in sorted(asked)}
-    shares = [math.fsum(weights[term] for term in terms & asked) for terms in held]
-    best = max(range(len(held)), key=lambda n: (shares[n], -len(held[n]), n), default=None)
-    enough = _MIN_WORD_SHARE * math.fsum(weights.values())
-    return UNKNOWN_ANSWER if best is None or shares[best] == 0 or shares[best] < enough else sentences[best]
+def _find_best_sentence(sentences: Sequence[str], question_terms: set[str]) -> str:
+    terms_by_sentence = [set(extract_terms(sentence)) for sentence in sentences]
+    frequencies = Counter(term for terms in terms_by_sentence for term in terms)
+    # Inverse document frequency: rare words count more than common ones.
+    weights = {
+        term: math.log(1 + len(sentences) / (1 + frequencies[term])) for term in sorted(question_terms)
+    }
+    scores = [math.fsum(weights[term] for term in terms & question_terms) for terms in terms_by_sentence]
+    # Ties: prefer the shorter sentence, then the later one.
+    best = max(range(len(sentences)), key=lambda n: (scores[n], -len(terms_by_sentence[n]), n), default=None)
+    minimum = _MIN_WORD_SHARE * math.fsum(weights.values())
+    return UNKNOWN_ANSWER if best is None or scores[best] == 0 or scores[best] < minimum else sentences[best]
 
 
 def _split_sentences(text: str) -> Iterator[str]:
@@ -59,6 +65,7 @@ def _split_sentences(text: str) -> Iterator[str]:
             continue
         for part in _SENTENCE_END.split(_LABEL.sub("", line)):
             sentence = part.strip()
+            # Skip answers of earlier turns, headings and questions.
             if (
                 sentence
                 and sentence not in (UNKNOWN_ANSWER, NO_QUESTION_ANSWER)

@@ -1,4 +1,4 @@
-"""What was recalled, as plain JSON."""
+"""Metadata of recalled memories as plain JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def build_hit_metadata(hit: Hit) -> dict[str, Any]:
-    """Where a memory comes from and why it was found, as plain JSON."""
+    """Return the origin and the score breakdown of a memory as plain JSON, without empty fields."""
     entry = hit.entry
     values = {
         "score": hit.score,
@@ -31,7 +31,7 @@ def build_hit_metadata(hit: Hit) -> dict[str, Any]:
         "valid_until": None if entry.valid_until is None else entry.valid_until.isoformat(),
     }
     if hit.knowledge is not None:
-        known = hit.knowledge
-        values |= {"category": known.category, "key": known.key, "value": known.value}
-        values |= {"confidence": known.confidence}
+        knowledge = hit.knowledge
+        values |= {"category": knowledge.category, "key": knowledge.key, "value": knowledge.value}
+        values |= {"confidence": knowledge.confidence}
     return {name: value for name, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The same thing one after another, different things at once."""
+"""Locks by key, for threads and for tasks of an event loop."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 
+# Keys that the current thread or task holds; this makes the locks reentrant.
 _held_keys: ContextVar[frozenset[Hashable]] = ContextVar("langmem_tiers_turns", default=frozenset())
 
 
 class LockRegistry:
-    """Gives out turns by key, to threads and to tasks of an event loop.
+    """Serializes work that has the same key; work with different keys runs concurrently.
 
-    What is done within a turn may take the same turn again: it has it already.
+    The locks are reentrant: code that holds a lock may acquire it again.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # Each value is [lock, number of users]; the last user removes the entry.
         self._locks: dict[Hashable, list[Any]] = {}
 
     @contextmanager
     def lock(self, key: Hashable) -> Iterator[None]:
-        """Wait for the turn of a thread."""
-        key = (id(self), key)
+        """Hold the lock of a key in a thread."""
+        key = (id(self), key)  # _held_keys is shared by all registries
         if key in _held_keys.get():
             yield
             return
@@ -36,7 +38,8 @@ class LockRegistry:
 
     @asynccontextmanager
     async def alock(self, key: Hashable) -> AsyncIterator[None]:
-        """Wait for the turn of a task; those of another event loop have turns of their own."""
+        """Hold the lock of a key in a task; it does not exclude threads or tasks of another event loop."""
+        # An asyncio.Lock belongs to the event loop that first waits for it.
         key = (id(self), id(asyncio.get_running_loop()), key)
         if key in _held_keys.get():
             yield
@@ -49,14 +52,14 @@ class LockRegistry:
     @contextmanager
     def _borrow_lock(self, key: Hashable, make: Callable[[], Any]) -> Iterator[Any]:
         with self._lock:
-            held = self._locks.setdefault(key, [make(), 0])
-            held[1] += 1
+            slot = self._locks.setdefault(key, [make(), 0])
+            slot[1] += 1
         try:
-            yield held[0]
+            yield slot[0]
         finally:
             with self._lock:
-                held[1] -= 1
-                if not held[1]:
+                slot[1] -= 1
+                if not slot[1]:
                     del self._locks[key]
 
 

@@ -1,17 +1,17 @@
-"""What images, audio, video and files take of a prompt, by rough published figures.
+"""Estimated tokens of images, audio, video and files in a prompt, from published provider figures.
 
-The length of their data says nothing: a provider counts pixels, seconds and pages.
+The size of the data is not used: providers count pixels, seconds and pages.
 """
 
 from __future__ import annotations
 
 IMAGE_TOKENS = 765
-"""OpenAI's figure for 1024 by 1024 pixels in high detail: four tiles of 170, and 85."""
+"""OpenAI, 1024 x 1024 pixels in high detail: four tiles of 170 tokens plus 85."""
 SMALL_IMAGE_TOKENS = 85
-"""OpenAI's figure for an image in low detail."""
+"""OpenAI, an image in low detail."""
 AUDIO_TOKENS = 960
-"""Half a minute by Gemini's 32 tokens a second."""
+"""Gemini, 30 seconds at 32 tokens per second."""
 VIDEO_TOKENS = 2_900
-"""Ten seconds by Gemini's 258 tokens a frame, one a second, and 32 for the sound."""
+"""Gemini, 10 seconds at one frame (258 tokens) per second, plus 32 tokens per second for sound."""
 FILE_TOKENS = 2_250
-"""A page by Anthropic's 1,500 to 3,000 tokens for one of a PDF."""
+"""Anthropic, one page of a PDF: the middle of 1,500 to 3,000 tokens."""

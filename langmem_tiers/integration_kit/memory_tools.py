@@ -1,4 +1,4 @@
-"""Memories that an agent searches and changes by itself, in an engine."""
+"""Backends for tools with which an agent searches and changes its memories."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN_FIELDS = ("kind", "category", "role", "name", "session", "created_at", "c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """What a search asks for."""
+    """Arguments of a memory search."""
 
     query: str
     limit: int
@@ -37,7 +37,7 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryChange:
-    """What is to become of a memory."""
+    """Requested change of a memory: create, update or delete."""
 
     action: Literal["create", "update", "delete"]
     content: Any = None
@@ -45,18 +45,18 @@ class MemoryChange:
 
 
 class MemoryBackend(Protocol):
-    """Finds and changes the memories of a namespace."""
+    """Interface for searching and changing the memories of a namespace."""
 
     def search(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
-        """What answers a query, best first, as plain JSON."""
+        """Return the memories that match a query, best first, as plain JSON."""
         ...
 
     async def asearch(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
-        """The same without blocking."""
+        """Run ``search`` without blocking the event loop."""
         ...
 
     def change(self, namespace: NamespacePath, change: MemoryChange) -> str:
-        """Carry a change out; the id of the memory.
+        """Apply a change and return the id of the memory.
 
         Raises:
             NotFoundError: No memory has that id; nothing was changed.
@@ -64,78 +64,79 @@ class MemoryBackend(Protocol):
         ...
 
     async def achange(self, namespace: NamespacePath, change: MemoryChange) -> str:
-        """The same without blocking."""
+        """Run ``change`` without blocking the event loop."""
         ...
 
 
 class EngineMemoryBackend:
-    """Messages and knowledge of an engine. What is created is a note; what was said cannot be changed.
+    """Backend for the messages and the knowledge of an engine.
+
+    New memories are notes. Messages cannot be changed.
 
     Args:
-        engine: The engine.
+        engine: Engine with the memories.
     """
 
     def __init__(self, engine: MemoryEngine) -> None:
         self._engine = engine
 
     def search(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
-        """What answers a query, best first. What is found counts as used."""
+        """Return the memories that match a query, best first, and count a use of each."""
         space = self._engine.namespace(namespace)
         found = space.recall(wish.query, limit=wish.offset + wish.limit).hits[wish.offset :]
         record_use(space, (hit.knowledge for hit in found if hit.knowledge is not None))
         return [_to_result(hit) for hit in found]
 
     async def asearch(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
-        """The same without blocking."""
+        """Run ``search`` in a thread."""
         return await asyncio.to_thread(self.search, namespace, wish)
 
     def change(self, namespace: NamespacePath, change: MemoryChange) -> str:
-        """Carry a change out; the id of the memory."""
-        known = self._engine.namespace(namespace).knowledge
+        """Apply a change to the knowledge of the namespace and return the id of the memory."""
+        knowledge = self._engine.namespace(namespace).knowledge
         text = (
             change.content
             if isinstance(change.content, str)
             else json.dumps(change.content, ensure_ascii=False)
         )
         if change.id is None:
-            return known.note(text).knowledge.id
+            return knowledge.note(text).knowledge.id
         name = name_from_id(change.id)
-        done: object = None
-        if name is not None:
-            done = known.remove(*name) if change.action == "delete" else known.correct(*name, text)
-        if not done:
+        changed: object = None
+        if name is not None:  # ids of messages have no name: only knowledge can be changed
+            changed = knowledge.remove(*name) if change.action == "delete" else knowledge.correct(*name, text)
+        if not changed:
             raise build_unknown_memory_error(change.id)
         return change.id
 
     async def achange(self, namespace: NamespacePath, change: MemoryChange) -> str:
-        """The same without blocking."""
+        """Run ``change`` in a thread."""
         return await asyncio.to_thread(self.change, namespace, change)
 
 
 def build_unknown_memory_error(memory_id: str) -> NotFoundError:
-    """What to raise where no memory has that id."""
+    """Return the error for an id that no memory has."""
     return NotFoundError(
         f"no memory has the id {memory_id!r}: search first and use the id of one that can be changed; "
-        "messages stay as they were said"
+        "messages cannot be changed"
     )
 
 
 def record_use(space: Namespace, known: Iterable[Knowledge]) -> None:
-    """Count a use of what was found; a database that does not take it is no reason not to tell it."""
+    """Count a use of each knowledge entry; log a storage error instead of failing the search."""
     try:
         space.knowledge.use(list(known))
     except StorageError as error:
-        _log.warning("a use of knowledge was not counted: %s", type(error).__name__)
+        _log.warning("the use of knowledge was not counted: %s", type(error).__name__)
 
 
 def _to_result(hit: Hit) -> dict[str, Any]:
     metadata = build_hit_metadata(hit)
-    told = {name: metadata[name] for name in _SHOWN_FIELDS if name in metadata} | {
-        "score": round(hit.score, 3)
-    }
+    shown = {name: metadata[name] for name in _SHOWN_FIELDS if name in metadata}
     return {
         "id": hit.entry.id,
         "content": hit.entry.content,
-        **told,
+        **shown,
+        "score": round(hit.score, 3),
         "can_be_changed": hit.knowledge is not None,
     }

@@ -1,7 +1,7 @@
-"""Messages that the store did not take, kept until it does.
+"""Queue of messages that could not be stored, to be retried with the next write.
 
-Frameworks make a new history object for every turn, so these outlive the object that was given them:
-they are kept for as long as the engine lives.
+Frameworks create a new history object for every turn. The queue therefore belongs to the engine and lives as long
+as the engine does.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from langmem_tiers.engine import MemoryEngine
 
 STORE_ERRORS = (StorageError, EngineClosedError, SessionNotFoundError)
-"""What a store raises when it cannot do what it was asked."""
+"""Errors that mean the messages were not stored and should be retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingReplacement:
-    """A list that is to take the place of all that was said in a session."""
+    """Queued replacement of all messages of a session."""
 
     earlier_drafts: list[MessageDraft]
-    """What waited when it came: said before it, and no part of it."""
+    """Drafts that were queued before the replacement and are not part of it."""
     drafts: list[MessageDraft]
 
 
 class RetryQueue:
-    """What waits to be stored in the sessions of one engine."""
+    """Pending writes to the sessions of one engine."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,19 +43,19 @@ class RetryQueue:
         self._failures: dict[tuple[NamespacePath, str], int] = {}
 
     def list_pending(self, namespace: NamespacePath, session: str) -> list[MessageDraft]:
-        """What waits to be a part of the session, oldest first; it stays."""
+        """Return the pending drafts of the session, oldest first, without removing them."""
         with self._lock:
-            waiting = self._replacements.get((namespace, session))
+            replacement = self._replacements.get((namespace, session))
             later = self._drafts.get((namespace, session), ())
-            return [*(() if waiting is None else waiting.drafts), *later]
+            return [*(() if replacement is None else replacement.drafts), *later]
 
     def pop_drafts(self, namespace: NamespacePath, session: str) -> list[MessageDraft]:
-        """Messages that wait, oldest first; whoever takes them stores them or keeps them again."""
+        """Remove and return the queued drafts, oldest first; the caller stores or re-queues them."""
         with self._lock:
             return self._drafts.pop((namespace, session), [])
 
     def add_failed(self, namespace: NamespacePath, session: str, drafts: Sequence[MessageDraft]) -> None:
-        """Hold what a write that failed was given."""
+        """Queue the drafts of a failed write before those already queued, and count the failure."""
         if not drafts:
             return
         key = (namespace, session)
@@ -66,7 +66,7 @@ class RetryQueue:
     def add_failed_replacement(
         self, namespace: NamespacePath, session: str, drafts: Sequence[MessageDraft]
     ) -> None:
-        """Hold a list that could not be put in the place of another; what waits by now was said before it."""
+        """Queue a failed replacement; drafts already queued become its ``earlier_drafts``."""
         key = (namespace, session)
         with self._lock:
             former = self._replacements.get(key)
@@ -75,39 +75,40 @@ class RetryQueue:
             self._failures[key] = self._failures.get(key, 0) + 1
 
     def get_replacement(self, namespace: NamespacePath, session: str) -> PendingReplacement | None:
-        """The list that waits, if one does; it stays until it is dropped."""
+        """Return the queued replacement, if any, without removing it."""
         with self._lock:
             return self._replacements.get((namespace, session))
 
     def remove_replacement(self, namespace: NamespacePath, session: str) -> None:
-        """Let go of the list that waited: it is stored."""
+        """Remove the queued replacement after it was stored."""
         with self._lock:
             self._replacements.pop((namespace, session), None)
 
     def clear(self, namespace: NamespacePath, session: str) -> None:
-        """Let go of all that waits: the session is erased."""
+        """Remove all pending writes of a session that is erased."""
         with self._lock:
             self._replacements.pop((namespace, session), None)
             self._drafts.pop((namespace, session), None)
 
     def count_pending(self, namespace: NamespacePath, session: str) -> int:
-        """How many messages wait to be a part of the session."""
+        """Return the number of pending messages of the session."""
         with self._lock:
-            waiting = self._replacements.get((namespace, session))
+            replacement = self._replacements.get((namespace, session))
             later = len(self._drafts.get((namespace, session), ()))
-            return later + (0 if waiting is None else len(waiting.drafts))
+            return later + (0 if replacement is None else len(replacement.drafts))
 
     def count_failures(self, namespace: NamespacePath, session: str) -> int:
-        """How many writes of that session failed."""
+        """Return the number of failed writes of the session."""
         with self._lock:
             return self._failures.get((namespace, session), 0)
 
 
+# Weak keys: the queue is dropped together with its engine.
 _queues_by_engine: WeakKeyDictionary[MemoryEngine, RetryQueue] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def get_retry_queue(engine: MemoryEngine) -> RetryQueue:
-    """What waits to be stored by that engine."""
+    """Return the retry queue of the engine, creating it if needed."""
     with _lock:
         return _queues_by_engine.setdefault(engine, RetryQueue())

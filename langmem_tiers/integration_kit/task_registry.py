@@ -1,4 +1,4 @@
-"""The tasks that agents of a framework work at: one for all runs, or one for each conversation."""
+"""Task memories of agents: one task for all runs, or one task per conversation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
 
 TASK_LABEL = "agent"
-"""The last label of a namespace of tasks: chats may be kept in the one without it."""
+"""Label appended to the namespace of tasks, to separate tasks from the chats in the same namespace."""
 
 
 @dataclass(slots=True)
@@ -27,12 +27,13 @@ class _Slot:
 
 
 class TaskRegistry:
-    """The memories of tasks, each made once and held while its conversation goes on.
+    """Cache of open task memories by namespace and task name.
 
     Args:
-        engine: Where they are kept.
-        unguarded_tools: Tools that may be called as often as one likes.
-        held: Tasks at hand in this process; what is beyond is read again when its conversation goes on.
+        engine: Engine that stores the tasks.
+        unguarded_tools: Tools that may be called without limit.
+        held: Maximum number of open tasks in this process. A task that was evicted is read again from the
+            database on its next use. Default: 256.
     """
 
     def __init__(
@@ -48,63 +49,72 @@ class TaskRegistry:
         return len(self._slots)
 
     def open_task(self, namespace: NamespacePath, task: str, *, afresh: bool = False) -> AgentMemory:
-        """The memory of a task.
+        """Return the memory of a task, opening it if needed.
 
         Args:
-            namespace: Whose; its tasks are in the one with the label ``"agent"`` behind it.
-            task: What it is called.
-            afresh: Whether to look for what another process did at it since.
+            namespace: Namespace of the conversation; the label ``"agent"`` is appended for the task.
+            task: Name of the task.
+            afresh: True to reload the task if another process changed it.
         """
-        place = ((*namespace, TASK_LABEL), task)
+        key = ((*namespace, TASK_LABEL), task)
         with self._lock:
-            slot = self._slots.setdefault(place, _Slot())
-            self._slots.move_to_end(place)
+            slot = self._slots.setdefault(key, _Slot())
+            self._slots.move_to_end(key)  # evict the least recently used
             if len(self._slots) > self._max_open_tasks:
                 self._slots.popitem(last=False)
-        with slot.lock:  # a long task that is read again holds up its own conversation alone
+        # One lock per task: reading a long task from the database blocks only its own conversation.
+        with slot.lock:
             if slot.memory is None or (afresh and self._is_stale(slot.memory)):
                 slot.memory = AgentMemory(
-                    engine=self.engine, namespace=place[0], task=task, unguarded_tools=self._unguarded_tools
+                    engine=self.engine, namespace=key[0], task=task, unguarded_tools=self._unguarded_tools
                 )
             return slot.memory
 
     def _is_stale(self, memory: AgentMemory) -> bool:
+        # Each cycle is one message of the session, so a different count means that another process wrote to it.
         return self.engine.session(memory.namespace, memory.task).count() != memory.working.cycle_count
 
 
 def resolve_task_source(
     memory: object, engine: object, namespace: object, unguarded_tools: Collection[str]
 ) -> tuple[AgentMemory, None] | tuple[None, TaskRegistry]:
-    """Where the tasks of runs are kept: in one memory, or in one for each conversation.
+    """Return the single task memory, or a registry with one task per conversation.
 
     Raises:
-        InvalidConfigError: Neither is given, or both, or something else.
+        InvalidConfigError: Neither or both of ``memory`` and ``engine`` are given, or an argument does not
+            apply to a memory.
     """
     if (memory is None) == (engine is None):
         raise InvalidConfigError(
-            "a task is kept in one place: pass memory= for one task of all runs, or engine= for one of each "
-            "conversation"
+            "expected exactly one of memory= and engine=: pass memory= for one task of all runs, or engine= for "
+            "one task per conversation"
         )
     if engine is not None:
         if not isinstance(engine, MemoryEngine):
-            raise InvalidConfigError(f"engine must be a MemoryEngine, got a {type(engine).__name__}")
+            raise InvalidConfigError(
+                f"engine must be a MemoryEngine, got {type(engine).__name__}: pass MemoryEngine(url)"
+            )
         return None, TaskRegistry(engine, unguarded_tools)
     checked = check_agent_memory(memory)
     if namespace is not None:
-        raise InvalidConfigError("a memory has its namespace: leave namespace= out, or pass engine=")
+        raise InvalidConfigError(
+            "namespace= cannot be combined with memory=, which has a namespace: omit it, or pass engine="
+        )
     if unguarded_tools:
-        raise InvalidConfigError("a memory has its unguarded tools: pass AgentMemory(unguarded_tools=...)")
+        raise InvalidConfigError(
+            "unguarded_tools= cannot be combined with memory=: pass AgentMemory(unguarded_tools=...)"
+        )
     return checked, None
 
 
 def check_agent_memory(memory: object) -> AgentMemory:
-    """The memory, or an error that says what to pass.
+    """Return the memory.
 
     Raises:
-        InvalidConfigError: It is none.
+        InvalidConfigError: The value is not an AgentMemory.
     """
     if not isinstance(memory, AgentMemory):
         raise InvalidConfigError(
-            f"a {type(memory).__name__} is no AgentMemory: pass AgentMemory(engine=..., task='...')"
+            f"expected an AgentMemory, got {type(memory).__name__}: pass AgentMemory(engine=..., task='...')"
         )
     return memory

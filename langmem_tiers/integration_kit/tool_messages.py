@@ -1,4 +1,4 @@
-"""How tools tell a model what memory found, and what went wrong."""
+"""Texts that memory tools return to a model: results, guard advice and errors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 ANSWER_TOOL = "answer_guard"
-"""The tool with which an agent answers a block."""
+"""Name of the tool with which an agent responds to a block."""
 ANSWER_TOOL_DESCRIPTION = (
-    "Say why a call that was blocked for going in circles has to be made once more. Use it only after a block, and "
-    "only if nothing else is left to try."
+    "Explain why a call that was blocked as a loop has to be repeated. Use it only after a block, and only if "
+    "nothing else is left to try."
 )
 ANSWER_HINT = f"To answer, call {ANSWER_TOOL} with the reason, in three words or more."
 BLOCK_LIFTED = "The block is lifted for now."
@@ -31,18 +31,23 @@ BLOCK_NOT_LIFTED = (
 
 
 def is_block(advice: GuardAdvice | None) -> TypeGuard[GuardAdvice]:
-    """Whether the next such call is not made."""
+    """Return True if the advice blocks the next such call."""
     return advice is not None and advice.level is AdviceLevel.BLOCK
 
 
 def format_advice(advice: GuardAdvice, *, can_answer: bool = True) -> str:
-    """What the guard says, and how it is answered where it can be."""
+    """Return the message of the guard, with a hint how to respond to a block if that is possible."""
     is_answered = can_answer and is_block(advice) and advice.must_answer
     return f"{advice.message} {ANSWER_HINT}" if is_answered else advice.message
 
 
 def format_stop_message(most: int, said: str) -> str:
-    """What ends a run that asked for nothing but what is blocked."""
+    """Return the final message of a run that requested only blocked calls.
+
+    Args:
+        most: Number of blocked tries.
+        said: Text of the last block.
+    """
     return f"Stopped after {most} blocked tries. {said.removesuffix(ANSWER_HINT).strip()}"
 
 
@@ -51,34 +56,35 @@ _USAGE_ERRORS = (BudgetExceededError, InvalidInputError, MessageConflictError, N
 
 
 def render_memories(memories: Iterable[dict[str, Any]]) -> str:
-    """Memories as one JSON object, ``{"note": ..., "memories": [...], "end": ...}``, fenced as data."""
-    # A fence that is JSON as well: read by any parser, and taken out by whoever leaves out what was injected.
-    told = {
+    """Render memories as one JSON object, ``{"note": ..., "memories": [...], "end": ...}``, fenced as data."""
+    # The fence is part of the JSON: any parser can read the result, and strip_fences() still recognizes it, so
+    # recalled memories are not stored again as new messages.
+    result = {
         "note": FENCE_OPENING,
-        "memories": [sanitize_value(one) for one in memories],
+        "memories": [sanitize_value(memory) for memory in memories],
         "end": FENCE_CLOSING,
     }
-    return json.dumps(told, ensure_ascii=False, default=str)
+    return json.dumps(result, ensure_ascii=False, default=str)
 
 
 def describe_tool_error(error: Exception) -> str:
-    """What a model is told of an error, so that it can go on.
+    """Return the error text for the model, so that it can continue.
 
-    Wrong use is told as it is. Of all else only the kind is told and logged: what a driver raises may quote an
-    address with its password. Logging at level DEBUG shows all of it.
+    Usage errors are returned in full. Of all other errors only the type is returned and logged, because the
+    message of a database driver may contain a URL with a password. Logging at level DEBUG shows the full error.
     """
     if isinstance(error, _USAGE_ERRORS):
-        _log.debug("a memory tool was used wrongly", exc_info=error)
+        _log.debug("invalid call of a memory tool", exc_info=error)
         return str(error)
     _log.warning("a memory tool failed: %s", type(error).__name__)
     _log.debug("a memory tool failed", exc_info=error)
-    return f"memory cannot be reached just now ({type(error).__name__}): go on without it"
+    return f"memory is currently unavailable ({type(error).__name__}): continue without it"
 
 
 def sanitize_value(value: object) -> object:
-    """A JSON value without anything that could be taken for the end of the fence, or that UTF-8 cannot write."""
+    """Return a JSON value without fence tags and without characters that UTF-8 cannot encode."""
     if isinstance(value, str):
         return neutralize_fence_tags(value.encode("utf-8", "replace").decode())
     if isinstance(value, dict):
-        return {sanitize_value(str(key)): sanitize_value(one) for key, one in value.items()}
-    return [sanitize_value(one) for one in value] if isinstance(value, list | tuple) else value
+        return {sanitize_value(str(key)): sanitize_value(item) for key, item in value.items()}
+    return [sanitize_value(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,7 +1,7 @@
-"""Filters on the values of items: equality, comparisons and nested parts, without confusion of types.
+"""Filters on the values of items: equality, comparisons and nested objects, with strict types.
 
-True is not 1, "1" is not 1, and 1 is 1.0. Only numbers are compared with numbers, and texts with
-texts. What a value does not hold matches nothing, not even ``$ne``.
+True is not 1, "1" is not 1, and 1 equals 1.0. Numbers are compared only with numbers, and strings
+only with strings. A missing field matches no condition, not even ``$ne``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MISSING = object()
 
 
 def check_filter(wanted: object) -> None:
-    """Refuse a filter that no value could be held against.
+    """Check that a filter is valid.
 
     Raises:
-        InvalidInputError: It is no mapping, or has an operator that does not exist.
+        InvalidInputError: The filter is not a mapping, or has an unknown operator or a key that is not a string.
     """
     if not isinstance(wanted, Mapping):
         raise InvalidInputError(
@@ -31,41 +31,43 @@ def check_filter(wanted: object) -> None:
         )
     for name, part in wanted.items():
         if not isinstance(name, str):
-            raise InvalidInputError(f"a filter has the key {name!r}, which is no str: use {str(name)!r}")
+            raise InvalidInputError(
+                f"a filter has the key {name!r}, which is a {type(name).__name__}, not a str: use {str(name)!r}"
+            )
         if isinstance(part, Mapping) and _has_operators(part):
             unknown = next((operator for operator in part if operator not in _OPERATORS), None)
             if unknown is not None:
                 raise InvalidInputError(
                     f"a filter has the unknown operator {unknown!r} for {name!r}: "
-                    f"use {', '.join(_OPERATORS)}, one or more of them and nothing else beside"
+                    f"use one or more of {', '.join(_OPERATORS)}, without other keys beside them"
                 )
         elif isinstance(part, Mapping):
             check_filter(part)
 
 
 def matches(value: Mapping[str, Any], wanted: Filter) -> bool:
-    """Whether a value has all that a checked filter wants."""
+    """Return True if a value satisfies all conditions of a checked filter."""
     return all(_matches_part(value.get(name, _MISSING), part) for name, part in wanted.items())
 
 
-def _matches_part(value: object, wanted: object) -> bool:
+def _matches_part(value: object, condition: object) -> bool:
     if value is _MISSING:
         return False
-    if isinstance(wanted, Mapping):
-        if _has_operators(wanted):
-            return all(_OPERATORS[operator](value, other) for operator, other in wanted.items())
-        return isinstance(value, Mapping) and matches(value, wanted)
-    if isinstance(wanted, list | tuple):
+    if isinstance(condition, Mapping):
+        if _has_operators(condition):
+            return all(_OPERATORS[operator](value, other) for operator, other in condition.items())
+        return isinstance(value, Mapping) and matches(value, condition)
+    if isinstance(condition, list | tuple):
         return (
             isinstance(value, list)
-            and len(value) == len(wanted)
-            and all(_matches_part(*both) for both in zip(value, wanted, strict=True))
+            and len(value) == len(condition)
+            and all(_matches_part(*both) for both in zip(value, condition, strict=True))
         )
-    return _is_same(value, wanted)
+    return _is_same(value, condition)
 
 
-def _has_operators(wanted: Mapping[str, Any]) -> bool:
-    return any(str(name).startswith("$") for name in wanted)
+def _has_operators(condition: Mapping[str, Any]) -> bool:
+    return any(str(name).startswith("$") for name in condition)
 
 
 def _is_same(left: object, right: object) -> bool:
@@ -73,15 +75,16 @@ def _is_same(left: object, right: object) -> bool:
         return left.keys() == right.keys() and all(_is_same(left[name], right[name]) for name in left)
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(_is_same(*both) for both in zip(left, right, strict=True))
+    # bool is a subclass of int: without this comparison, True would equal 1.
     return isinstance(left, bool) == isinstance(right, bool) and left == right
 
 
 def _build_comparison(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool]:
-    def holds(value: object, other: object) -> bool:
+    def compare_same_type(value: object, other: object) -> bool:
         both_are_text = isinstance(value, str) and isinstance(other, str)
         return (both_are_text or (_is_number(value) and _is_number(other))) and compare(value, other)
 
-    return holds
+    return compare_same_type
 
 
 def _is_number(value: object) -> bool:

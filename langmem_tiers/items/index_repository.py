@@ -1,4 +1,4 @@
-"""What searches over items look at, on SQL: revisions, terms and vectors."""
+"""SQL queries of the item index: revisions, terms and vectors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SELECT_STATE = select(item_namespaces.c.pk, item_namespaces.c.revision, item_na
 
 
 class SqlItemIndex:
-    """Serves the ``ItemIndex`` port."""
+    """SQL implementation of ``ItemIndex``."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -45,24 +45,25 @@ class SqlItemIndex:
 
     @retry_on_disconnect
     def list_namespace_states(self, prefix: NamespacePath) -> tuple[ItemNamespaceState, ...]:
-        """The namespaces that begin with the prefix's whole labels."""
+        """Return the revisions of all namespaces below a prefix."""
         with self._database.read_raw() as connection:
             rows = self._states[bool(prefix)].fetch_all(connection, build_prefix_bounds(prefix))
         return tuple(map(ItemNamespaceState._make, rows))
 
     @retry_on_disconnect
     def list_keys(self, namespaces: Sequence[int]) -> set[int]:
-        """The keys of all items in some namespaces."""
+        """Return the row keys of all items in the given namespaces."""
         found = set[int]()
         with self._database.read() as connection:
-            for some in split_parameters(namespaces):
-                query = select(items.c.pk).where(items.c.namespace_pk.in_(some))
+            for batch in split_parameters(namespaces):
+                query = select(items.c.pk).where(items.c.namespace_pk.in_(batch))
                 found.update(connection.execute(query).scalars())
         return found
 
     @retry_on_disconnect
     def load_items(self, namespaces: Sequence[int], after: int, model: int | None) -> list[IndexedItem]:
-        """The items of some namespaces that were written behind a revision."""
+        """Return items that were written after a revision, with their terms and vectors."""
+        # The vectors are filtered in the join condition, not in WHERE: a text without a vector still needs its row.
         number, same_text = item_texts.c.number, item_vectors.c.number == item_texts.c.number
         of_model = and_(
             item_vectors.c.item_pk == items.c.pk, same_text, item_vectors.c.embedder_pk == (model or 0)
@@ -77,12 +78,12 @@ class SqlItemIndex:
         )
         found = list[IndexedItem]()
         with self._database.read() as connection:
-            for some in split_parameters(namespaces):
-                rows = connection.execute(query.where(items.c.namespace_pk.in_(some)))
-                for _, same in groupby(rows, lambda row: row.pk):
-                    of_item = list(same)
-                    texts = tuple((row.terms, row.vector) for row in of_item if row.number is not None)
-                    first = of_item[0]
+            for batch in split_parameters(namespaces):
+                rows = connection.execute(query.where(items.c.namespace_pk.in_(batch)))
+                for _, item_rows in groupby(rows, lambda row: row.pk):
+                    texts_of_item = list(item_rows)
+                    texts = tuple((row.terms, row.vector) for row in texts_of_item if row.number is not None)
+                    first = texts_of_item[0]
                     found.append(
                         IndexedItem(first.pk, first.namespace_pk, first.revision, first.updated_at, texts)
                     )
@@ -92,7 +93,7 @@ class SqlItemIndex:
     def get_texts(
         self, places: Sequence[ItemTextKey], model: int
     ) -> Mapping[ItemTextKey, tuple[str, bytes | None]]:
-        """Texts that are still as they were, each with its vector of that model, if there is one by now."""
+        """Return texts that have not changed since their keys were read, each with its vector of the model or None."""
         same = and_(
             item_vectors.c.item_pk == item_texts.c.item_pk, item_vectors.c.number == item_texts.c.number
         )
@@ -102,34 +103,35 @@ class SqlItemIndex:
             .join(items)
             .outerjoin(item_vectors, and_(same, item_vectors.c.embedder_pk == model))
         )
-        wanted = {(place.pk, place.number, place.revision): place for place in places}
+        keys = {(key.pk, key.number, key.revision): key for key in places}
         found: dict[ItemTextKey, tuple[str, bytes | None]] = {}
         with self._database.read() as connection:
-            for some in split_parameters(sorted({place.pk for place in places})):
-                for row in connection.execute(query.where(item_texts.c.item_pk.in_(some))):
-                    place = wanted.get((row.item_pk, row.number, row.revision))
-                    if place is not None:
-                        found[place] = row.text, row.vector
+            for batch in split_parameters(sorted({key.pk for key in places})):
+                for row in connection.execute(query.where(item_texts.c.item_pk.in_(batch))):
+                    key = keys.get((row.item_pk, row.number, row.revision))
+                    if key is not None:
+                        found[key] = row.text, row.vector
         return found
 
     def insert_vectors(self, vectors: Mapping[ItemTextKey, bytes], model: int) -> None:
-        """Keep vectors of texts that are still as they were."""
-        # Somebody else may fill in the same ones: theirs are as good.
+        """Insert vectors of texts that have not changed since their keys were read."""
+        # Another process may insert the same vectors first. They are equal, so a conflict is not an error.
         with suppress(ConcurrentWriteError), self._database.write() as connection:
-            for some in split_parameters(sorted({place.pk for place in vectors})):
-                unchanged = _lock_items(connection, some)
-                held = _find_existing_vectors(connection, some, model)
+            for batch in split_parameters(sorted({key.pk for key in vectors})):
+                unchanged = _lock_items(connection, batch)
+                existing = _find_existing_vectors(connection, batch, model)
                 rows = [
-                    {"item_pk": place.pk, "number": place.number, "embedder_pk": model, "vector": vector}
-                    for place, vector in vectors.items()
-                    if unchanged.get(place.pk) == place.revision and (place.pk, place.number) not in held
+                    {"item_pk": key.pk, "number": key.number, "embedder_pk": model, "vector": vector}
+                    for key, vector in vectors.items()
+                    if unchanged.get(key.pk) == key.revision and (key.pk, key.number) not in existing
                 ]
                 if rows:
                     connection.execute(insert(item_vectors), rows)
 
 
 def _lock_items(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
-    # Those that somebody is changing are left out; of the others nobody changes the texts until the vectors are there.
+    # Skips rows that another transaction is changing: their texts are outdated anyway. The locks on the other
+    # rows keep their texts unchanged until the vectors are inserted.
     query = select(items.c.pk, items.c.revision).where(items.c.pk.in_(pks)).order_by(items.c.pk)
     return {row.pk: row.revision for row in connection.execute(query.with_for_update(skip_locked=True))}
 

@@ -1,4 +1,4 @@
-"""Items: JSON values under a namespace and a key, and the contracts of the stores that keep them."""
+"""Items: JSON values under a namespace and a key, and the interface of the stores that hold them."""
 
 from __future__ import annotations
 
@@ -15,72 +15,72 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.item_records import ItemText
 
 ANY_LABEL = "*"
-"""What stands for any one label in a ``NamespaceMatch``."""
+"""Wildcard that matches any single label in a ``NamespaceMatch``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item(Displayable):
-    """A value as it is stored now. The value is the caller's own: changing it changes nothing stored."""
+    """A stored value. Changing ``value`` does not change the database: it is a copy."""
 
     namespace: NamespacePath
     key: str
     value: dict[str, Any]
     created_at: datetime
-    """Of the first value; later ones keep it."""
+    """Creation time of the key's first value. Later writes keep it."""
     updated_at: datetime
     expires_at: datetime | None = None
-    """From then on it is not there any more; None lives for ever."""
+    """Expiry time. None means never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemHit(Displayable):
-    """An item that a search found."""
+    """An item found by a search."""
 
     item: Item
     score: float | None = None
-    """How well it answers the query, up to 1; None without a query, and for what has no text to be found by."""
+    """Relevance to the query, at most 1. None without a query and for items that have no searchable text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemChange:
-    """What is to become of a key. Checked by ``Items.write``."""
+    """A requested write or deletion of one key. ``Items.write`` validates it."""
 
     namespace: NamespacePath
     key: str
     value: Mapping[str, Any] | None
-    """JSON; None deletes."""
+    """JSON object to store. None deletes the key."""
     texts: Sequence[str] | None = None
-    """What queries find it by; None takes the whole value, none at all keeps it from being found by a query."""
+    """Searchable texts. None uses the whole value; an empty sequence excludes the item from queries."""
     ttl_seconds: float | None = None
-    """How long it lives after it was written, or last read with ``refresh``; None lives for ever."""
+    """Lifetime in seconds since the last write or the last read with ``refresh``. None means forever."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceMatch:
-    """A condition on namespaces, label by label; ``*`` stands for any one label."""
+    """A condition on namespaces, label by label. ``*`` matches any single label."""
 
     kind: Literal["prefix", "suffix"]
     path: NamespacePath
 
     @property
     def fixed_prefix(self) -> NamespacePath:
-        """The first labels that all namespaces it holds for have."""
+        """Labels before the first wildcard that all matching namespaces share. Empty for a suffix."""
         if self.kind == "suffix":
             return ()
         return self.path[: self.path.index(ANY_LABEL)] if ANY_LABEL in self.path else self.path
 
     def matches(self, namespace: NamespacePath) -> bool:
-        """Whether a namespace fits it."""
+        """Return True if the namespace satisfies the condition."""
         count = len(self.path)
         if len(namespace) < count:
             return False
         part = namespace[:count] if self.kind == "prefix" else namespace[len(namespace) - count :]
-        return all(wanted in (ANY_LABEL, label) for wanted, label in zip(self.path, part, strict=True))
+        return all(expected in (ANY_LABEL, label) for expected, label in zip(self.path, part, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemWrite:
-    """A checked change, ready to be kept."""
+    """A validated change, ready to be written."""
 
     namespace: NamespacePath
     key: str
@@ -91,7 +91,7 @@ class ItemWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredItem:
-    """An item with what its store needs to find it again."""
+    """An item with its row key, revision and lifetime."""
 
     pk: int
     revision: int
@@ -100,7 +100,7 @@ class StoredItem:
 
 
 class StoredItemValue(NamedTuple):
-    """As much of an item as a filter needs."""
+    """The columns of an item that a filter needs."""
 
     pk: int
     revision: int
@@ -108,69 +108,79 @@ class StoredItemValue(NamedTuple):
 
 
 class ScanPosition(NamedTuple):
-    """Where a scan goes on."""
+    """The last item that a scan has read. The next page starts after it."""
 
     updated_at: datetime
     pk: int
 
 
 class ItemStore(Protocol):
-    """Values by namespace and key. What has expired is not there, whether or not it was swept."""
+    """Store of JSON values by namespace and key. Expired items are never returned, swept or not."""
 
     def write(self, writes: Sequence[ItemWrite], now: datetime, *, model: int | None) -> int:
-        """Do all of it in one transaction, or nothing.
+        """Apply all writes in one transaction, or none of them.
 
         Args:
             writes: At most one for each namespace and key.
-            now: When.
-            model: Whose vectors the texts have.
+            now: Time of the write.
+            model: Key of the embedding model that produced the vectors, or None.
 
         Returns:
-            How many items were deleted.
+            Number of deleted items.
         """
         ...
 
     def get(
         self, names: Sequence[tuple[NamespacePath, str]], now: datetime
     ) -> Mapping[tuple[NamespacePath, str], StoredItem]:
-        """Those of them that are there."""
+        """Return the existing items by namespace and key."""
         ...
 
     def list_items(
         self, prefix: NamespacePath, now: datetime, *, skip: int, limit: int
     ) -> tuple[StoredItem, ...]:
-        """Items in namespaces that begin with the prefix's whole labels, last updated first.
+        """Return items below a namespace prefix, most recently updated first.
 
         Args:
-            prefix: All namespaces if empty.
-            now: When.
-            skip: How many to leave out first.
-            limit: How many at most.
+            prefix: Leading labels. An empty prefix means all namespaces.
+            now: Current time, for expiry.
+            skip: Number of items to skip.
+            limit: Maximum number of items.
         """
         ...
 
     def scan(
         self, prefix: NamespacePath, now: datetime, *, after: ScanPosition | None, limit: int
     ) -> tuple[list[StoredItemValue], ScanPosition | None]:
-        """As ``page``, behind a mark; the next mark, or None at the end."""
+        """Return a page of values in the order of ``list_items``, and the position to continue from.
+
+        Args:
+            prefix: Leading labels. An empty prefix means all namespaces.
+            now: Current time, for expiry.
+            after: Position returned by the page before. None starts with the newest item.
+            limit: Maximum number of values.
+
+        Returns:
+            The values, and the next position or None at the end.
+        """
         ...
 
     def get_values(self, keys: Sequence[int], now: datetime) -> Mapping[int, StoredItemValue]:
-        """The values of those of some items that are still there, by their own keys."""
+        """Return the values of existing items by row key."""
         ...
 
     def get_by_keys(self, keys: Sequence[int], now: datetime) -> Mapping[int, StoredItem]:
-        """Those of some items that are still there, by their own keys."""
+        """Return the existing items by row key."""
         ...
 
     def refresh(self, kept: Sequence[StoredItem], now: datetime) -> None:
-        """Let them live for their whole time again, if they have not expired."""
+        """Restart the lifetime of items that have not expired."""
         ...
 
     def list_namespaces(self, prefix: NamespacePath, now: datetime) -> tuple[NamespacePath, ...]:
-        """Namespaces that hold items and begin with the prefix's whole labels."""
+        """Return namespaces below the prefix that contain unexpired items."""
         ...
 
     def sweep(self, now: datetime) -> int:
-        """Erase what has expired; how many items that were."""
+        """Delete expired items and return their number."""
         ...

@@ -1,4 +1,4 @@
-"""Items on SQL: values by namespace and key."""
+"""SQL storage of items: values by namespace and key."""
 
 from __future__ import annotations
 
@@ -36,38 +36,39 @@ if TYPE_CHECKING:
 
 
 LATEST_FIRST = (items.c.updated_at.desc(), items.c.pk.desc())
+# A scan without a position starts here, which is later than every item.
 _END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def build_prefix_conditions(prefix: NamespacePath) -> tuple[ColumnElement[bool], ...]:
-    """The conditions on namespaces whose first labels are the prefix's."""
+    """Return the conditions that restrict a query to a namespace prefix. An empty prefix has none."""
     return _build_range_conditions(**build_prefix_bounds(prefix)) if prefix else ()
 
 
 def build_prefix_bounds(prefix: NamespacePath) -> dict[str, str]:
-    """The stored form of a prefix, and what its children lie between."""
+    """Return the stored key of a prefix and the bounds of its children's keys."""
     key = build_namespace_key(prefix)
-    # "0" follows "/" in every byte order: from the key to there lie the key, its children and
-    # names that only begin like it.
+    # "0" is the character after "/" in every byte order. The range from key to end therefore contains the key and its
+    # children, but also names such as "acme-corp" for "acme"; _build_range_conditions excludes those.
     return {"self": key, "children": f"{key}/", "end": f"{key}0"} if prefix else {}
 
 
 def build_bound_prefix_conditions(prefix: bool) -> tuple[ColumnElement[bool], ...]:  # noqa: FBT001 - whether there is one
-    """As ``begins_with``, for a statement that takes ``bounds`` as its values."""
+    """Return the conditions of ``build_prefix_conditions`` with bind parameters for ``build_prefix_bounds``."""
     bound = {name: bindparam(name, type_=Text()) for name in ("self", "children", "end")}
     return _build_range_conditions(**bound) if prefix else ()
 
 
 def build_unexpired_condition(now: datetime | BindParameter[datetime]) -> ColumnElement[bool]:
-    """The condition on items that have not expired."""
+    """Return the condition on items that have not expired."""
     return or_(items.c.expires_at.is_(None), items.c.expires_at > now)
 
 
 class ItemValueReader:
-    """Statements that run on the driver itself: SQLAlchemy's part costs more than a small value.
+    """Reads values with statements that run on the driver: SQLAlchemy's overhead exceeds the cost of a small value.
 
     Args:
-        database: Where.
+        database: Database to read from.
     """
 
     def __init__(self, database: Database) -> None:
@@ -75,15 +76,22 @@ class ItemValueReader:
         value = select(items.c.pk, items.c.revision, items.c.value).where(
             build_unexpired_condition(bindparam("now", type_=UtcDateTime))
         )
-        among = (
+        has_key = (
             "lmt_items.pk IN (SELECT value FROM json_each(:keys))"
             if database.is_sqlite
             else "lmt_items.pk = ANY(CAST(:keys AS bigint[]))"
         )
-        self._select_values = DriverStatement(value.where(text(among)), database.dialect)
-        changed, at = items.c.updated_at, bindparam("at", type_=UtcDateTime)
-        behind = or_(changed < at, and_(changed == at, items.c.pk < bindparam("last")))
-        page = value.add_columns(changed).join(item_namespaces).where(behind).order_by(*LATEST_FIRST)
+        self._select_values = DriverStatement(value.where(text(has_key)), database.dialect)
+        updated_at, at = items.c.updated_at, bindparam("at", type_=UtcDateTime)
+        # Keyset pagination: (updated_at, pk) of the last row read, both descending. Unlike an
+        # offset, the position stays valid when items are added or deleted between two pages.
+        is_after_position = or_(updated_at < at, and_(updated_at == at, items.c.pk < bindparam("last")))
+        page = (
+            value.add_columns(updated_at)
+            .join(item_namespaces)
+            .where(is_after_position)
+            .order_by(*LATEST_FIRST)
+        )
         page = page.limit(bindparam("most"))
         self._scan_statements = {
             has_prefix: DriverStatement(
@@ -94,25 +102,25 @@ class ItemValueReader:
 
     @retry_on_disconnect
     def get(self, keys: Sequence[int], now: datetime) -> Mapping[int, StoredItemValue]:
-        """The values of those of some items that are still there."""
-        some: Any = json.dumps(list(keys)) if self._database.is_sqlite else list(keys)
+        """Return the values of existing items by row key."""
+        key_parameter: Any = json.dumps(list(keys)) if self._database.is_sqlite else list(keys)
         with self._database.read_raw() as connection:
-            rows = self._select_values.fetch_all(connection, {"keys": some, "now": now})
+            rows = self._select_values.fetch_all(connection, {"keys": key_parameter, "now": now})
         return {row[0]: _to_stored_value(row) for row in rows}
 
     @retry_on_disconnect
     def scan(
         self, prefix: NamespacePath, now: datetime, *, after: ScanPosition | None, limit: int
     ) -> tuple[list[StoredItemValue], ScanPosition | None]:
-        """Values in the order of a page, behind a mark; the next mark, or None at the end."""
+        """Return a page of values, latest first, and the position to continue from, or None at the end."""
         at, last = after or (_END_OF_TIME, 0)
         values = {**build_prefix_bounds(prefix), "now": now, "at": at, "last": last, "most": limit}
         with self._database.read_raw() as connection:
             rows = self._scan_statements[bool(prefix)].fetch_all(connection, values)
         if len(rows) < limit:
             return [_to_stored_value(row) for row in rows], None
-        changed = UtcDateTime().process_result_value(rows[-1][3], self._database.dialect)
-        return [_to_stored_value(row) for row in rows], ScanPosition(changed or _END_OF_TIME, rows[-1][0])
+        updated_at = UtcDateTime().process_result_value(rows[-1][3], self._database.dialect)
+        return [_to_stored_value(row) for row in rows], ScanPosition(updated_at or _END_OF_TIME, rows[-1][0])
 
 
 def _to_stored_value(row: Sequence[Any]) -> StoredItemValue:
@@ -151,19 +159,24 @@ _UPDATE_ITEM = (
 def apply_item_writes(
     connection: Connection, writes: Sequence[ItemWrite], now: datetime, model: int | None
 ) -> int:
-    """Put and delete; how many were deleted."""
+    """Write and delete items; return how many were deleted."""
     by_path: dict[str, list[ItemWrite]] = {}
     for write in writes:
         by_path.setdefault(build_namespace_key(write.namespace), []).append(write)
-    deleted, touched, places = 0, list[int](), dict[str, tuple[int, int]]()
+    # Namespaces are locked in sorted order, so that two concurrent writers cannot deadlock.
+    deleted, touched, revisions = 0, list[int](), dict[str, tuple[int, int]]()
     for path in sorted(by_path):
-        gone = [escape(write.key) for write in by_path[path] if write.value_json is None]
-        taken = _advance_revision(connection, path, create=len(gone) < len(by_path[path]), erases=bool(gone))
-        if taken is not None:  # or there is nothing to delete there
-            places[path] = taken
-            deleted += _delete_items(connection, taken[0], gone)
-            touched += [taken[0]] if gone else []
-    _upsert_items(connection, [write for write in writes if write.value_json is not None], places, now, model)
+        deleted_keys = [escape(write.key) for write in by_path[path] if write.value_json is None]
+        namespace = _advance_revision(
+            connection, path, create=len(deleted_keys) < len(by_path[path]), erases=bool(deleted_keys)
+        )
+        if namespace is not None:  # None: a deletion in a namespace that does not exist
+            revisions[path] = namespace
+            deleted += _delete_items(connection, namespace[0], deleted_keys)
+            touched += [namespace[0]] if deleted_keys else []
+    _upsert_items(
+        connection, [write for write in writes if write.value_json is not None], revisions, now, model
+    )
     _delete_empty_namespaces(connection, touched)
     return deleted
 
@@ -171,34 +184,42 @@ def apply_item_writes(
 def delete_session_items(
     connection: Connection, namespace: NamespacePath, names: Sequence[str] | None
 ) -> int:
-    """Erase what is kept beside sessions of a namespace, by their names, or beside all; how many items that were."""
+    """Delete items that belong to sessions and return their number.
+
+    Args:
+        connection: Connection of an open transaction.
+        namespace: Namespace of the sessions.
+        names: Session names. None means all sessions of the namespace.
+    """
     deleted = 0
     for label in SESSION_ITEM_LABELS if names is None or names else ():
-        taken = _advance_revision(
+        item_namespace = _advance_revision(
             connection, build_namespace_key((label, *namespace)), create=False, erases=True
         )
-        if taken is not None:
+        if item_namespace is not None:
             deleted += _delete_items(
-                connection, taken[0], None if names is None else [escape(one) for one in names]
+                connection, item_namespace[0], None if names is None else [escape(name) for name in names]
             )
-            _delete_empty_namespaces(connection, [taken[0]])
+            _delete_empty_namespaces(connection, [item_namespace[0]])
     return deleted
 
 
 def sweep_batch(connection: Connection, now: datetime) -> int:
-    """Erase some of what has expired; how many items that were."""
+    """Delete a batch of expired items and return their number."""
     has_expired = items.c.expires_at <= now
     oldest = select(items.c.pk).where(has_expired).order_by(items.c.expires_at).limit(_SWEEP_BATCH_SIZE)
     keys = list(connection.execute(oldest).scalars())
     found: dict[str, int] = {}
-    for some in split_parameters(keys):
-        query = select(item_namespaces.c.path, item_namespaces.c.pk).join(items).where(items.c.pk.in_(some))
+    for batch in split_parameters(keys):
+        query = select(item_namespaces.c.path, item_namespaces.c.pk).join(items).where(items.c.pk.in_(batch))
         found.update((row.path, row.pk) for row in connection.execute(query))
+    # The revision changes first: it locks the namespaces and tells readers that their item index is out of date.
     for path in sorted(found):
         _advance_revision(connection, path, create=False, erases=True)
     swept = 0
-    for some in split_parameters(keys):  # what was read and lives longer meanwhile stays
-        swept += connection.execute(delete(items).where(items.c.pk.in_(some), has_expired)).rowcount
+    # The condition is repeated: an item that was refreshed since it was read is kept.
+    for batch in split_parameters(keys):
+        swept += connection.execute(delete(items).where(items.c.pk.in_(batch), has_expired)).rowcount
     _delete_empty_namespaces(connection, list(found.values()))
     return swept
 
@@ -206,68 +227,70 @@ def sweep_batch(connection: Connection, now: datetime) -> int:
 def _advance_revision(
     connection: Connection, path: str, *, create: bool, erases: bool
 ) -> tuple[int, int] | None:
-    # The namespace's key and its next revision; its row is locked from here on.
-    taken = connection.execute(_ADVANCE_REVISION, {"of": path, "erasing": int(erases)}).first()
-    if taken is None and create:
+    # Return the namespace's key and its new revision. Its row stays locked until the transaction ends.
+    row = connection.execute(_ADVANCE_REVISION, {"of": path, "erasing": int(erases)}).first()
+    if row is None and create:
         new = insert(item_namespaces).values(path=path, revision=1, erased=0)
-        taken = connection.execute(new.returning(item_namespaces.c.pk, item_namespaces.c.revision)).one()
-    return None if taken is None else (taken.pk, taken.revision)
+        row = connection.execute(new.returning(item_namespaces.c.pk, item_namespaces.c.revision)).one()
+    return None if row is None else (row.pk, row.revision)
 
 
 def _delete_items(connection: Connection, namespace: int, keys: Sequence[str] | None) -> int:
     if keys is None:
         return connection.execute(delete(items).where(items.c.namespace_pk == namespace)).rowcount
     deleted = 0
-    for some in split_parameters(keys):
-        gone = delete(items).where(items.c.namespace_pk == namespace, items.c.key.in_(some))
-        deleted += connection.execute(gone).rowcount
+    for batch in split_parameters(keys):
+        statement = delete(items).where(items.c.namespace_pk == namespace, items.c.key.in_(batch))
+        deleted += connection.execute(statement).rowcount
     return deleted
 
 
 def _delete_empty_namespaces(connection: Connection, namespaces: Sequence[int]) -> None:
-    for some in split_parameters(namespaces):
+    for batch in split_parameters(namespaces):
         is_empty = ~exists().where(items.c.namespace_pk == item_namespaces.c.pk)
-        connection.execute(delete(item_namespaces).where(item_namespaces.c.pk.in_(some), is_empty))
+        connection.execute(delete(item_namespaces).where(item_namespaces.c.pk.in_(batch), is_empty))
 
 
 def _upsert_items(
     connection: Connection,
     writes: Sequence[ItemWrite],
-    places: Mapping[str, tuple[int, int]],
+    revisions: Mapping[str, tuple[int, int]],
     now: datetime,
     model: int | None,
 ) -> None:
     if not writes:
         return
-    rows = [_to_row(write, places[build_namespace_key(write.namespace)], now) for write in writes]
+    rows = [_to_row(write, revisions[build_namespace_key(write.namespace)], now) for write in writes]
     names = [(row["namespace_pk"], row["key"]) for row in rows]
-    there = _find_existing(connection, names, now)
-    new = [row for row, name in zip(rows, names, strict=True) if name not in there]
+    existing = _find_existing(connection, names, now)
+    new = [row for row, name in zip(rows, names, strict=True) if name not in existing]
     changed = [
-        {**row, "of": there[name][0], "created_at": there[name][1]}
+        {**row, "of": existing[name][0], "created_at": existing[name][1]}
         for row, name in zip(rows, names, strict=True)
-        if name in there
+        if name in existing
     ]
     if changed:
         connection.execute(_UPDATE_ITEM, changed)
-        for some in split_parameters([row["of"] for row in changed]):
-            connection.execute(delete(item_texts).where(item_texts.c.item_pk.in_(some)))
+        for batch in split_parameters([row["of"] for row in changed]):
+            # Texts are replaced as a whole: a new value may have fewer of them.
+            connection.execute(delete(item_texts).where(item_texts.c.item_pk.in_(batch)))
     if new:
         connection.execute(insert(items), new)
-        there = _find_existing(connection, names, now)
+        # Read again: the new rows have keys only now, and the texts below refer to them.
+        existing = _find_existing(connection, names, now)
     _insert_texts(
-        connection, {there[name][0]: write for name, write in zip(names, writes, strict=True)}, model
+        connection, {existing[name][0]: write for name, write in zip(names, writes, strict=True)}, model
     )
 
 
 def _find_existing(
     connection: Connection, names: Sequence[tuple[int, str]], now: datetime
 ) -> dict[tuple[int, str], tuple[int, datetime]]:
-    # Keys and times of creation; what has expired begins anew.
+    # Row keys and creation times. A write to an expired key starts a new item, created now.
     found: dict[tuple[int, str], tuple[int, datetime]] = {}
     columns = items.c.namespace_pk, items.c.key, items.c.pk, items.c.created_at, items.c.expires_at
-    for some in split_parameters(names):
-        query = select(*columns).where(tuple_(items.c.namespace_pk, items.c.key).in_(some))
+    for batch in split_parameters(names):
+        query = select(*columns).where(tuple_(items.c.namespace_pk, items.c.key).in_(batch))
         for row in connection.execute(query):
             has_expired = row.expires_at is not None and row.expires_at <= now
             found[row.namespace_pk, row.key] = row.pk, now if has_expired else row.created_at
@@ -278,137 +301,140 @@ def _insert_texts(connection: Connection, writes: dict[int, ItemWrite], model: i
     texts, vectors = list[dict[str, Any]](), list[dict[str, Any]]()
     for pk, write in writes.items():
         for number, item_text in enumerate(write.texts):
-            place = {"item_pk": pk, "number": number}
+            text_key = {"item_pk": pk, "number": number}
             texts.append(
                 {
-                    **place,
+                    **text_key,
                     "text": to_storable_text(item_text.text),
                     "terms": to_storable_text(item_text.terms),
                 }
             )
             if item_text.vector is not None and model is not None:
-                vectors.append({**place, "embedder_pk": model, "vector": item_text.vector})
+                vectors.append({**text_key, "embedder_pk": model, "vector": item_text.vector})
     if texts:
         connection.execute(insert(item_texts), texts)
     if vectors:
         connection.execute(insert(item_vectors), vectors)
 
 
-def _to_row(write: ItemWrite, place: tuple[int, int], now: datetime) -> dict[str, Any]:
+def _to_row(write: ItemWrite, namespace: tuple[int, int], now: datetime) -> dict[str, Any]:
     ttl = write.ttl_seconds
     return {
-        "namespace_pk": place[0],
+        "namespace_pk": namespace[0],
         "key": escape(write.key),
         "value": pack_json(write.value_json or ""),
         "created_at": now,
         "updated_at": now,
         "expires_at": None if ttl is None else now + timedelta(seconds=ttl),
         "ttl_seconds": ttl,
-        "revision": place[1],
+        "revision": namespace[1],
     }
 
 
 def split_parameters(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The values in parts that a statement takes as parameters."""
+    """Split values into batches that fit into one statement as parameters."""
     return (
         values[start : start + _MAX_PARAMETERS_PER_STATEMENT]
         for start in range(0, len(values), _MAX_PARAMETERS_PER_STATEMENT)
     )
 
 
-_MAX_ATTEMPTS = 20  # far more than two racing writers need
+_MAX_ATTEMPTS = 20  # far more than two concurrent writers need
 _EXTEND_EXPIRY = update(items).where(items.c.pk == bindparam("of")).values(expires_at=bindparam("until"))
 _SELECT_ITEMS = select(items, item_namespaces.c.path).join(item_namespaces)
 
 
 class SqlItemStore:
-    """Serves the ``ItemStore`` port."""
+    """SQL implementation of ``ItemStore``."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._value_reader = ItemValueReader(database)
 
     def write(self, writes: Sequence[ItemWrite], now: datetime, *, model: int | None) -> int:
-        """Do all of it in one transaction, or nothing."""
+        """Apply all writes in one transaction, or none of them."""
         for _ in range(_MAX_ATTEMPTS):
-            # Two who write to a new namespace at once: one of them looks again and finds it.
+            # Two processes that write to a new namespace at once: one insert fails, and its retry finds the row.
             with suppress(ConcurrentWriteError), self._database.write() as connection:
                 return apply_item_writes(connection, writes, now, model)
-        raise StorageBusyError(f"others change the same {len(writes)} items all the time: try again later")
+        raise StorageBusyError(f"concurrent changes to the same {len(writes)} items: try again later")
 
     def get(
         self, names: Sequence[tuple[NamespacePath, str]], now: datetime
     ) -> Mapping[tuple[NamespacePath, str], StoredItem]:
-        """Those of them that are there."""
+        """Return the existing items by namespace and key."""
         by_namespace: dict[NamespacePath, set[str]] = {}
         for namespace, key in names:
             by_namespace.setdefault(namespace, set()).add(escape(key))
         found: dict[tuple[NamespacePath, str], StoredItem] = {}
-        for namespace, stored in by_namespace.items():
-            keys, path = sorted(stored), build_namespace_key(namespace)
-            for some in split_parameters(keys):
-                of_them = item_namespaces.c.path == path, items.c.key.in_(some)
-                for kept in self._read(_SELECT_ITEMS.where(*of_them, build_unexpired_condition(now))):
-                    found[namespace, kept.item.key] = kept
+        for namespace, stored_keys in by_namespace.items():
+            keys, path = sorted(stored_keys), build_namespace_key(namespace)
+            for batch in split_parameters(keys):
+                conditions = item_namespaces.c.path == path, items.c.key.in_(batch)
+                for stored in self._read(_SELECT_ITEMS.where(*conditions, build_unexpired_condition(now))):
+                    found[namespace, stored.item.key] = stored
         return found
 
     def list_items(
         self, prefix: NamespacePath, now: datetime, *, skip: int, limit: int
     ) -> tuple[StoredItem, ...]:
-        """Items in namespaces that begin with the prefix's whole labels, last updated first."""
+        """Return items below a namespace prefix, most recently updated first."""
         query = _SELECT_ITEMS.where(*build_prefix_conditions(prefix), build_unexpired_condition(now))
         return self._read(query.order_by(*LATEST_FIRST).offset(skip).limit(limit))
 
     def scan(
         self, prefix: NamespacePath, now: datetime, *, after: ScanPosition | None, limit: int
     ) -> tuple[list[StoredItemValue], ScanPosition | None]:
-        """As ``page``, behind a mark; the next mark, or None at the end."""
+        """Return a page of values, latest first, and the position to continue from, or None at the end."""
         return self._value_reader.scan(prefix, now, after=after, limit=limit)
 
     def get_values(self, keys: Sequence[int], now: datetime) -> Mapping[int, StoredItemValue]:
-        """The values of those of some items that are still there, by their own keys."""
+        """Return the values of existing items by row key."""
         return self._value_reader.get(keys, now)
 
     def get_by_keys(self, keys: Sequence[int], now: datetime) -> Mapping[int, StoredItem]:
-        """Those of some items that are still there, by their own keys."""
+        """Return the existing items by row key."""
         found: dict[int, StoredItem] = {}
-        for some in split_parameters(keys):
+        for batch in split_parameters(keys):
             found.update(
-                (kept.pk, kept)
-                for kept in self._read(
-                    _SELECT_ITEMS.where(items.c.pk.in_(some), build_unexpired_condition(now))
+                (stored.pk, stored)
+                for stored in self._read(
+                    _SELECT_ITEMS.where(items.c.pk.in_(batch), build_unexpired_condition(now))
                 )
             )
         return found
 
     def refresh(self, kept: Sequence[StoredItem], now: datetime) -> None:
-        """Let them live for their whole time again, if they have not expired."""
+        """Restart the lifetime of items that have not expired."""
         until = {
-            each.pk: now + timedelta(seconds=each.ttl_seconds)
-            for each in kept
-            if each.ttl_seconds is not None
+            stored.pk: now + timedelta(seconds=stored.ttl_seconds)
+            for stored in kept
+            if stored.ttl_seconds is not None
         }
         if not until:
             return
         with self._database.write() as connection:
-            # Whoever holds one of them at this moment writes, erases or refreshes it: nothing to wait for.
+            # A locked row is being written, deleted or refreshed by another transaction, which makes this refresh
+            # unnecessary. Skipping it also avoids deadlocks.
             free = select(items.c.pk).where(items.c.pk.in_(bindparam("keys", expanding=True)))
             free = free.where(items.c.expires_at > now).with_for_update(skip_locked=True)
-            for some in split_parameters(sorted(until)):
-                keys = list(connection.execute(free, {"keys": some}).scalars())
+            for batch in split_parameters(sorted(until)):
+                keys = list(connection.execute(free, {"keys": batch}).scalars())
                 if keys:
                     connection.execute(_EXTEND_EXPIRY, [{"of": key, "until": until[key]} for key in keys])
 
     @retry_on_disconnect
     def list_namespaces(self, prefix: NamespacePath, now: datetime) -> tuple[NamespacePath, ...]:
-        """Namespaces that hold items and begin with the prefix's whole labels."""
-        holds = exists().where(items.c.namespace_pk == item_namespaces.c.pk, build_unexpired_condition(now))
-        query = select(item_namespaces.c.path).where(*build_prefix_conditions(prefix), holds)
+        """Return namespaces below the prefix that contain unexpired items."""
+        has_items = exists().where(
+            items.c.namespace_pk == item_namespaces.c.pk, build_unexpired_condition(now)
+        )
+        query = select(item_namespaces.c.path).where(*build_prefix_conditions(prefix), has_items)
         with self._database.read() as connection:
             return tuple(parse_namespace_key(path) for path in connection.execute(query).scalars())
 
     def sweep(self, now: datetime) -> int:
-        """Erase what has expired, some at a time, so that others can write in between."""
+        """Delete expired items in batches, so that other writers can proceed in between."""
         swept = 0
         while True:
             with self._database.read() as connection:

@@ -1,4 +1,4 @@
-"""Items: what an agent keeps as JSON values under namespaces and keys, and finds by key, filter or query."""
+"""Items: JSON values under namespaces and keys, found by key, filter or query."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     _ScoredItem: TypeAlias = tuple[StoredItem, float | None]
 
 
-_MAX_TTL_SECONDS = 10.0**10
+_MAX_TTL_SECONDS = 10.0**10  # about 317 years: the expiry stays within the range of datetime
 
 
 def check_change(change: ItemChange) -> tuple[ItemChange, str | None]:
-    """The change with its value as JSON text; None deletes.
+    """Return a validated copy of a change and its value as JSON text. The text is None for a deletion.
 
     Raises:
-        InvalidInputError: Something in it cannot be used.
+        InvalidInputError: The namespace, key, value, texts or lifetime is invalid.
     """
     change = replace(change, namespace=check_namespace(change.namespace), key=check_key(change.key))
     if change.value is None:
@@ -64,7 +64,7 @@ def check_change(change: ItemChange) -> tuple[ItemChange, str | None]:
 
 
 def get_change_texts(change: ItemChange) -> tuple[str, ...]:
-    """What queries find a checked change by."""
+    """Return the texts that queries find a checked change by."""
     if change.value is None:
         return ()
     texts = (to_search_text(change.value),) if change.texts is None else tuple(change.texts)
@@ -72,7 +72,7 @@ def get_change_texts(change: ItemChange) -> tuple[str, ...]:
 
 
 def check_page(limit: object, offset: object) -> None:
-    """Refuse what is no page."""
+    """Check a limit and an offset."""
     for name, value in (("limit", limit), ("offset", offset)):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_LIMIT:
             raise InvalidInputError(f"{name} must be a whole number from 0 to {MAX_LIMIT}, got {value!r}")
@@ -90,13 +90,13 @@ def _check_texts(change: ItemChange) -> None:
         raise InvalidInputError(f"the texts of {change.key!r} must be a list of str: use [text] for one")
 
 
-_FIRST_READ_SIZE, _MAX_READ_SIZE = 200, 5000  # a page is mostly filled by the first few
-_MAX_ATTEMPTS = 3  # if others change what was just ranked; after that the page stands as it was ranked
+_FIRST_READ_SIZE, _MAX_READ_SIZE = 200, 5000  # the first read usually fills the page
+_MAX_ATTEMPTS = 3  # rankings of one search while items change; then the last ranking is returned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemDependencies:
-    """What items stand on, handed in by the engine."""
+    """Stores, configuration and clock of ``Items``."""
 
     store: ItemStore
     index: ItemIndex
@@ -105,20 +105,20 @@ class ItemDependencies:
     clock: Clock
 
     def now(self) -> datetime:
-        """The time in UTC."""
+        """Return the current time in UTC."""
         return check_time(self.clock.now())
 
 
 class Items:
     """All items of a database. Get it from ``engine.items``.
 
-    Vectors are made when a query asks for them, so that putting costs nothing more; those from
-    ``using()`` make them as they are put.
+    Vectors are computed when a query first needs them, so ``put`` is not slowed down. Items returned by
+    ``using()`` compute the vectors when values are put.
 
     Args:
-        parts: What it stands on.
-        embedder: For vectors of texts and queries; None finds by words alone.
-        eager: Make vectors of what is put at once, and put nothing without them.
+        parts: Stores, configuration and clock.
+        embedder: Embedding model for texts and queries. None searches by words only.
+        eager: Compute vectors when values are put. If the embedder fails, nothing is stored.
     """
 
     def __init__(self, parts: ItemDependencies, embedder: Embedder | None, *, eager: bool = False) -> None:
@@ -134,7 +134,7 @@ class Items:
         self.sweeper = Sweeper(lambda: parts.store.sweep(parts.now()))
 
     def using(self, embedder: Embedder) -> Items:
-        """The same items, found by the vectors of another embedder."""
+        """Return the same items, searched with another embedding model."""
         return Items(self._dependencies, embedder, eager=True)
 
     def put(
@@ -146,34 +146,34 @@ class Items:
         texts: Sequence[str] | None = None,
         ttl_seconds: float | None = None,
     ) -> None:
-        """Keep a value under a key, in place of the one before.
+        """Store a value under a key. An existing value is replaced.
 
         Args:
-            namespace: Where.
-            key: Under which name.
-            value: JSON: dict, list, str, number, bool, None, and nothing else inside.
-            texts: What queries find it by; the whole value if left out, and no query finds it by ``()``.
-            ttl_seconds: How long it lives after it was written, or last read with ``refresh``.
+            namespace: Namespace of the item.
+            key: Name of the item within the namespace.
+            value: JSON object: dict, list, str, number, bool and None, without other types inside.
+            texts: Searchable texts. Default: the whole value. ``()`` excludes the item from queries.
+            ttl_seconds: Lifetime in seconds since the last write or the last read with ``refresh``.
 
         Raises:
-            InvalidInputError: The value is not JSON, or a name cannot be used; nothing was written.
+            InvalidInputError: The value is not JSON, or a name is invalid; nothing was written.
         """
         path = check_namespace(namespace)
         self.write([ItemChange(namespace=path, key=key, value=value, texts=texts, ttl_seconds=ttl_seconds)])
 
     def delete(self, namespace: str | Iterable[str], key: str) -> bool:
-        """Erase a value with all that it was found by; whether it was there."""
+        """Delete a value and its search texts. Return True if it existed."""
         return self.write([ItemChange(namespace=check_namespace(namespace), key=key, value=None)]) > 0
 
     def write(self, changes: Iterable[ItemChange]) -> int:
-        """Put and delete in one transaction: all of it is done, or nothing. The last change of a key counts.
+        """Put and delete values in one transaction. If a key occurs more than once, its last change counts.
 
         Returns:
-            How many items were deleted.
+            Number of deleted items.
 
         Raises:
-            InvalidInputError: A value is not JSON, or a name cannot be used; nothing was written.
-            EmbeddingError: Vectors are made at once, and the embedder failed; nothing was written.
+            InvalidInputError: A value is not JSON, or a name is invalid; nothing was written.
+            EmbeddingError: Vectors are computed eagerly and the embedder failed; nothing was written.
         """
         checked = [check_change(change) for change in changes]
         last = {(change.namespace, change.key): (change, value_json) for change, value_json in checked}
@@ -181,8 +181,9 @@ class Items:
             return 0
         texts = {name: get_change_texts(change) for name, (change, _) in last.items()}
         vectors, model = dict[str, bytes](), None
+        # Before the transaction: a slow embedder must not hold locks, and a failing one must prevent all changes.
         if self._is_eager and self._embedding is not None and any(texts.values()):
-            vectors = embed_texts([text for some in texts.values() for text in some], self._embedding)
+            vectors = embed_texts([text for group in texts.values() for text in group], self._embedding)
             model = self._embedding.get_model_key()
         writes = [
             ItemWrite(
@@ -197,19 +198,19 @@ class Items:
         return self._store.write(writes, self._dependencies.now(), model=model)
 
     def get(self, namespace: str | Iterable[str], key: str, *, refresh: bool = False) -> Item | None:
-        """The value under a key, if there is one.
+        """Return the item with a key, or None.
 
         Args:
-            namespace: Where.
-            key: Under which name.
-            refresh: Let it live for its whole time again.
+            namespace: Namespace of the item.
+            key: Name of the item.
+            refresh: Restart the item's lifetime.
         """
         return self.get_many([(check_namespace(namespace), key)], refresh=refresh)[0]
 
     def get_many(
         self, names: Sequence[tuple[NamespacePath, str]], *, refresh: bool = False
     ) -> list[Item | None]:
-        """The values under some keys, in their order; None where there is none."""
+        """Return the items with the given names, in the same order. A missing item is None."""
         checked = [(check_namespace(namespace), check_key(key)) for namespace, key in names]
         now = self._dependencies.now()
         found = self._store.get(checked, now)
@@ -227,18 +228,18 @@ class Items:
         offset: int = 0,
         refresh: bool = False,
     ) -> tuple[ItemHit, ...]:
-        """Items in namespaces that begin with the prefix's whole labels.
+        """Return items below a namespace prefix.
 
-        Without a query the last updated come first. A query ranks all of them and leaves none out: words
-        and vectors count together, and what is kept from being found by queries comes last.
+        Without a query, the most recently updated items come first. A query ranks all items and excludes none. It
+        combines words and vectors; items without searchable texts come last.
 
         Args:
-            prefix: ``("acme",)`` finds ``("acme", "alice")`` and not ``("acme-corp",)``; all if empty.
-            query: A question, or words.
-            where: What values must hold: ``{"kind": "note", "size": {"$gte": 3}}``.
-            limit: How many at most.
-            offset: How many to leave out first.
-            refresh: Let what is found live for its whole time again.
+            prefix: Leading labels. ``("acme",)`` finds ``("acme", "alice")`` but not ``("acme-corp",)``. Default: all.
+            query: A question or keywords.
+            where: Filter on the values, for example ``{"kind": "note", "size": {"$gte": 3}}``.
+            limit: Maximum number of items.
+            offset: Number of items to skip.
+            refresh: Restart the lifetime of the returned items.
         """
         path = () if prefix == () else check_namespace(prefix)
         check_page(limit, offset)
@@ -249,10 +250,10 @@ class Items:
         if query:
             found = self._search_ranked(path, query, where, now, page)
         else:
-            found = [(kept, None) for kept in self._list_latest(path, where, now, page)]
+            found = [(stored, None) for stored in self._list_latest(path, where, now, page)]
         if refresh:
-            self._store.refresh([kept for kept, _ in found], now)
-        return tuple(ItemHit(item=kept.item, score=score) for kept, score in found)
+            self._store.refresh([stored for stored, _ in found], now)
+        return tuple(ItemHit(item=stored.item, score=score) for stored, score in found)
 
     def namespaces(
         self,
@@ -262,28 +263,29 @@ class Items:
         limit: int = 100,
         offset: int = 0,
     ) -> tuple[NamespacePath, ...]:
-        """Namespaces that hold items, sorted.
+        """Return the namespaces that contain items, sorted.
 
         Args:
-            matches: Conditions that all must hold.
-            max_depth: Cut them after so many labels, each once.
-            limit: How many at most.
-            offset: How many to leave out first.
+            matches: Conditions that must all be satisfied.
+            max_depth: Shorten namespaces to this number of labels and remove duplicates.
+            limit: Maximum number of namespaces.
+            offset: Number of namespaces to skip.
         """
         check_page(limit, offset)
         if max_depth is not None:
             check_whole(max_depth, 1, "max_depth")
-        beginning = max((match.fixed_prefix for match in matches), key=len, default=())
-        found = self._store.list_namespaces(beginning, self._dependencies.now())
+        # The longest fixed prefix lets the database return few candidates; the conditions are checked below.
+        prefix = max((match.fixed_prefix for match in matches), key=len, default=())
+        found = self._store.list_namespaces(prefix, self._dependencies.now())
         fitting = {path[:max_depth] for path in found if all(match.matches(path) for match in matches)}
         return tuple(sorted(fitting)[offset : offset + limit])
 
     def sweep(self) -> int:
-        """Erase what has expired; how many items that were. They could not be read any more before."""
+        """Delete expired items and return their number. Expired items were already invisible."""
         return self._store.sweep(self._dependencies.now())
 
     def invalidate(self, _erased: ErasedIds) -> dict[str, int]:
-        """Hold nothing in memory of what was erased; all is read anew when it is asked for."""
+        """Discard the cached index and vectors. The next search reads them again."""
         self._cached_ranker = None
         if self._embedding is not None:
             self._embedding.invalidate()
@@ -296,12 +298,12 @@ class Items:
         if not where:
             return self._store.list_items(prefix, now, skip=offset, limit=limit)
         found: list[int] = []
-        mark: ScanPosition | None = None
+        position: ScanPosition | None = None
         while len(found) < offset + limit:
-            most = _FIRST_READ_SIZE if mark is None else _MAX_READ_SIZE
-            some, mark = self._store.scan(prefix, now, after=mark, limit=most)
-            found += [each.pk for each in some if matches(each.value, where)]
-            if mark is None:
+            read_size = _FIRST_READ_SIZE if position is None else _MAX_READ_SIZE
+            values, position = self._store.scan(prefix, now, after=position, limit=read_size)
+            found += [value.pk for value in values if matches(value.value, where)]
+            if position is None:
                 break
         return self._get_in_order(found[offset : offset + limit], now)
 
@@ -314,6 +316,7 @@ class Items:
         page: tuple[int, int],
     ) -> list[_ScoredItem]:
         found: list[_ScoredItem] = []
+        # An item that changed after it was ranked may not belong on this page: rank again.
         for _ in range(_MAX_ATTEMPTS):
             ranking = self._get_ranker().rank(prefix, query)
             found, is_as_ranked = self._read_ranked(ranking, where, now, page)
@@ -328,25 +331,25 @@ class Items:
         found: dict[int, RankedItem] = {}
         start = 0
         while len(found) < offset + limit and start < len(ranking):
-            # Without a filter the first part is the page; with one, twice as much is read each time.
-            some = ranking.get_slice(start, start + max(offset + limit, min(start, _MAX_READ_SIZE)))
-            start += len(some)
-            values = self._store.get_values([each.pk for each in some], now)
-            for each in some:
-                kept = values.get(each.pk)
-                if kept is not None and (not where or matches(kept.value, where)):
-                    found[each.pk] = each
+            # Without a filter, the first read is the whole page. With a filter, each read doubles the total.
+            ranked_items = ranking.get_slice(start, start + max(offset + limit, min(start, _MAX_READ_SIZE)))
+            start += len(ranked_items)
+            values = self._store.get_values([ranked.pk for ranked in ranked_items], now)
+            for ranked in ranked_items:
+                stored = values.get(ranked.pk)
+                if stored is not None and (not where or matches(stored.value, where)):
+                    found[ranked.pk] = ranked
         items = self._get_in_order(list(found)[offset : offset + limit], now)
-        is_as_ranked = all(kept.revision == found[kept.pk].revision for kept in items)
-        return [(kept, found[kept.pk].score) for kept in items], is_as_ranked
+        is_as_ranked = all(stored.revision == found[stored.pk].revision for stored in items)
+        return [(stored, found[stored.pk].score) for stored in items], is_as_ranked
 
     def _get_in_order(self, keys: Sequence[int], now: datetime) -> list[StoredItem]:
-        kept = self._store.get_by_keys(keys, now)
-        return [kept[key] for key in keys if key in kept]
+        stored = self._store.get_by_keys(keys, now)
+        return [stored[key] for key in keys if key in stored]
 
     def _get_ranker(self) -> ItemRanker:
         if self._cached_ranker is None:
-            from langmem_tiers.recall.item_ranking import (  # noqa: PLC0415 - numpy, not before it is needed
+            from langmem_tiers.recall.item_ranking import (  # noqa: PLC0415 - imports numpy only when needed
                 ItemRanker,
             )
 

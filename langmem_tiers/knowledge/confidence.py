@@ -1,4 +1,4 @@
-"""What storing, using, correcting, removing and time make of something known: pure, and the same everywhere."""
+"""Rules for storing, using, correcting, removing and aging knowledge. Pure functions without storage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _WHITESPACE = re.compile(r"\s+")
 
 
 def apply_store(old: Knowledge | None, fresh: Knowledge) -> KnowledgeUpdate:
-    """What is known after a value was stored."""
+    """Return the state after a value was stored.
+
+    Storing the same value again raises its confidence. A different value supersedes the old one.
+    """
     if old is None:
         return KnowledgeUpdate(fresh)
     if collapse_spaces(old.value) != collapse_spaces(fresh.value):
@@ -41,24 +44,24 @@ def apply_store(old: Knowledge | None, fresh: Knowledge) -> KnowledgeUpdate:
 
 
 def apply_note(old: Knowledge | None, fresh: Knowledge) -> KnowledgeUpdate:
-    """What is known after a sentence was noted; another sentence in its place stays."""
+    """Return the state after a sentence was noted. A different sentence under the same key is kept."""
     if old is not None and collapse_spaces(old.value) != collapse_spaces(fresh.value):
         return KnowledgeUpdate(old)
     return apply_store(old, fresh)
 
 
 def apply_correction(old: Knowledge | None, fresh: Knowledge) -> KnowledgeUpdate:
-    """What is known after a value was replaced; nothing, if nothing was."""
+    """Return the state after a value was replaced. Without an old value, nothing changes."""
     return KnowledgeUpdate(None) if old is None else apply_store(old, fresh)
 
 
 def apply_removal(old: Knowledge | None, now: datetime) -> KnowledgeUpdate:
-    """Nothing is known any more; the history keeps what was."""
+    """Return the state after a removal: no value, and the old one in the history."""
     return KnowledgeUpdate(None, None if old is None else _to_past(old, now, "removed"))
 
 
 def apply_use(old: Knowledge | None, now: datetime, since: datetime | None) -> KnowledgeUpdate:
-    """What is known after it was used."""
+    """Return the state after a use. A use since ``since`` that was already counted changes nothing."""
     if old is None or (since is not None and old.last_used_at is not None and old.last_used_at >= since):
         return KnowledgeUpdate(old)
     confidence = _adjust_confidence(old.confidence, USE_CONFIDENCE_CHANGE)
@@ -68,15 +71,19 @@ def apply_use(old: Knowledge | None, now: datetime, since: datetime | None) -> K
             confidence=confidence,
             use_count=old.use_count + 1,
             last_used_at=now,
-            fresh_at=max(old.fresh_at, now),  # a clock that is set back makes nothing older
+            fresh_at=max(
+                old.fresh_at, now
+            ),  # if the system clock was set back, the knowledge must not become older
         )
     )
 
 
 def apply_aging(old: Knowledge | None, now: datetime) -> KnowledgeUpdate:
-    """What is left of something that was not used."""
+    """Return the state after aging: a lower confidence, or None if it fell below the minimum."""
     if old is None:
         return KnowledgeUpdate(None)
+    # Only whole periods count, and fresh_at advances by exactly those periods. The result is therefore the same
+    # whether aging runs every day or once a year.
     periods = max(0, (now - old.fresh_at) // UNUSED_PERIOD)
     confidence = _adjust_confidence(old.confidence, UNUSED_CONFIDENCE_CHANGE * periods)
     if confidence < MIN_CONFIDENCE:
@@ -87,7 +94,7 @@ def apply_aging(old: Knowledge | None, now: datetime) -> KnowledgeUpdate:
 
 
 def _adjust_confidence(confidence: float, by: float) -> float:
-    # Rounded, so that ten steps of 0.05 are a half.
+    # Rounding removes floating-point errors: ten steps of 0.05 must add up to exactly 0.5.
     return round(max(0.0, min(1.0, confidence + by)), 6)
 
 
@@ -105,5 +112,6 @@ def _to_past(old: Knowledge, until: datetime, reason: str) -> PastKnowledge:
 
 
 def collapse_spaces(value: str) -> str:
-    """The value with every run of spaces as one."""
-    return _WHITESPACE.sub(" ", value).strip()  # not the case: it matters to selectors, paths and passwords
+    """Return a value with each run of whitespace collapsed to one space."""
+    # Upper and lower case are kept: they matter in selectors, paths and passwords.
+    return _WHITESPACE.sub(" ", value).strip()

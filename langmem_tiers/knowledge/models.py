@@ -1,4 +1,4 @@
-"""Knowledge: what holds across sessions, as key and value with a confidence."""
+"""Knowledge across sessions: a value under a category and a key, with a confidence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class KnowledgeCategory(StrEnum):
-    """What kind of thing is known. Any other name is a category too."""
+    """Category of a piece of knowledge. Any other string is a category, too."""
 
     DOMAIN = "domain"
     EXECUTION_PATTERN = "execution_pattern"
@@ -25,24 +25,24 @@ class KnowledgeCategory(StrEnum):
 
 
 NOTE_CATEGORY = "note"
-"""The category of what was said in a sentence, without a key of its own: its key is not told."""
+"""Category of sentences noted without a key of their own. Their generated key is never displayed."""
 _UNSAFE_IN_CATEGORY = re.compile("[%/]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge(Displayable):
-    """One thing that is known. A category and a key have one value at a time."""
+    """A piece of knowledge. Each pair of category and key has one value at a time."""
 
     category: str
     key: str
     value: str
     confidence: float
     created_at: datetime
-    """When this value was first stored."""
+    """Time at which this value was first stored."""
     updated_at: datetime
-    """When it was last stored."""
+    """Time at which this value was last stored."""
     fresh_at: datetime
-    """From when on it counts as unused."""
+    """Start of the period without use. Every 30 days since then lower the confidence."""
     last_used_at: datetime | None = None
     use_count: int = 0
     store_count: int = 1
@@ -50,12 +50,12 @@ class Knowledge(Displayable):
 
     @property
     def id(self) -> str:
-        """Category and key in one text; ``name_from_id`` reads it."""
+        """Category and key as one string. ``name_from_id`` parses it."""
         return id_from_name(self.category, self.key)
 
     @property
     def text(self) -> str:
-        """How it is told: the key with the value, or a note as it was said."""
+        """Text for display and prompts: the key and the value, or only the sentence of a note."""
         return self.value if self.category == NOTE_CATEGORY else f"{self.key}: {self.value}"
 
     def _to_row(self) -> dict[str, object]:
@@ -73,20 +73,21 @@ class Knowledge(Displayable):
 
 
 def id_from_name(category: str, key: str) -> str:
-    """Category and key in one text."""
+    """Return the id of a category and a key. "%" and "/" in the category are escaped."""
     safe = _UNSAFE_IN_CATEGORY.sub(lambda found: f"%{ord(found[0]):02X}", category)
     return f"{safe}/{key}"
 
 
 def name_from_id(knowledge_id: str) -> tuple[str, str] | None:
-    """The category and the key that an id of knowledge names; None if it is no such id."""
+    """Return the category and key of an id, or None if the id is malformed."""
+    # The first "/" separates them: the category contains none, the key may contain more.
     category, _, key = knowledge_id.partition("/")
     return (unescape(category), key) if category and key else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastKnowledge(Displayable):
-    """A value that no longer holds, and from when until when it did."""
+    """A former value and the period in which it was valid."""
 
     category: str
     key: str
@@ -95,30 +96,30 @@ class PastKnowledge(Displayable):
     valid_from: datetime
     valid_until: datetime
     reason: str
-    """``superseded``, ``pruned`` or ``removed``."""
+    """Reason for its end: ``superseded``, ``pruned`` or ``removed``."""
     source: str | None = None
-    """Of the value; None too for what was replaced before schema 11."""
+    """Origin of the value. None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeReport(Displayable):
-    """What became of something that was stored."""
+    """Result of storing knowledge."""
 
     knowledge: Knowledge
-    """As it stands now."""
+    """The knowledge that is stored now."""
     is_new: bool
-    """Nothing was known under this key."""
+    """True if the key had no value before."""
     superseded: PastKnowledge | None = None
-    """The value that the new one contradicts."""
+    """The former value that the new one replaced, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeHit(Displayable):
-    """Something known that answers a text."""
+    """Knowledge that matches a search text."""
 
     knowledge: Knowledge
     score: float
-    """Higher is better; comparable within one search only."""
+    """Relevance; higher is better. Comparable only within one search."""
 
     def _to_row(self) -> dict[str, object]:
         return {"score": self.score, **to_display_row(self.knowledge)}
@@ -126,7 +127,7 @@ class KnowledgeHit(Displayable):
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeUpdate:
-    """What a store is to write in place of what it holds, and what goes into history."""
+    """New state of a key: the knowledge to store, or None to delete it, and the entry to add to the history."""
 
     knowledge: Knowledge | None
     past: PastKnowledge | None = None
@@ -134,7 +135,7 @@ class KnowledgeUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecayReport(Displayable):
-    """What time did to unused knowledge."""
+    """Result of a decay run. ``decayed`` counts all stale values, ``pruned`` those of them that were removed."""
 
     decayed: int
     pruned: int

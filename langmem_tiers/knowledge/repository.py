@@ -1,4 +1,4 @@
-"""Knowledge across sessions on SQL."""
+"""SQL storage of knowledge."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.search.postings import Postings
 
 
-_SATURATION, _LENGTH_WEIGHT = 1.2, 0.75  # as BM25 has them
+_SATURATION, _LENGTH_WEIGHT = 1.2, 0.75  # the usual BM25 parameters k1 and b
 _COUNT_KNOWLEDGE = (
     select(func.count()).select_from(knowledge).where(knowledge.c.namespace_pk == namespaces.c.pk)
 )
@@ -61,7 +61,8 @@ _SELECT_MEASURES = (
 
 def _filter_by_keys(query: Select[*tuple[Any, ...]], is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001
     tenant = select(namespaces.c.pk).where(namespaces.c.path == bindparam("path")).scalar_subquery()
-    # A sum has no index: so the rows are found by their keys, not among all of the namespace.
+    # Adding 0 keeps the planner from using the index on namespace_pk, so that it looks up the few rows by their
+    # keys instead of scanning the whole namespace.
     query = query.where(knowledge.c.namespace_pk + literal_column("0") == tenant)
     if is_sqlite:
         return query.where(text("lmt_knowledge.pk IN (SELECT value FROM json_each(:keys))"))
@@ -69,10 +70,10 @@ def _filter_by_keys(query: Select[*tuple[Any, ...]], is_sqlite: bool) -> Select[
 
 
 class KnowledgeFinder:
-    """A few small statements, and only one where nothing is known.
+    """Searches knowledge with a few small statements, and with a single one if the namespace is empty.
 
     Args:
-        database: Where.
+        database: Database to search.
     """
 
     def __init__(self, database: Database) -> None:
@@ -90,22 +91,25 @@ class KnowledgeFinder:
     def find(
         self, namespace: NamespacePath, terms: Sequence[str], category: str | None, limit: int
     ) -> list[tuple[AnyRow, float]]:
-        """What holds any of the terms, with a score, best first; the surer first where they score alike."""
-        path, of = build_namespace_key(namespace), None if category is None else escape(category)
+        """Return rows that contain any of the terms, with their scores, best first.
+
+        Rows with equal scores are sorted by confidence, highest first.
+        """
+        path, category_key = build_namespace_key(namespace), None if category is None else escape(category)
         with self._database.read_raw() as connection:
             tenant = self._select_tenant.run(connection, {"path": path})
             if tenant is None or not tenant[1] or not terms:
                 return []
-            own = [f"{tenant[0]}_{term}" for term in dict.fromkeys(terms)]
-            places = self._search.find_postings(connection, own, "knowledge")
-            found = self._to_parameter(set(places.keys.tolist()))
+            terms_of_tenant = [f"{tenant[0]}_{term}" for term in dict.fromkeys(terms)]
+            postings = self._search.find_postings(connection, terms_of_tenant, "knowledge")
+            key_parameter = self._to_parameter(set(postings.keys.tolist()))
             measures = self._select_measures.fetch_all(
-                connection, {"keys": found, "path": path, "category": of}
+                connection, {"keys": key_parameter, "path": path, "category": category_key}
             )
             if not measures:
                 return []
-            scores = _find_best(places, own, tenant[1], measures, limit)
-            # Whatever became of the keys meanwhile: by the path, nothing of another tenant is read.
+            scores = _find_best(postings, terms_of_tenant, tenant[1], measures, limit)
+            # The path is checked again: if a key was reused meanwhile, no row of another tenant is returned.
             rows = self._select_rows.fetch_named(
                 connection, {"keys": self._to_parameter(scores), "path": path}
             )
@@ -117,13 +121,14 @@ class KnowledgeFinder:
 
 
 def _find_best(
-    places: Postings, terms: Sequence[str], total: int, measures: Sequence[Sequence[Any]], limit: int
+    postings: Postings, terms: Sequence[str], total: int, measures: Sequence[Sequence[Any]], limit: int
 ) -> dict[int, float]:
-    # The scores of the best, and of all that are no worse than the last of them.
-    import numpy as np  # noqa: PLC0415 - not before something is recalled
+    # Return the scores of the best rows. Rows that tie with the last of them are included: the caller breaks ties
+    # by key and category.
+    import numpy as np  # noqa: PLC0415 - imported only when something is recalled
 
     keys, lengths, confidence = (np.array(column) for column in zip(*measures, strict=True))
-    scores = _compute_scores(places, terms, total, keys, lengths.astype(np.float64))
+    scores = _compute_scores(postings, terms, total, keys, lengths.astype(np.float64))
     order = np.lexsort((-confidence, -scores))
     last = order[min(limit, len(order)) - 1]
     is_best = (scores > scores[last]) | ((scores == scores[last]) & (confidence >= confidence[last]))
@@ -131,30 +136,38 @@ def _find_best(
 
 
 def _compute_scores(
-    places: Postings, terms: Sequence[str], total: int, keys: NDArray[np.int64], lengths: NDArray[np.float64]
+    postings: Postings,
+    terms: Sequence[str],
+    total: int,
+    keys: NDArray[np.int64],
+    lengths: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    import numpy as np  # noqa: PLC0415 - not before something is recalled
+    import numpy as np  # noqa: PLC0415 - imported only when something is recalled
 
-    at = np.minimum(np.searchsorted(keys, places.keys), len(keys) - 1)
-    is_there = keys[at] == places.keys  # and of the category
+    # Index into ``keys`` of each posting. Keys outside the range get the last index; is_scored filters those.
+    at = np.minimum(np.searchsorted(keys, postings.keys), len(keys) - 1)
+    is_scored = keys[at] == postings.keys  # False for rows of another category
     norms = _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * lengths / lengths.mean())
     scores = np.zeros(len(keys))
-    numbers = {term: number for number, term in enumerate(places.terms)}
-    for term in terms:  # in the order of the query: the sums are the same on every database
-        if (number := numbers.get(term)) is None:
+    term_numbers = {term: number for number, term in enumerate(postings.terms)}
+    # In the order of the query: floating-point sums then agree on every database.
+    for term in terms:
+        if (term_number := term_numbers.get(term)) is None:
             continue
-        is_of = places.term_numbers == number
-        rarity = np.log1p((total - is_of.sum() + 0.5) / (is_of.sum() + 0.5))
-        is_of &= is_there
-        counts, where = places.counts[is_of].astype(np.float64), at[is_of]
+        is_term = postings.term_numbers == term_number
+        # The inverse document frequency of BM25, over all rows of the namespace.
+        rarity = np.log1p((total - is_term.sum() + 0.5) / (is_term.sum() + 0.5))
+        is_term &= is_scored
+        counts, where = postings.counts[is_term].astype(np.float64), at[is_term]
         scores[where] += rarity * counts * (_SATURATION + 1) / (counts + norms[where])
     return scores
 
 
-_MAX_ATTEMPTS = 20  # far more than two racing writers need
+_MAX_ATTEMPTS = 20  # far more than two concurrent writers need
 _MAX_NAMES_PER_QUERY = 400  # well below every database's limit on parameters
 
-_SELECT_FIRST_PAGE = (  # what every context asks for: what the user prefers
+# Every context reads the first page of user preferences, so this statement is compiled only once.
+_SELECT_FIRST_PAGE = (
     select(*KNOWLEDGE_COLUMNS)
     .join(namespaces)
     .where(namespaces.c.path == bindparam("path"), knowledge.c.category == bindparam("of"))
@@ -164,11 +177,11 @@ _SELECT_FIRST_PAGE = (  # what every context asks for: what the user prefers
 
 
 class SqlKnowledgeStore:
-    """Serves the ``KnowledgeStore`` port.
+    """SQL implementation of ``KnowledgeStore``.
 
     Args:
-        database: Where.
-        terms_of: The terms of a text, by which it is found.
+        database: Database to use.
+        terms_of: Returns the search terms of a text.
     """
 
     def __init__(self, database: Database, terms_of: Callable[[str], Sequence[str]]) -> None:
@@ -184,27 +197,27 @@ class SqlKnowledgeStore:
         decide: Callable[[Knowledge | None], KnowledgeUpdate],
         now: datetime,
     ) -> tuple[KnowledgeUpdate, ...]:
-        """Replace what is known under each category and key by what ``decide`` makes of it."""
+        """Replace the knowledge under each category and key by the result of ``decide``."""
         for _ in range(_MAX_ATTEMPTS):
-            # Two who store the same new key at once: one of them looks again and finds it.
+            # Two processes that insert the same key at once: one fails, and its retry finds the row.
             with suppress(ConcurrentWriteError), self._database.write() as connection:
                 namespace_pk = _find_namespace(connection, namespace)
                 if namespace_pk is None:
                     if all(decide(None) == KnowledgeUpdate(None) for _ in names):
-                        return (KnowledgeUpdate(None),) * len(
-                            names
-                        )  # nothing to keep: no namespace is made for it
+                        # Nothing to store, so no namespace is created.
+                        return (KnowledgeUpdate(None),) * len(names)
                     namespace_pk = get_or_create_namespace(connection, build_namespace_key(namespace), now)
                 rows = _lock_rows(connection, namespace_pk, names)
-                kept = {
+                updates = {
+                    # dict.fromkeys: a repeated name is decided once, or its second insert would fail.
                     name: self._replace(connection, namespace_pk, rows.get(name), decide)
                     for name in dict.fromkeys(names)
                 }
-                return tuple(kept[name] for name in names)
-        raise StorageBusyError(f"others store the same {len(names)} keys all the time: try again later")
+                return tuple(updates[name] for name in names)
+        raise StorageBusyError(f"concurrent changes to the same {len(names)} keys: try again later")
 
     def get(self, namespace: NamespacePath, category: str, key: str) -> Knowledge | None:
-        """What is known under a key."""
+        """Return the knowledge under a key, or None."""
         query = _build_query(namespace, category).where(knowledge.c.key == escape(key))
         found = self._read(query)
         return found[0] if found else None
@@ -213,30 +226,33 @@ class SqlKnowledgeStore:
     def list_page(
         self, namespace: NamespacePath, category: str | None, *, after: tuple[str, str] | None, limit: int
     ) -> tuple[Knowledge, ...]:
-        """What is known, by category and key."""
+        """Return knowledge sorted by category and key."""
         if category is not None and after is None:
-            names = {"path": build_namespace_key(namespace), "of": escape(category), "most": limit}
+            values = {"path": build_namespace_key(namespace), "of": escape(category), "most": limit}
             with self._database.read_raw() as connection:
-                return tuple(_to_knowledge(row) for row in self._first_page.fetch_named(connection, names))
+                return tuple(_to_knowledge(row) for row in self._first_page.fetch_named(connection, values))
         query = _build_query(namespace, category).order_by(knowledge.c.category, knowledge.c.key).limit(limit)
         if after is not None:
-            of, key = escape(after[0]), escape(after[1])
+            after_category, after_key = escape(after[0]), escape(after[1])
             query = query.where(
-                or_(knowledge.c.category > of, and_(knowledge.c.category == of, knowledge.c.key > key))
+                or_(
+                    knowledge.c.category > after_category,
+                    and_(knowledge.c.category == after_category, knowledge.c.key > after_key),
+                )
             )
         return self._read(query)
 
     def search(
         self, namespace: NamespacePath, terms: Sequence[str], *, category: str | None, limit: int
     ) -> tuple[KnowledgeHit, ...]:
-        """What holds any of the terms in its key or value, best first."""
+        """Return knowledge whose key or value contains any of the terms, best first."""
         found = self._finder.find(namespace, terms, category, limit)
         return tuple(KnowledgeHit(knowledge=_to_knowledge(row), score=score) for row, score in found)
 
     def list_stale(
         self, namespace: NamespacePath, *, before: datetime, below: float, limit: int
     ) -> tuple[Knowledge, ...]:
-        """What was not used since then, or has a confidence below that."""
+        """Return knowledge that was not used since ``before`` or whose confidence is below ``below``."""
         query = _build_query(namespace, None).where(
             or_(knowledge.c.fresh_at <= before, knowledge.c.confidence < below)
         )
@@ -244,7 +260,7 @@ class SqlKnowledgeStore:
 
     @retry_on_disconnect
     def list_history(self, namespace: NamespacePath, category: str, key: str) -> tuple[PastKnowledge, ...]:
-        """Former values, oldest first."""
+        """Return the former values of a key, oldest first."""
         query = (
             select(knowledge_history)
             .join(namespaces)
@@ -262,7 +278,7 @@ class SqlKnowledgeStore:
     def list_past_at(
         self, namespace: NamespacePath, moment: datetime, *, limit: int
     ) -> tuple[PastKnowledge, ...]:
-        """Former values that held at a time, by category and key."""
+        """Return former values that were valid at a time, by category and key."""
         query = (
             select(knowledge_history)
             .join(namespaces)
@@ -284,26 +300,26 @@ class SqlKnowledgeStore:
         row: AnyRow | None,
         decide: Callable[[Knowledge | None], KnowledgeUpdate],
     ) -> KnowledgeUpdate:
-        kept = decide(None if row is None else _to_knowledge(row))
-        if kept.past is not None:
-            connection.execute(insert(knowledge_history), _to_past_row(kept.past, namespace_pk))
-        if kept.knowledge is None:
+        new_state = decide(None if row is None else _to_knowledge(row))
+        if new_state.past is not None:
+            connection.execute(insert(knowledge_history), _to_past_row(new_state.past, namespace_pk))
+        if new_state.knowledge is None:
             if row is not None:
                 connection.execute(delete(knowledge).where(knowledge.c.pk == row.pk))
-            return kept
-        values = _to_row(kept.knowledge, namespace_pk)
+            return new_state
+        values = _to_row(new_state.knowledge, namespace_pk)
         if row is None:
             connection.execute(
-                insert(knowledge), values | self._build_index_columns(kept.knowledge, namespace_pk)
+                insert(knowledge), values | self._build_index_columns(new_state.knowledge, namespace_pk)
             )
-            return kept
-        # Only what changed: an untouched text need not be indexed again.
+            return new_state
+        # Update only the columns that changed: the search index is rebuilt only for a new text.
         changed = {name: value for name, value in values.items() if getattr(row, name) != value}
         if "value" in changed:
-            changed |= self._build_index_columns(kept.knowledge, namespace_pk)
+            changed |= self._build_index_columns(new_state.knowledge, namespace_pk)
         if changed:
             connection.execute(update(knowledge).where(knowledge.c.pk == row.pk), changed)
-        return kept
+        return new_state
 
     def _build_index_columns(self, item: Knowledge, namespace_pk: int) -> dict[str, Any]:
         terms = self._terms_of(f"{item.key} {item.value}")
@@ -318,18 +334,19 @@ class SqlKnowledgeStore:
 def _lock_rows(
     connection: Connection, namespace_pk: int, names: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], AnyRow]:
-    stored = sorted({(escape(category), escape(key)) for category, key in names})
+    escaped_names = sorted({(escape(category), escape(key)) for category, key in names})
     rows: dict[tuple[str, str], AnyRow] = {}
-    for start in range(0, len(stored), _MAX_NAMES_PER_QUERY):
+    for start in range(0, len(escaped_names), _MAX_NAMES_PER_QUERY):
         query = (
             select(*KNOWLEDGE_COLUMNS)
             .where(
                 knowledge.c.namespace_pk == namespace_pk,
                 tuple_(knowledge.c.category, knowledge.c.key).in_(
-                    stored[start : start + _MAX_NAMES_PER_QUERY]
+                    escaped_names[start : start + _MAX_NAMES_PER_QUERY]
                 ),
             )
-            .order_by(knowledge.c.category, knowledge.c.key)  # everybody locks in the same order
+            # One lock order for all writers avoids deadlocks.
+            .order_by(knowledge.c.category, knowledge.c.key)
             .with_for_update()
         )
         rows.update(((unescape(row.category), unescape(row.key)), row) for row in connection.execute(query))
@@ -349,7 +366,7 @@ def _build_query(namespace: NamespacePath, category: str | None) -> Select[*tupl
 
 
 def _to_text_columns(value: str, source: str | None = None) -> dict[str, str | None]:
-    # Readable for people, and exactly beside it where a database refuses a character.
+    # The "value" column is readable text. "exact" holds the original if the database cannot store a character.
     readable = to_storable_text(value)
     is_exact = readable is value and (source is None or to_storable_text(source) is source)
     exact = None if is_exact else pack_json(json.dumps([value, source], ensure_ascii=False))

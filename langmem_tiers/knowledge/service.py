@@ -1,4 +1,4 @@
-"""Cross-session knowledge: key and value with a confidence that use raises and time lowers."""
+"""Knowledge across sessions: keys and values with a confidence that use raises and time lowers."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from langmem_tiers.display.tables import DisplayContent
 
 _DECAY_BATCH_SIZE = 500
-_MAX_SEARCH_TERMS = 128  # of a search; the rest of a long text adds cost, not sense
+_MAX_SEARCH_TERMS = 128  # more terms of a long text make a search slower, but not better
 
 
 class KnowledgeBase(NotebookDisplayable):
-    """What is known in one namespace, whatever the session. Get it from ``namespace.knowledge``."""
+    """Knowledge of one namespace, shared by all its sessions. Get it from ``namespace.knowledge``."""
 
     def __init__(self, store: KnowledgeStore, namespace: NamespacePath, now: Callable[[], datetime]) -> None:
         self._store = store
@@ -61,7 +61,7 @@ class KnowledgeBase(NotebookDisplayable):
         return f"KnowledgeBase({'/'.join(self._namespace)!r})"
 
     def _to_display(self) -> DisplayContent:
-        return build_list_display(repr(self), self.page(limit=MAX_TABLE_ROWS), "what is known")
+        return build_list_display(repr(self), self.page(limit=MAX_TABLE_ROWS), "knowledge")
 
     def store(
         self,
@@ -72,75 +72,76 @@ class KnowledgeBase(NotebookDisplayable):
         confidence: float = INITIAL_CONFIDENCE,
         source: str | None = None,
     ) -> KnowledgeReport:
-        """Remember a value under a category and a key.
+        """Store a value under a category and a key.
 
-        The same value again raises its confidence by 0.1. Another value supersedes the one in
-        force, which stays in the history.
+        Storing the same value again raises its confidence by 0.1. A different value supersedes the current
+        one, which moves to the history.
 
         Args:
-            category: A ``KnowledgeCategory`` or a name of your own.
-            key: What it is about.
-            value: What is known.
-            confidence: Of a value that is new.
-            source: Where it comes from.
+            category: A ``KnowledgeCategory`` or any other name.
+            key: Subject of the knowledge.
+            value: The knowledge itself.
+            confidence: Initial confidence of a new value, from 0 to 1. Default: 0.5.
+            source: Origin of the knowledge, for example a message id.
         """
         fresh = self._build_knowledge(category, key, value, confidence, source)
         report = self._change(fresh, lambda old: apply_store(old, fresh))
-        assert report is not None  # noqa: S101 - what is stored is known
+        assert report is not None  # noqa: S101 - storing always leaves a value
         return report
 
     def note(
         self, text: str, *, confidence: float = INITIAL_CONFIDENCE, source: str | None = None
     ) -> KnowledgeReport:
-        """Remember a sentence that has no key of its own. The same sentence again raises its confidence.
+        """Store a sentence that has no key. Storing the same sentence again raises its confidence.
 
         Args:
-            text: What is known.
-            confidence: Of a sentence that is new.
-            source: Where it comes from.
+            text: The sentence.
+            confidence: Initial confidence of a new sentence, from 0 to 1. Default: 0.5.
+            source: Origin of the sentence, for example a message id.
 
         Returns:
-            What is known now. Its ``category`` and ``key`` are what ``correct`` and ``remove`` take.
+            The stored knowledge. Pass its ``category`` and ``key`` to ``correct`` or ``remove``.
         """
         _check_value(text)
-        # Another place, where the first holds what a sentence was corrected to.
-        places = (_build_note_key(text, place) for place in count())
-        tried = (
+        # A note's key is the hash of its sentence. If the sentence under that key was corrected later, the key is
+        # occupied by other text: try the hash with the next salt.
+        keys = (_build_note_key(text, attempt) for attempt in count())
+        reports = (
             self._try_note(self._build_knowledge(NOTE_CATEGORY, key, text, confidence, source))
-            for key in places
+            for key in keys
         )
-        return next(report for report in tried if report is not None)
+        return next(report for report in reports if report is not None)
 
     def correct(
         self, category: str, key: str, value: str, *, source: str | None = None
     ) -> KnowledgeReport | None:
-        """Give what is known under a key another value; the history keeps the one before.
+        """Replace the value of a key. The old value moves to the history.
 
         Returns:
-            None, with nothing stored, if nothing is known under the key.
+            The new knowledge, or None if the key has no value; then nothing is stored.
         """
         fresh = self._build_knowledge(category, key, value, INITIAL_CONFIDENCE, source)
         return self._change(fresh, lambda old: apply_correction(old, fresh))
 
     def get(self, category: str, key: str, *, use: bool = True) -> Knowledge | None:
-        """What is known under a key. Reading it counts as use, unless you say otherwise."""
+        """Return the knowledge under a key, or None. Reading counts as a use unless ``use`` is False."""
         found = self._store.get(self._namespace, check_name(category, "category"), check_name(key, "key"))
         return found if found is None or not use else self._record_use([found])[0]
 
     def recall(
         self, text: str, *, category: str | None = None, limit: int = 10, use: bool = True
     ) -> tuple[KnowledgeHit, ...]:
-        """What answers a text, best first: any of its words in a key or a value.
+        """Return knowledge that shares at least one word with a text, best first.
 
         Args:
-            text: A question, or words.
-            category: Of this category only.
-            limit: How many at most.
-            use: Whether it counts as use, which raises the confidence of what is found.
+            text: A question or keywords.
+            category: Category to search. Default: all.
+            limit: Maximum number of results.
+            use: True counts a use of each result, which raises its confidence.
         """
         check_limit(limit)
         if not isinstance(text, str):
-            raise InvalidInputError(f"recall() takes words as a str, got a {type(text).__name__}")
+            raise InvalidInputError(f"recall() expects a str of words, got a {type(text).__name__}")
         category = None if category is None else check_name(category, "category")
         terms = list(dict.fromkeys(extract_terms(text)))[:_MAX_SEARCH_TERMS]
         if not terms:
@@ -158,12 +159,12 @@ class KnowledgeBase(NotebookDisplayable):
         after: Knowledge | tuple[str, str] | None = None,
         limit: int = 100,
     ) -> tuple[Knowledge, ...]:
-        """What is known, by category and key.
+        """Return knowledge sorted by category and key.
 
         Args:
-            category: Of this category only.
-            after: The last one of the page before, or its category and key.
-            limit: How many at most.
+            category: Category to list. Default: all.
+            after: Last item of the previous page, or its category and key.
+            limit: Maximum number of items.
         """
         check_limit(limit)
         category = None if category is None else check_name(category, "category")
@@ -177,68 +178,77 @@ class KnowledgeBase(NotebookDisplayable):
             last = page[-1]
 
     def history(self, category: str, key: str) -> tuple[PastKnowledge, ...]:
-        """Values that held before, oldest first."""
+        """Return the former values of a key, oldest first."""
         name = check_name(category, "category"), check_name(key, "key")
         return DisplayableTuple(self._store.list_history(self._namespace, *name))
 
     def past_at(self, moment: datetime, *, limit: int = 1000) -> tuple[Knowledge, ...]:
-        """What was known at a time and is not any more, by category and key, as it was at its end."""
+        """Return knowledge that was valid at a time but is not any more, by category and key.
+
+        The confidence is the one that each value had at its end.
+        """
         check_limit(limit)
         past = self._store.list_past_at(self._namespace, check_time(moment), limit=limit)
         return tuple(
             Knowledge(
-                category=one.category,
-                key=one.key,
-                value=one.value,
-                confidence=one.confidence,
-                created_at=one.valid_from,
-                updated_at=one.valid_from,
-                fresh_at=one.valid_from,
-                source=one.source,
+                category=former.category,
+                key=former.key,
+                value=former.value,
+                confidence=former.confidence,
+                created_at=former.valid_from,
+                updated_at=former.valid_from,
+                fresh_at=former.valid_from,
+                source=former.source,
             )
-            for one in past
+            for former in past
         )
 
     def valid_at(self, moment: datetime) -> tuple[Knowledge, ...]:
-        """All that was known at a time, by category and key."""
+        """Return all knowledge that was valid at a time, by category and key."""
         since = check_time(moment)
         known = [item for item in self if item.created_at <= since]
         return tuple(
-            sorted((*known, *self.past_at(since, limit=MAX_LIMIT)), key=lambda one: (one.category, one.key))
+            sorted(
+                (*known, *self.past_at(since, limit=MAX_LIMIT)), key=lambda item: (item.category, item.key)
+            )
         )
 
     def use(self, items: Sequence[Knowledge], *, since: datetime | None = None) -> None:
-        """Count a use of each, which raises its confidence by 0.05.
+        """Count a use of each item. A use raises the confidence by 0.05.
 
         Args:
-            items: What was used.
-            since: Those used since then already are not counted again.
+            items: Knowledge that was used.
+            since: Skip items whose last counted use is at this time or later.
         """
         if items:
             self._record_use(items, since)
 
     def remove(self, category: str, key: str) -> bool:
-        """Take a value out of force; the history keeps it. Says whether there was one."""
+        """Remove the value of a key and keep it in the history. Return True if there was a value."""
         now = self._now()
         name = (check_name(category, "category"), check_name(key, "key"))
-        (kept,) = self._store.update(self._namespace, [name], lambda old: apply_removal(old, now), now)
-        return kept.past is not None
+        (change,) = self._store.update(self._namespace, [name], lambda old: apply_removal(old, now), now)
+        return change.past is not None
 
     def decay(self) -> DecayReport:
-        """Lower what was not used for 30 days by 0.1 for each 30 days, and prune what falls below 0.1.
+        """Lower the confidence of unused knowledge by 0.1 per 30 days, and prune values below 0.1.
 
-        The result does not depend on how often it is called.
+        The result does not depend on how often this is called.
         """
         now = self._now()
         decayed = pruned = 0
         before = now - UNUSED_PERIOD
         while stale := self._store.list_stale(
-            self._namespace, before=before, below=MIN_CONFIDENCE, limit=_DECAY_BATCH_SIZE
+            self._namespace,
+            before=before,
+            below=MIN_CONFIDENCE,
+            limit=_DECAY_BATCH_SIZE,
+            # Aging moves every stale item out of this list or deletes it, so the loop ends.
         ):
             names = [(item.category, item.key) for item in stale]
-            for kept in self._store.update(self._namespace, names, lambda old: apply_aging(old, now), now):
+            for change in self._store.update(self._namespace, names, lambda old: apply_aging(old, now), now):
                 decayed += 1
-                pruned += kept.knowledge is None
+                pruned += change.knowledge is None
         return DecayReport(decayed=decayed, pruned=pruned)
 
     def _build_knowledge(
@@ -273,41 +283,42 @@ class KnowledgeBase(NotebookDisplayable):
     def _change(
         self, fresh: Knowledge, rule: Callable[[Knowledge | None], KnowledgeUpdate]
     ) -> KnowledgeReport | None:
-        known: list[Knowledge | None] = []
+        # The store may call the rule again after a conflict. Only the value of its last call was replaced.
+        seen: list[Knowledge | None] = []
 
         def decide(old: Knowledge | None) -> KnowledgeUpdate:
-            known[:] = [old]
+            seen[:] = [old]
             return rule(old)
 
         name = (fresh.category, fresh.key)
-        (kept,) = self._store.update(self._namespace, [name], decide, fresh.created_at)
-        if kept.knowledge is None:
+        (change,) = self._store.update(self._namespace, [name], decide, fresh.created_at)
+        if change.knowledge is None:
             return None
-        return KnowledgeReport(knowledge=kept.knowledge, is_new=known[-1] is None, superseded=kept.past)
+        return KnowledgeReport(knowledge=change.knowledge, is_new=seen[-1] is None, superseded=change.past)
 
     def _record_use(self, items: Sequence[Knowledge], since: datetime | None = None) -> list[Knowledge]:
         now = self._now()
-        kept = self._store.update(
+        changes = self._store.update(
             self._namespace, _get_names(items), lambda old: apply_use(old, now, since), now
         )
-        return [one.knowledge or item for one, item in zip(kept, items, strict=True)]
+        return [change.knowledge or item for change, item in zip(changes, items, strict=True)]
 
 
 def _get_names(items: Sequence[Knowledge]) -> list[tuple[str, str]]:
     for item in items:
         if not isinstance(item, Knowledge):
             raise InvalidInputError(
-                f"a {type(item).__name__} is no Knowledge: pass what get() or recall() gave"
+                f"expected a Knowledge, got a {type(item).__name__}: pass a result of get() or recall()"
             )
     return [(item.category, item.key) for item in items]
 
 
 def _check_value(value: object) -> None:
     if not isinstance(value, str) or not value.strip():
-        got = "one without words" if isinstance(value, str) else f"a {type(value).__name__}"
-        raise InvalidInputError(f"a value must say something, got {got}: pass what is known as text")
+        got = "one that is empty or only spaces" if isinstance(value, str) else f"a {type(value).__name__}"
+        raise InvalidInputError(f"a value must contain text, got {got}: pass the knowledge as a str")
 
 
-def _build_note_key(text: str, place: int) -> str:
-    said = collapse_spaces(text).encode("utf-8", "replace")
-    return hashlib.blake2b(said, digest_size=8, salt=place.to_bytes(8, "big")).hexdigest()
+def _build_note_key(text: str, attempt: int) -> str:
+    normalized = collapse_spaces(text).encode("utf-8", "replace")
+    return hashlib.blake2b(normalized, digest_size=8, salt=attempt.to_bytes(8, "big")).hexdigest()

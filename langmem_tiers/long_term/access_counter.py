@@ -1,4 +1,4 @@
-"""Uses of entries, noted in memory and written together: a recall is a read, and waits for no disk."""
+"""Access counts of entries, collected in memory and written in batches: a recall never waits for a write."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.records import MemoryStore, StoredEntry
 
 _log = logging.getLogger("langmem_tiers")
-_FLUSH_AFTER_ACCESSES = 200  # uses
+_FLUSH_AFTER_ACCESSES = 200  # accesses that trigger a write in the background
 
 
 class AccessCounter:
-    """Counts uses of entries. What was counted here is seen here at once, and by others once it is written.
+    """Counts uses of entries. This process sees new counts at once, other processes after they are written.
 
     Args:
-        store: Where they are written.
+        store: Store to write the counts to.
     """
 
     def __init__(self, store: MemoryStore) -> None:
@@ -44,69 +44,73 @@ class AccessCounter:
         self._pending_count = 0
 
     def record(self, namespace: NamespacePath, keys: Iterable[int], now: datetime) -> None:
-        """Count one use of each."""
+        """Count one use of each entry."""
         with self._lock:
-            noted = self._pending.setdefault(namespace, {})
+            accesses = self._pending.setdefault(namespace, {})
             for key in keys:
-                before = noted.get(key)
+                before = accesses.get(key)
                 count, last_at = (0, now) if before is None else (before.count, before.last_at)
-                noted[key] = Access(count + 1, max(last_at, now))
+                accesses[key] = Access(count + 1, max(last_at, now))
                 self._pending_count += 1
             is_enough = self._pending_count >= _FLUSH_AFTER_ACCESSES
         if is_enough:
             self._background.submit("uses", self.flush)
 
-    def with_pending_accesses(self, kept: StoredEntry) -> StoredEntry:
-        """The entry with the uses that are not written yet."""
-        entry = kept.entry
-        for noted in (self._pending, self._in_flight):
-            access = noted.get(entry.namespace, {}).get(kept.key)
+    def with_pending_accesses(self, stored: StoredEntry) -> StoredEntry:
+        """Return the entry with the counts that are not written yet."""
+        entry = stored.entry
+        # Pending and in flight: while a flush is running, its counts are no longer pending but may not be stored yet.
+        for accesses_by_namespace in (self._pending, self._in_flight):
+            access = accesses_by_namespace.get(entry.namespace, {}).get(stored.key)
             if access is not None:
                 last_at = max(entry.last_access_at or access.last_at, access.last_at)
                 entry = replace(entry, access_count=entry.access_count + access.count, last_access_at=last_at)
-        return kept if entry is kept.entry else replace(kept, entry=entry)
+        return stored if entry is stored.entry else replace(stored, entry=entry)
 
     def flush(self) -> None:
-        """Write what was noted; what cannot be written now is written another time."""
-        with self._flush_lock:  # whoever waits here finds all written that was noted before
+        """Write all collected counts. Counts that cannot be written now are kept for the next time."""
+        # One flush at a time: a caller that waited for the lock knows that all earlier counts are written.
+        with self._flush_lock:
             with self._lock:
-                left, self._pending, self._pending_count = self._pending, {}, 0
-                self._in_flight = left
-            while left:
-                namespace, noted = next(iter(left.items()))
+                unwritten, self._pending, self._pending_count = self._pending, {}, 0
+                self._in_flight = unwritten
+            while unwritten:
+                namespace, accesses = next(iter(unwritten.items()))
                 try:
-                    self._store.touch(namespace, noted)
+                    self._store.touch(namespace, accesses)
                 except StorageError as error:
-                    _log.warning("uses of entries are written later: %s", type(error).__name__)
-                    self._requeue(left)
+                    _log.warning("access counts of entries will be written later: %s", type(error).__name__)
+                    self._requeue(unwritten)
                     return
-                del left[namespace]
+                # ``_in_flight`` is the same dict, so readers stop adding these counts.
+                del unwritten[namespace]
 
-    def _requeue(self, left: dict[NamespacePath, dict[int, Access]]) -> None:
+    def _requeue(self, unwritten: dict[NamespacePath, dict[int, Access]]) -> None:
         with self._lock:
             self._in_flight = {}
-            for namespace, noted in left.items():
-                there = self._pending.setdefault(namespace, {})
-                for key, access in noted.items():
-                    newer = there.get(key)
-                    there[key] = (
+            for namespace, accesses in unwritten.items():
+                pending = self._pending.setdefault(namespace, {})
+                for key, access in accesses.items():
+                    newer = pending.get(key)
+                    pending[key] = (
                         access
                         if newer is None
                         else Access(access.count + newer.count, max(access.last_at, newer.last_at))
                     )
-        # Not counted again: the next ones that are noted begin anew, so a store that fails is not asked each time.
+        # _pending_count is not raised: the next write in the background happens after 200 new accesses, so a
+        # failing store is not called at each access.
 
     def close(self) -> None:
-        """Write what was noted, and note in the background no more."""
+        """Stop the background worker and write all collected counts."""
         self._background.stop()
         self.flush()
 
     def before_fork(self) -> None:
-        """Nothing to do: what was noted the parent writes."""
+        """Do nothing: the parent process writes the collected counts."""
 
     def after_fork(self) -> None:
-        """Nothing to do in the parent."""
+        """Do nothing in the parent process."""
 
     def after_fork_in_child(self) -> None:
-        """A lock may be held by a thread that this process does not have."""
+        """Reset the state in the child process: a thread that does not exist there may hold a lock."""
         self._reset()

@@ -1,8 +1,8 @@
-"""Consolidation: what is old and matters little is archived, episodes that overlap become one.
+"""Consolidation: archives old, unimportant entries and merges overlapping episodes.
 
-In batches, each of which is whole by itself. Whoever stops in the middle goes on there the next time, and of two
-processes only one is at it. Decay is computed as entries are read, so nothing is written for those that stay, and what
-is found by searching needs no rebuilding: whether an entry is archived is looked up when it is read.
+It works in batches, each in a transaction. An interrupted consolidation continues with the next batch, and a lease
+ensures that only one process runs it. Decay is computed when entries are read, so entries that stay are not
+written. The search index is not rebuilt: entries that a search finds are checked for archiving when they are read.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def consolidate(
     """Consolidate the memory of a namespace.
 
     Args:
-        parts: The stores and workers.
-        namespace: Whose.
-        max_batches: Stop after so many batches; the next call goes on from there.
+        parts: Services of the engine.
+        namespace: Namespace to consolidate.
+        max_batches: Stop after this number of batches. The next call continues from there.
     """
     if max_batches is not None:
         check_whole(max_batches, 1, "max_batches")
@@ -40,6 +40,7 @@ def consolidate(
     if not lease.acquire():
         return ConsolidationReport(is_complete=False, is_elsewhere=True)
     try:
+        # Access counts slow decay, so counts that are only in memory must be written first.
         parts.long_term.access_counter.flush()
         return _run(parts, namespace, lease, max_batches)
     finally:
@@ -52,20 +53,23 @@ def _run(
     store, report = parts.long_term.store, ConsolidationReport()
     after, batches = int((store.get_consolidation_state(namespace) or {}).get("after", 0)), 0
     cutoff = parts.now() - timedelta(days=parts.config.learning.archive_after_days)
-    while some := store.list_decay_candidates(
+    while batch := store.list_decay_candidates(
         namespace, created_before=cutoff, after=after, limit=CONSOLIDATION_BATCH_SIZE
     ):
-        report = _archive_batch(parts, namespace, report, some)
-        after, batches = some[-1].key, batches + 1
-        if len(some) < CONSOLIDATION_BATCH_SIZE:
+        report = _archive_batch(parts, namespace, report, batch)
+        after, batches = batch[-1].key, batches + 1
+        if len(batch) < CONSOLIDATION_BATCH_SIZE:
             break
         store.save_consolidation_state(namespace, {"after": after})
         if max_batches is not None and batches >= max_batches:
             return replace(report, is_complete=False)
-        if not lease.acquire():  # it took so long that another has begun: that one goes on from here
+        # The lease expired during a long batch and another process took it. That process continues from the saved
+        # state.
+        if not lease.acquire():
             return replace(report, is_complete=False, is_elsewhere=True)
     merged, saved = parts.get_episodes(namespace).merge()
     archived, dropped = parts.get_episodes(namespace).archive_excess()
+    # Finished: the next consolidation starts from the beginning.
     if store.get_consolidation_state(namespace) is not None:
         store.save_consolidation_state(namespace, None)
     return replace(
@@ -80,14 +84,14 @@ def _archive_batch(
     parts: EngineServices,
     namespace: NamespacePath,
     report: ConsolidationReport,
-    some: tuple[DecayCandidate, ...],
+    candidates: tuple[DecayCandidate, ...],
 ) -> ConsolidationReport:
     now, config = parts.now(), parts.config.learning
     keys = [
-        one.key
-        for one in some
-        if one.importance
-        * compute_decay_since(one.last_access_at, one.access_count, now, config.half_life_days)
+        candidate.key
+        for candidate in candidates
+        if candidate.importance
+        * compute_decay_since(candidate.last_access_at, candidate.access_count, now, config.half_life_days)
         < config.archive_below
     ]
     count, tokens = parts.long_term.store.archive(namespace, keys, now) if keys else (0, 0)
@@ -95,5 +99,5 @@ def _archive_batch(
         report,
         memories_archived=report.memories_archived + count,
         tokens_reclaimed=report.tokens_reclaimed + tokens,
-        looked_at=report.looked_at + len(some),
+        looked_at=report.looked_at + len(candidates),
     )

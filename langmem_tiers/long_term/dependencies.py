@@ -1,4 +1,4 @@
-"""What the tiers of lasting memories stand on, handed in by the engine."""
+"""Dependencies of the long-term tiers, passed by the engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongTermDependencies:
-    """Where entries, episodes and chunks are kept, and what counts, names and finds them."""
+    """Stores and services of long-term entries, episodes and chunks."""
 
     store: MemoryStore
     search: MemorySearch
@@ -27,8 +27,8 @@ class LongTermDependencies:
     ids: IdSource
     now: Callable[[], datetime]
     word_similarity: Callable[[str, str], float] | None = None
-    """How near two words are in meaning, by an embedder that is quick enough to be asked."""
+    """Cosine similarity of two words, by a fast embedder. None if there is no such embedder."""
 
     def new_id(self) -> str:
-        """An id for something new; later ones sort behind it."""
+        """Return a new id. Later ids sort after earlier ones."""
         return self.ids.new(self.now())

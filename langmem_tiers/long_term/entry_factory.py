@@ -1,4 +1,4 @@
-"""Makes entries of what is to be remembered."""
+"""Builds entries from drafts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.models import EntryDraft
 
 _MAX_CLOCK_SKEW = timedelta(minutes=1)
-"""By how much, at most, the clock of another process may be ahead and be followed."""
+"""Maximum lead of another process's clock that is followed."""
 
 
 def build_entry(
     parts: LongTermDependencies, namespace: NamespacePath, draft: EntryDraft, now: datetime
 ) -> Entry:
-    """The long-term entry of a draft.
+    """Build the long-term entry of a draft.
 
     Raises:
-        InvalidInputError: It would cease to hold before it is stored.
+        InvalidInputError: The entry would end before it is stored.
     """
     importance = DEFAULT_IMPORTANCE_BY_KIND.get(draft.kind, DEFAULT_IMPORTANCE)
     if draft.valid_from is None and draft.valid_until is not None and draft.valid_until <= now:
@@ -55,19 +55,22 @@ def build_entry(
 
 
 def align_start_time(entry: Entry, draft: EntryDraft, there: Iterable[Entry]) -> Entry:
-    """An entry that holds from now on, and now is not before what it is compared with was stored.
+    """Return the entry with a start time that is not before the creation of the entries it is compared with.
 
-    Who stores at the same time, or has a clock that is ahead, has a later now, and was first all the same.
+    An entry that another process stored first may have a later time, if that process's clock is ahead. The new
+    entry must not begin before it. Entries with an explicit ``valid_from`` are unchanged.
     """
     if draft.valid_from is not None:
         return entry
     now = entry.created_at
-    latest = max((one.created_at for one in there if one.created_at - now <= _MAX_CLOCK_SKEW), default=now)
+    latest = max(
+        (other.created_at for other in there if other.created_at - now <= _MAX_CLOCK_SKEW), default=now
+    )
     if latest <= now or (entry.valid_until is not None and entry.valid_until <= latest):
         return entry
     return replace(entry, created_at=latest, valid_from=latest, last_access_at=latest)
 
 
 def to_new_entry(entry: Entry) -> NewEntry:
-    """An entry ready to be kept: found by its words, its tags, its category and its kind."""
+    """Return an entry ready to be stored, with the terms of its words, tags, category and kind."""
     return NewEntry(entry=entry, terms=build_search_terms(get_search_texts(entry)))

@@ -1,4 +1,4 @@
-"""The keywords that entries are stored and filtered by."""
+"""Keyword arguments for storing and filtering entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DraftOptions(TypedDict, total=False):
-    """What an ``EntryDraft`` takes besides its content."""
+    """Keyword arguments of an ``EntryDraft``, except its content."""
 
     kind: str
     category: str | None
@@ -30,7 +30,7 @@ class DraftOptions(TypedDict, total=False):
 
 
 class FilterOptions(TypedDict, total=False):
-    """What ``EntryFilters`` take."""
+    """Keyword arguments of ``EntryFilters``."""
 
     kinds: Iterable[str] | None
     categories: Iterable[str] | None
@@ -44,15 +44,15 @@ class FilterOptions(TypedDict, total=False):
 
 
 def build_filters(which: FilterOptions, now: datetime) -> EntryFilters:
-    """The filters that keywords stand for, checked; those in force now, if no time is named.
+    """Build checked filters from keyword arguments. Without ``valid_at``, only entries valid now are included.
 
     Raises:
-        InvalidInputError: A value makes no sense.
+        InvalidInputError: A filter is unknown, or its value is invalid.
     """
     unknown = which.keys() - FilterOptions.__annotations__.keys()
     if unknown:
-        known = ", ".join(FilterOptions.__annotations__)
-        raise InvalidInputError(f"unknown filter {min(unknown)!r}: use one of {known}")
+        valid_names = ", ".join(FilterOptions.__annotations__)
+        raise InvalidInputError(f"unknown filter {min(unknown)!r}: use one of {valid_names}")
     return EntryFilters(
         kinds=check_filter_names(which.get("kinds"), "kind"),
         categories=check_filter_names(which.get("categories"), "category"),
@@ -67,14 +67,14 @@ def build_filters(which: FilterOptions, now: datetime) -> EntryFilters:
 
 
 def with_valid_at(which: FilterOptions, moment: datetime) -> FilterOptions:
-    """The same at a time."""
-    found = which.copy()
-    found["valid_at"] = check_time(moment)
-    return found
+    """Return the filters with another ``valid_at``."""
+    changed = which.copy()
+    changed["valid_at"] = check_time(moment)
+    return changed
 
 
 def check_filter_names(values: Iterable[str] | None, what: str) -> frozenset[str] | None:
-    """The names that a filter allows, checked; None allows all."""
+    """Check the names of a filter and return them. None means all."""
     if values is None:
         return None
     if isinstance(values, str) or not isinstance(values, Iterable):

@@ -1,4 +1,4 @@
-"""Extracted facts, and how far the messages of a session were worked through, on SQL."""
+"""SQL queries of extracted facts and of learning cursors."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
 
 _SELECT_NAMESPACE_FACTS = SELECT_FACTS.join(namespaces, namespaces.c.pk == extracted_facts.c.namespace_pk)
-_is_listed = func.coalesce(listings.c.listing, IN_LIST[0].value).in_([one.value for one in IN_LIST])
+_is_listed = func.coalesce(listings.c.listing, IN_LIST[0].value).in_([listing.value for listing in IN_LIST])
 
 
 class SqlExtractedFacts:
-    """The part of the ``MemoryStore`` port that reads what is on its way into memory."""
+    """The part of the SQL ``MemoryStore`` that reads extracted facts, turns and learning cursors."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -51,16 +51,18 @@ class SqlExtractedFacts:
         after: str | None = None,
         limit: int,
     ) -> tuple[ExtractedFact, ...]:
-        """Extracted facts in one of these states, oldest first, behind the fact ``after``."""
-        of = namespaces.c.path == build_namespace_key(namespace)
-        query = _SELECT_NAMESPACE_FACTS.where(of)
+        """Return extracted facts in the given states, oldest first, after the fact ``after``."""
+        is_in_namespace = namespaces.c.path == build_namespace_key(namespace)
+        query = _SELECT_NAMESPACE_FACTS.where(is_in_namespace)
         if states is not None:
             query = query.where(extracted_facts.c.state.in_([state.value for state in states]))
         if session_key is not None:
             query = query.where(extracted_facts.c.session_pk == session_key)
         if after is not None:
             last = (
-                select(extracted_facts.c.pk).join(namespaces).where(of, extracted_facts.c.id == escape(after))
+                select(extracted_facts.c.pk)
+                .join(namespaces)
+                .where(is_in_namespace, extracted_facts.c.id == escape(after))
             )
             query = query.where(extracted_facts.c.pk > last.scalar_subquery())
         with self._database.read() as connection:
@@ -69,7 +71,7 @@ class SqlExtractedFacts:
 
     @retry_on_disconnect
     def get_fact(self, namespace: NamespacePath, fact_id: str) -> ExtractedFact | None:
-        """One extracted fact."""
+        """Return an extracted fact, or None."""
         own = _SELECT_NAMESPACE_FACTS.where(
             namespaces.c.path == build_namespace_key(namespace), extracted_facts.c.id == escape(fact_id)
         )
@@ -79,7 +81,7 @@ class SqlExtractedFacts:
 
     @retry_on_disconnect
     def get_cursor(self, session_key: int) -> LearningCursor:
-        """How far a session was worked through."""
+        """Return how far a session's messages have been processed."""
         query = (
             select(learned_sessions.c.learned, learned_sessions.c.chunked, namespaces.c.erased)
             .select_from(sessions.join(namespaces).outerjoin(learned_sessions))
@@ -95,12 +97,13 @@ class SqlExtractedFacts:
 
     @retry_on_disconnect
     def list_turns(self, session_key: int, *, after: int, limit: int) -> tuple[NumberedMessage, ...]:
-        """Messages of a session behind a turn, oldest first."""
+        """Return messages of a session after a turn, oldest first."""
         query = (
             select(*MESSAGE_COLUMNS)
             .outerjoin(listings, listings.c.message_pk == messages.c.pk)
             .where(messages.c.session_pk == session_key, messages.c.position > after * POSITION_STEP)
-            .where(messages.c.position % POSITION_STEP == 0, _is_listed)  # summaries stand in between
+            # Messages have multiples of POSITION_STEP as positions. Summaries are in between, so this skips them.
+            .where(messages.c.position % POSITION_STEP == 0, _is_listed)
             .order_by(messages.c.position, messages.c.pk)
             .limit(limit)
         )
@@ -113,12 +116,12 @@ class SqlExtractedFacts:
 
     @retry_on_disconnect
     def get_turn_numbers(self, session_key: int, message_ids: Sequence[str]) -> Mapping[str, int]:
-        """The numbers of those of some messages that the session has."""
+        """Return the turn numbers of messages by id. Ids that the session does not contain are omitted."""
         found: dict[str, int] = {}
         with self._database.read() as connection:
-            for some in split_parameters([escape(name) for name in message_ids]):
+            for batch in split_parameters([escape(name) for name in message_ids]):
                 query = select(messages.c.id, messages.c.position).where(
-                    messages.c.session_pk == session_key, messages.c.id.in_(some)
+                    messages.c.session_pk == session_key, messages.c.id.in_(batch)
                 )
                 rows = connection.execute(query)
                 found.update((unescape(row.id), row.position // POSITION_STEP) for row in rows)
@@ -126,7 +129,7 @@ class SqlExtractedFacts:
 
     @retry_on_disconnect
     def get_last_turn(self, session_key: int) -> int:
-        """The number of a session's newest message; 0 if there is none."""
+        """Return the number of a session's newest message, or 0."""
         query = select(sessions.c.last_position).where(sessions.c.pk == session_key)
         with self._database.read() as connection:
             return int(connection.execute(query).scalar() or 0) // POSITION_STEP

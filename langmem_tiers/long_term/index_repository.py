@@ -1,4 +1,4 @@
-"""What searches over entries look at, on SQL: revisions, terms and vectors. Serves the ``ItemIndex`` port."""
+"""SQL queries of the entry index: revisions, terms and vectors. Implements the ``ItemIndex`` port."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ _SELECT_STATE = (
     select(
         memory_spaces.c.namespace_pk,
         memory_spaces.c.revision,
-        (memory_spaces.c.erased + namespaces.c.erased).label(
-            "erased"
-        ),  # chunks and episodes go with their sessions
+        # Chunks and episodes are deleted with their sessions, which only the namespace's counter records.
+        (memory_spaces.c.erased + namespaces.c.erased).label("erased"),
     )
     .join(namespaces, namespaces.c.pk == memory_spaces.c.namespace_pk)
     .where(namespaces.c.path == bindparam("path"))
@@ -36,7 +35,7 @@ _SELECT_STATE = (
 
 
 class SqlMemoryIndex:
-    """Entries with one text each, of exactly one namespace."""
+    """Index rows of the entries of exactly one namespace. Each entry has one text."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -44,24 +43,25 @@ class SqlMemoryIndex:
 
     @retry_on_disconnect
     def list_namespace_states(self, prefix: NamespacePath) -> tuple[ItemNamespaceState, ...]:
-        """The namespace's state, if it has any memory."""
+        """Return the state of the namespace, if it has any entries."""
         with self._database.read_raw() as connection:
             rows = self._select_state.fetch_all(connection, {"path": build_namespace_key(prefix)})
         return tuple(map(ItemNamespaceState._make, rows))
 
     @retry_on_disconnect
     def list_keys(self, namespaces: Sequence[int]) -> set[int]:
-        """The keys of all entries in some namespaces."""
+        """Return the row keys of all entries in the given namespaces."""
         found = set[int]()
         with self._database.read() as connection:
-            for some in split_parameters(namespaces):
-                query = select(memories.c.pk).where(memories.c.namespace_pk.in_(some))
+            for batch in split_parameters(namespaces):
+                query = select(memories.c.pk).where(memories.c.namespace_pk.in_(batch))
                 found.update(connection.execute(query).scalars())
         return found
 
     @retry_on_disconnect
     def load_items(self, namespaces: Sequence[int], after: int, model: int | None) -> list[IndexedItem]:
-        """The entries of some namespaces that were written behind a revision."""
+        """Return entries that were written after a revision, with their terms and vectors."""
+        # The vectors are filtered in the join condition, not in WHERE: an entry without a vector still needs its row.
         of_model = and_(
             memory_vectors.c.memory_pk == memories.c.pk, memory_vectors.c.embedder_pk == (model or 0)
         )
@@ -74,8 +74,8 @@ class SqlMemoryIndex:
         )
         found = list[IndexedItem]()
         with self._database.read() as connection:
-            for some in split_parameters(namespaces):
-                rows = connection.execute(query.where(memories.c.namespace_pk.in_(some)))
+            for batch in split_parameters(namespaces):
+                rows = connection.execute(query.where(memories.c.namespace_pk.in_(batch)))
                 found += [
                     IndexedItem(
                         row.pk, row.namespace_pk, row.revision, row.created_at, ((row.terms, row.vector),)
@@ -88,37 +88,38 @@ class SqlMemoryIndex:
     def get_texts(
         self, places: Sequence[ItemTextKey], model: int
     ) -> Mapping[ItemTextKey, tuple[str, bytes | None]]:
-        """Texts that are still as they were, each with its vector of that model, if there is one by now."""
+        """Return texts that have not changed since their keys were read, each with its vector of the model or None."""
         of_model = and_(memory_vectors.c.memory_pk == memories.c.pk, memory_vectors.c.embedder_pk == model)
         query = select(memories.c.pk, memories.c.revision, memories.c.content, memory_vectors.c.vector)
         query = query.outerjoin(memory_vectors, of_model)
-        wanted = {(place.pk, place.revision): place for place in places}
+        keys = {(key.pk, key.revision): key for key in places}
         found: dict[ItemTextKey, tuple[str, bytes | None]] = {}
         with self._database.read() as connection:
-            for some in split_parameters(sorted({place.pk for place in places})):
-                for row in connection.execute(query.where(memories.c.pk.in_(some))):
-                    place = wanted.get((row.pk, row.revision))
-                    if place is not None:
-                        found[place] = row.content, row.vector
+            for batch in split_parameters(sorted({key.pk for key in places})):
+                for row in connection.execute(query.where(memories.c.pk.in_(batch))):
+                    key = keys.get((row.pk, row.revision))
+                    if key is not None:
+                        found[key] = row.content, row.vector
         return found
 
     def insert_vectors(self, vectors: Mapping[ItemTextKey, bytes], model: int) -> None:
-        """Keep vectors of texts that are still as they were."""
-        # Somebody else may fill in the same ones: theirs are as good.
+        """Insert vectors of texts that have not changed since their keys were read."""
+        # Another process may insert the same vectors first. They are equal, so a conflict is not an error.
         with suppress(ConcurrentWriteError), self._database.write() as connection:
-            for some in split_parameters(sorted(vectors, key=lambda place: place.pk)):
-                keys = [place.pk for place in some]
+            for batch in split_parameters(sorted(vectors, key=lambda key: key.pk)):
+                keys = [key.pk for key in batch]
                 query = select(memories.c.pk, memories.c.revision).where(memories.c.pk.in_(keys))
+                # Skips rows that another transaction is changing: their texts are outdated anyway.
                 query = query.order_by(memories.c.pk).with_for_update(skip_locked=True)
                 unchanged = {(row.pk, row.revision) for row in connection.execute(query)}
-                there = select(memory_vectors.c.memory_pk).where(
+                existing_query = select(memory_vectors.c.memory_pk).where(
                     memory_vectors.c.memory_pk.in_(keys), memory_vectors.c.embedder_pk == model
                 )
-                held = set(connection.execute(there).scalars())
+                existing = set(connection.execute(existing_query).scalars())
                 rows = [
-                    {"memory_pk": place.pk, "embedder_pk": model, "vector": vectors[place]}
-                    for place in some
-                    if (place.pk, place.revision) in unchanged and place.pk not in held
+                    {"memory_pk": key.pk, "embedder_pk": model, "vector": vectors[key]}
+                    for key in batch
+                    if (key.pk, key.revision) in unchanged and key.pk not in existing
                 ]
                 if rows:
                     connection.execute(insert(memory_vectors), rows)

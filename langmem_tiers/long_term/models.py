@@ -1,4 +1,4 @@
-"""Long-term entries: their kinds, how they relate to each other, and what a write makes of them."""
+"""Models of long-term memory: entry kinds, relations, drafts, filters and reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class EntryKind(StrEnum):
-    """What a long-term entry says. A kind of your own is a name of your own."""
+    """Kind of a long-term entry. Any other string is a kind, too."""
 
     FACT = "fact"
     DECISION = "decision"
@@ -41,12 +41,12 @@ DEFAULT_IMPORTANCE_BY_KIND: Mapping[str, float] = {
     EntryKind.CONSTRAINT: 0.6,
     EntryKind.GOAL: 0.8,
 }
-"""How important an entry of each kind is, unless the caller says otherwise; 0.5 for kinds of your own."""
+"""Default importance of an entry by its kind. Other kinds have ``DEFAULT_IMPORTANCE``."""
 DEFAULT_IMPORTANCE = 0.5
 
 
 class RelationKind(StrEnum):
-    """How one entry relates to another. A relation of your own is a name of your own."""
+    """Kind of a relation between two entries. Any other string is a kind, too."""
 
     RELATED_TO = "related_to"
     DEPENDS_ON = "depends_on"
@@ -60,18 +60,18 @@ class RelationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryDraft:
-    """Something to be remembered for long, before it is stored.
+    """A long-term entry before it is stored.
 
     Args:
-        content: What is to be remembered.
-        kind: An ``EntryKind`` or a name of your own.
-        category: What it is about. Entries of two categories never contradict each other.
-        tags: Words to filter by.
-        importance: From 0 to 1; by its kind, if left out.
-        source: Where it comes from.
-        session: The session that it was said in.
-        valid_from: Since when it holds; since now, if left out.
-        valid_until: When it ceases to hold; None while nobody knows of an end.
+        content: Text to remember.
+        kind: An ``EntryKind`` or any other name. Default: ``fact``.
+        category: Subject of the entry. Entries of different categories never contradict each other.
+        tags: Names to filter by.
+        importance: Importance from 0 to 1. Default: depends on the kind.
+        source: Origin of the information.
+        session: Session that the information comes from.
+        valid_from: Start of the validity. Default: the time of storing.
+        valid_until: End of the validity. None if it is unknown.
     """
 
     content: str
@@ -87,7 +87,7 @@ class EntryDraft:
     def __post_init__(self) -> None:
         content: object = self.content
         if not isinstance(content, str) or not content.strip():
-            raise InvalidInputError(f"an entry must say something, got {content!r}: pass it as text")
+            raise InvalidInputError(f"an entry must contain text, got {content!r}: pass it as text")
         check_name(self.kind, "kind")
         tags: object = self.tags
         if isinstance(tags, str) or not isinstance(tags, Iterable):
@@ -114,7 +114,7 @@ class EntryDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation(Displayable):
-    """One entry's relation to another, from ``source`` to ``target``."""
+    """A relation from the entry ``source`` to the entry ``target``."""
 
     source: str
     target: str
@@ -129,7 +129,7 @@ class Relation(Displayable):
         check_score(self.strength, "strength")
         if self.source == self.target:
             raise InvalidInputError(
-                f"the entry {self.source!r} cannot be related to itself: name another as the target"
+                f"the entry {self.source!r} cannot be related to itself: pass another entry as the target"
             )
 
 
@@ -139,11 +139,11 @@ class Related(Displayable):
 
     entry: Entry
     depth: int
-    """How many relations lie between."""
+    """Number of relations on the path."""
     strength: float
-    """The strengths on the way, multiplied."""
+    """Product of the strengths on the path."""
     path: tuple[Relation, ...]
-    """The relations on the way, from where the walk began."""
+    """Relations on the path, from the start entry on."""
 
     def _to_row(self) -> dict[str, object]:
         by = " → ".join(relation.kind for relation in self.path)
@@ -151,40 +151,40 @@ class Related(Displayable):
 
 
 class Outcome(StrEnum):
-    """What became of something that was to be stored."""
+    """Outcome of storing an entry."""
 
     STORED = "stored"
-    """It is in force."""
+    """Stored as a valid entry."""
     DUPLICATE = "duplicate"
-    """An entry says so already; that one counts as used."""
+    """Not stored: an existing entry says the same. This counts as a use of that entry."""
     SUPERSEDES = "supersedes"
-    """It is in force, and entries that it contradicts are not any more."""
+    """Stored as a valid entry. Entries that it contradicts have ended."""
     PAST = "past"
-    """It held before one that is in force: it is in the history."""
+    """Stored in the history only: it was valid before an entry that is valid now."""
     QUARANTINED = "quarantined"
-    """It is kept aside, is not in force and is not recalled, until somebody promotes it."""
+    """Quarantined: neither valid nor recalled until it is promoted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt(Displayable):
-    """What became of something that was to be stored, and why."""
+    """Outcome of storing an entry, with its reason."""
 
     outcome: Outcome
     reason: str
     entry: Entry | None = None
-    """The entry that says it now; None where it is quarantined."""
+    """The entry that contains the information now. None if it is quarantined."""
     duplicate_of: str | None = None
-    """Id of the entry that said it already."""
+    """Id of the existing entry that says the same."""
     supersedes: tuple[str, ...] = ()
-    """Ids of entries that are no longer in force because of it."""
+    """Ids of entries that ended because of the new one."""
     superseded_by: str | None = None
-    """Id of the entry that was in force after it."""
+    """Id of the entry that was valid after the new one."""
     fact: str | None = None
-    """Id of the extracted fact that it came from, or as which it is quarantined."""
+    """Id of the extracted fact that it was made from, or as which it is quarantined."""
 
     @property
     def is_stored(self) -> bool:
-        """Whether there is a new entry."""
+        """True if a new entry was stored."""
         return self.outcome in (Outcome.STORED, Outcome.SUPERSEDES, Outcome.PAST)
 
     def _to_row(self) -> dict[str, object]:
@@ -197,19 +197,19 @@ class Receipt(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryFilters:
-    """Which entries are meant. Everything that is left out allows all.
+    """Filters for entries. A filter that is not set allows all entries.
 
     Args:
-        kinds: Only of these kinds.
-        categories: Only of these categories.
-        tags: Only with one of these tags.
-        valid_at: Only those that held at that time; None takes them whenever they held.
-        meets: Only those that held at some time between these two; None as the second is no end.
-        since: Only those created at that time or later.
-        until: Only those created before that time.
-        min_importance: Only those that matter as much.
-        sessions: Only from these sessions.
-        archived: Whether those that were archived come too.
+        kinds: Kinds to include.
+        categories: Categories to include.
+        tags: Include entries with at least one of these tags.
+        valid_at: Include entries that were valid at this time. None: entries of any time.
+        overlaps: Include entries that were valid at some time in this interval. None as its end: no end.
+        since: Include entries created at this time or later.
+        until: Include entries created before this time.
+        min_importance: Minimum importance.
+        sessions: Sessions to include.
+        archived: True includes archived entries. Default: False.
     """
 
     kinds: frozenset[str] | None = None
@@ -226,14 +226,14 @@ class EntryFilters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsolidationReport(Displayable):
-    """What a consolidation did."""
+    """Result of a consolidation."""
 
     memories_archived: int = 0
     memories_merged: int = 0
     tokens_reclaimed: int = 0
-    """What the archived and merged ones would take in a context."""
+    """Tokens that the archived and merged entries would take in a context."""
     looked_at: int = 0
     is_complete: bool = True
-    """Whether it came to its end; if not, the next one goes on where it stopped."""
+    """True if the consolidation has finished. If not, the next one continues where it stopped."""
     is_elsewhere: bool = False
-    """Whether another process is at it, so that nothing was done here."""
+    """True if another process runs a consolidation, so nothing was done here."""

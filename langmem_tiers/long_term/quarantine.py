@@ -1,4 +1,4 @@
-"""What must not be believed or followed unless somebody says so: kept aside as an extracted fact."""
+"""Quarantine: unsafe text is stored as an extracted fact, and must be promoted before it is used."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.models import EntryDraft
 
 _SPACES = re.compile(r"[ \t]{2,}")
-_OVERLAP_CHARACTERS = 500  # characters; no order is longer
+_OVERLAP_CHARACTERS = 500  # longer than any injection pattern, so that none is missed at a boundary
 
 
 def quarantine_if_unsafe(
     parts: LongTermDependencies, namespace: NamespacePath, draft: EntryDraft
 ) -> Receipt | None:
-    """The receipt of a draft that was kept aside; None if there is nothing against it."""
+    """Quarantine a draft if it is unsafe. Return its receipt, or None if the draft is safe."""
     reason = next(filter(None, map(find_unsafe_reason, _split_windows(draft.content))), "")
     if not reason:
         return None
@@ -51,7 +51,8 @@ def quarantine_if_unsafe(
 
 
 def _split_windows(text: str) -> Iterator[str]:
-    # A check reads so far and no further: a long text is read in parts that overlap.
+    # find_unsafe_reason reads a limited number of characters, so a long text is checked in overlapping parts.
+    # Runs of spaces are collapsed, so that padding cannot stretch a pattern beyond a part.
     text = _SPACES.sub(" ", text)
     step = MAX_INSPECTED_CHARACTERS - _OVERLAP_CHARACTERS
     return (

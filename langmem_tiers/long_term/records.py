@@ -1,4 +1,4 @@
-"""What is made of messages, as it is kept: long-term entries, episodes and chunks, and the contract of their store."""
+"""Stored records of long-term entries, episodes and chunks, and the interface of their store."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEntry:
-    """An entry to be kept, with what its tier needs to know of it."""
+    """An entry to store, with additional data of its tier."""
 
     entry: Entry
     terms: str
-    """As ``scoring.terms.terms_of`` makes them of its text, with spaces between: what it is found by."""
+    """Search terms of the text, separated by spaces, as built by ``build_search_terms``."""
     session_key: int | None = None
-    """The session that it goes with, if it is erased with it."""
+    """Key of the session that the entry belongs to. The entry is deleted with it."""
     turn: int | None = None
-    """Number of the last message that it is made of."""
+    """Number of the last message that the entry is made of."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """JSON."""
+    """Additional data of the tier, as JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """An entry as it is kept now."""
+    """An entry as it is stored."""
 
     key: int
-    """The store's own handle."""
+    """Row key."""
     entry: Entry
     details: Mapping[str, Any]
     archived_at: datetime | None = None
@@ -44,18 +44,18 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class LearningCursor:
-    """How far the messages of a session were worked through, as turns."""
+    """Progress of processing a session's messages, in turns."""
 
     learned_turn: int = 0
     chunked_turn: int = 0
     erasure_count: int | None = field(default=None, compare=False)
-    """A number that is another once something was erased: what was read before that must not be kept. None does not
-    look."""
+    """Number of erasures in the namespace when the messages were read. If it has changed since, results of them must
+    not be stored. None skips the check."""
 
 
 @dataclass(frozen=True, slots=True)
 class CursorMove:
-    """How far a session is worked through after a write, if nobody else was faster."""
+    """Advance of a session's cursor, if it has not been moved by another process."""
 
     session_key: int
     before: LearningCursor
@@ -64,51 +64,50 @@ class CursorMove:
 
 @dataclass(frozen=True, slots=True)
 class FactMove:
-    """What becomes of an extracted fact."""
+    """State change of an extracted fact."""
 
     id: str
     from_states: frozenset[FactState]
-    """It must be in one of these states still."""
+    """Allowed present states of the fact."""
     state: FactState
     reason: str
     entry_id: str | None = None
     confidence: float | None = None
-    """The one that it has from now on; None leaves it."""
+    """New confidence. None keeps the present one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryWrite:
-    """Changes that are made together, or not at all."""
+    """Changes that are committed together, or not at all."""
 
     put: tuple[NewEntry, ...] = ()
-    """New entries; one whose id is there already takes the place of the one before, which keeps how often it was used
-    and whether it is archived."""
+    """Entries to insert. If the id exists, the entry is replaced and keeps its access counts and archived state."""
     close: Mapping[str, datetime] = field(default_factory=dict)
-    """Ids of entries, and when each ceases to hold: never later than it does already."""
+    """End of validity by entry id. It cannot be later than the present end."""
     relate: tuple[Relation, ...] = ()
-    """One between the same two, of the same kind, takes the place of the one before."""
+    """Relations to insert. A relation of the same kind between the same entries is replaced."""
     archive: tuple[str, ...] = ()
-    """Ids of entries that are no longer shown."""
+    """Ids of entries to hide."""
     restore: tuple[str, ...] = ()
-    """Ids of entries that are shown again."""
+    """Ids of archived entries to make visible again."""
     facts: tuple[ExtractedFact, ...] = ()
-    """New ones."""
+    """Extracted facts to insert."""
     fact_moves: tuple[FactMove, ...] = ()
     cursor: CursorMove | None = None
     revision: int | None = None
-    """What the namespace's revision must be still; None does not look."""
+    """Expected revision of the namespace's memory. None skips the check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Uses of an entry."""
+    """Uses of an entry that are not written yet."""
 
     count: int
     last_at: datetime
 
 
 class DecayCandidate(NamedTuple):
-    """As much of an entry as it takes to tell whether it is still worth showing."""
+    """The columns of an entry that decide whether it is archived."""
 
     key: int
     importance: float
@@ -119,47 +118,47 @@ class DecayCandidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberedMessage:
-    """A message with its place in its session."""
+    """A message with its number in the session."""
 
     number: int
-    """From 1."""
+    """Number of the message, starting at 1."""
     message: Message
 
 
 class MemoryStore(Protocol):
-    """Keeps what was made of messages, apart for each namespace."""
+    """Store of long-term entries, episodes, chunks and extracted facts by namespace."""
 
     def commit(self, namespace: NamespacePath, write: MemoryWrite, now: datetime) -> bool:
-        """Make all changes in one transaction.
+        """Apply all changes in one transaction.
 
         Returns:
-            False, with nothing changed, if somebody else was faster: the revision, a cursor or the state of a fact is
-            not what it was.
+            False, with nothing changed, if another process changed the data first: the revision, a cursor or the
+                state of a fact is not the expected one.
 
         Raises:
-            EntryNotFoundError: A change names an entry that is not there; nothing was changed.
-            SessionNotFoundError: A session that an entry goes with is not there; nothing was changed.
-            InvalidInputError: An entry would end before it began to hold, or supersede what supersedes it; nothing was
-                changed.
+            EntryNotFoundError: A changed entry does not exist; nothing was changed.
+            SessionNotFoundError: The session of an entry does not exist; nothing was changed.
+            InvalidInputError: An entry would end before its start, or supersede an entry that supersedes it;
+                nothing was changed.
         """
         ...
 
     def get_revision(self, namespace: NamespacePath) -> int:
-        """The number of the last commit; 0 if there was none."""
+        """Return the number of the last commit, or 0."""
         ...
 
     def get_change_stamp(self, namespace: NamespacePath) -> tuple[int, ...]:
-        """Numbers that are others after any change, also of what is archived or used."""
+        """Return numbers that differ after any change, also of archived states and access counts."""
         ...
 
     def get(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, StoredEntry]:
-        """Those of some entries that are there, of any tier, archived or not."""
+        """Return the existing entries by id, of any tier, archived or not."""
         ...
 
     def get_by_keys(
         self, namespace: NamespacePath, keys: Sequence[int], tiers: frozenset[Tier], filters: EntryFilters
     ) -> Mapping[int, StoredEntry]:
-        """Those of some entries that are there and meant, by their keys."""
+        """Return the existing entries that match the tiers and filters, by row key."""
         ...
 
     def list_entries(
@@ -171,70 +170,70 @@ class MemoryStore(Protocol):
         before: int | None = None,
         limit: int,
     ) -> tuple[StoredEntry, ...]:
-        """Entries of a tier, the last stored first.
+        """Return entries of a tier, newest first.
 
         Args:
-            namespace: Whose.
-            tier: Which.
-            filters: Which of them.
-            before: Key of the last one of the page before.
-            limit: How many at most.
+            namespace: Namespace of the entries.
+            tier: Tier of the entries.
+            filters: Restrictions on the entries.
+            before: Row key of the last entry of the previous page.
+            limit: Maximum number of entries.
         """
         ...
 
     def list_session_entries(
         self, namespace: NamespacePath, session_key: int, tier: Tier, *, limit: int
     ) -> tuple[StoredEntry, ...]:
-        """The entries of a tier that go with a session and are not archived, by their turns; the newest of too many."""
+        """Return the newest visible entries of a session and tier, sorted by turn."""
         ...
 
     def count(self, namespace: NamespacePath, tier: Tier) -> int:
-        """How many entries of a tier are not archived."""
+        """Return the number of entries of a tier that are not archived."""
         ...
 
     def list_relations(self, namespace: NamespacePath, ids: Sequence[str]) -> tuple[Relation, ...]:
-        """The relations that begin or end at some entries, oldest first."""
+        """Return the relations that start or end at the given entries, oldest first."""
         ...
 
     def list_connected(self, namespace: NamespacePath, entry_id: str, kind: str) -> tuple[StoredEntry, ...]:
-        """The entry with all that are reached from it over relations of one kind, either way, in one read."""
+        """Return an entry and all entries connected to it by relations of a kind, in either direction."""
         ...
 
     def touch(self, namespace: NamespacePath, accesses: Mapping[int, Access]) -> None:
-        """Count uses of entries, by their keys; those that are gone are passed over."""
+        """Add uses to the access counts of entries, by row key. Entries that do not exist are ignored."""
         ...
 
     def restore(self, namespace: NamespacePath, entry_id: str) -> bool:
-        """Show an archived entry again; whether it was archived."""
+        """Make an archived entry visible again. Return True if it was archived."""
         ...
 
     def delete(self, namespace: NamespacePath, ids: Sequence[str]) -> int:
-        """Erase entries with their relations; how many there were."""
+        """Delete entries with their relations, and return their number."""
         ...
 
     def list_decay_candidates(
         self, namespace: NamespacePath, *, created_before: datetime, after: int, limit: int
     ) -> tuple[DecayCandidate, ...]:
-        """Long-term entries that are not archived and older than that, by their keys.
+        """Return long-term entries that are not archived and were created before a time, sorted by row key.
 
         Args:
-            namespace: Whose.
-            created_before: How old.
-            after: Behind this key.
-            limit: How many at most.
+            namespace: Namespace of the entries.
+            created_before: Maximum creation time.
+            after: Row key of the last candidate of the previous page.
+            limit: Maximum number of entries.
         """
         ...
 
     def archive(self, namespace: NamespacePath, keys: Sequence[int], now: datetime) -> tuple[int, int]:
-        """Archive entries by their keys; how many were not archived yet, and their tokens."""
+        """Archive entries by row key. Return the number of newly archived entries, and their tokens."""
         ...
 
     def get_consolidation_state(self, namespace: NamespacePath) -> Mapping[str, Any] | None:
-        """Where a consolidation stopped that did not come to its end."""
+        """Return the progress of an interrupted consolidation, or None."""
         ...
 
     def save_consolidation_state(self, namespace: NamespacePath, state: Mapping[str, Any] | None) -> None:
-        """Note where a consolidation is; None when it came to its end."""
+        """Store the progress of a consolidation. None removes it."""
         ...
 
     def list_facts(
@@ -246,33 +245,33 @@ class MemoryStore(Protocol):
         after: str | None = None,
         limit: int,
     ) -> tuple[ExtractedFact, ...]:
-        """Extracted facts in one of these states, oldest first.
+        """Return extracted facts in the given states, oldest first.
 
         Args:
-            namespace: Whose.
-            states: In which states; None for all.
-            session_key: Of this session only.
-            after: Behind this fact.
-            limit: How many at most.
+            namespace: Namespace of the facts.
+            states: States to include. None means all.
+            session_key: Include only facts of this session.
+            after: Id of the last fact of the previous page.
+            limit: Maximum number of facts.
         """
         ...
 
     def get_fact(self, namespace: NamespacePath, fact_id: str) -> ExtractedFact | None:
-        """One extracted fact."""
+        """Return an extracted fact, or None."""
         ...
 
     def get_cursor(self, session_key: int) -> LearningCursor:
-        """How far a session was worked through."""
+        """Return how far a session's messages have been processed."""
         ...
 
     def list_turns(self, session_key: int, *, after: int, limit: int) -> tuple[NumberedMessage, ...]:
-        """Messages of a session behind a turn, oldest first, without summaries and what was taken out of its list."""
+        """Return messages of a session after a turn, oldest first, without summaries and removed messages."""
         ...
 
     def get_turn_numbers(self, session_key: int, message_ids: Sequence[str]) -> Mapping[str, int]:
-        """The numbers of those of some messages that the session has."""
+        """Return the turn numbers of messages by id. Ids that the session does not contain are omitted."""
         ...
 
     def get_last_turn(self, session_key: int) -> int:
-        """The number of a session's newest message; 0 if there is none."""
+        """Return the number of a session's newest message, or 0."""
         ...

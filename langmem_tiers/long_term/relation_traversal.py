@@ -1,4 +1,4 @@
-"""Walking from entry to entry over relations."""
+"""Traversal of entries along relations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.records import StoredEntry
 
 MAX_REACHED_ENTRIES = 10_000
-"""Entries that one walk reaches at most."""
+"""Maximum number of entries that one traversal returns."""
 
 
 def walk_relations(
@@ -25,59 +25,64 @@ def walk_relations(
     depth: int,
     kinds: AbstractSet[str] | None,
 ) -> tuple[Related, ...]:
-    """Entries that are reached over relations, either way, the nearest and strongest first; two reads for each step.
+    """Return entries reachable over relations in either direction, nearest and strongest first.
+
+    Each step takes two reads, however many entries it reaches.
 
     Args:
-        parts: Where they are.
-        namespace: Whose.
-        start: Where to begin.
-        depth: How many relations may lie between.
-        kinds: Only over relations of these kinds.
+        parts: Stores to read from.
+        namespace: Namespace of the entries.
+        start: Entry to start from.
+        depth: Maximum number of relations on the path.
+        kinds: Follow only relations of these kinds. None means all.
     """
-    store, done = parts.store, {start.entry.id}
-    ways: dict[str, tuple[Relation, ...]] = {start.entry.id: ()}
+    store, visited = parts.store, {start.entry.id}
+    paths: dict[str, tuple[Relation, ...]] = {start.entry.id: ()}
     reached: list[Related] = []
     step = 0
-    while ways and step < depth and len(reached) < MAX_REACHED_ENTRIES:
+    while paths and step < depth and len(reached) < MAX_REACHED_ENTRIES:
         step += 1
         relations = [
-            one for one in store.list_relations(namespace, sorted(ways)) if kinds is None or one.kind in kinds
+            relation
+            for relation in store.list_relations(namespace, sorted(paths))
+            if kinds is None or relation.kind in kinds
         ]
-        ways = _find_next_paths(ways, relations, done)
-        done |= ways.keys()
-        entries = store.get(namespace, sorted(ways))
+        paths = _find_next_paths(paths, relations, visited)
+        visited |= paths.keys()
+        entries = store.get(namespace, sorted(paths))
         reached += sorted(
             (
                 Related(
                     entry=parts.access_counter.with_pending_accesses(entries[name]).entry,
                     depth=step,
-                    strength=_multiply_strengths(way),
-                    path=way,
+                    strength=_multiply_strengths(path),
+                    path=path,
                 )
-                for name, way in ways.items()
+                for name, path in paths.items()
                 if name in entries
             ),
-            key=lambda one: (-one.strength, one.entry.id),
+            # The id makes the order of equally strong entries deterministic.
+            key=lambda related: (-related.strength, related.entry.id),
         )
     return tuple(reached[:MAX_REACHED_ENTRIES])
 
 
 def _find_next_paths(
-    ways: dict[str, tuple[Relation, ...]], relations: list[Relation], done: set[str]
+    paths: dict[str, tuple[Relation, ...]], relations: list[Relation], visited: set[str]
 ) -> dict[str, tuple[Relation, ...]]:
-    # To each new entry the strongest way.
+    # For each new entry, keep the strongest path. Entries of earlier steps are not visited again, so cycles end.
     found: dict[str, tuple[Relation, ...]] = {}
     for relation in relations:
-        for here, there in ((relation.source, relation.target), (relation.target, relation.source)):
-            if here in ways and there not in done:
-                way = (*ways[here], relation)
-                if there not in found or _multiply_strengths(way) > _multiply_strengths(found[there]):
-                    found[there] = way
+        for entry, neighbor in ((relation.source, relation.target), (relation.target, relation.source)):
+            if entry in paths and neighbor not in visited:
+                path = (*paths[entry], relation)
+                if neighbor not in found or _multiply_strengths(path) > _multiply_strengths(found[neighbor]):
+                    found[neighbor] = path
     return found
 
 
-def _multiply_strengths(way: tuple[Relation, ...]) -> float:
+def _multiply_strengths(path: tuple[Relation, ...]) -> float:
     strength = 1.0
-    for relation in way:
+    for relation in path:
         strength *= relation.strength
     return strength

@@ -1,4 +1,4 @@
-"""Long-term entries, episodes and chunks on SQL."""
+"""SQL storage of long-term entries, episodes and chunks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.records import Access, MemoryWrite, StoredEntry
     from langmem_tiers.storage.database import Database
 
-_MAX_ATTEMPTS = 20  # far more than two racing writers need
+_MAX_ATTEMPTS = 20  # far more than two concurrent writers need
 _last_access_at = bindparam("last_at", type_=memories.c.last_access_at.type)
 _RECORD_ACCESS = (
     update(memories)
@@ -43,14 +43,14 @@ _RECORD_ACCESS = (
 
 
 class SqlMemoryStore(SqlExtractedFacts):
-    """Serves the ``MemoryStore`` port."""
+    """SQL implementation of ``MemoryStore``."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._database = database
 
     def commit(self, namespace: NamespacePath, write: MemoryWrite, now: datetime) -> bool:
-        """Make all changes in one transaction."""
+        """Apply all changes in one transaction."""
         for _ in range(_MAX_ATTEMPTS):
             try:
                 with self._database.write() as connection:
@@ -58,13 +58,13 @@ class SqlMemoryStore(SqlExtractedFacts):
                     return True
             except StaleWriteError:
                 return False
-            except ConcurrentWriteError:  # two who write to a new namespace at once: one of them looks again
+            except ConcurrentWriteError:  # another process created the same namespace: try again and find it
                 continue
-        raise StorageBusyError("others write to the same memory all the time: try again later")
+        raise StorageBusyError("concurrent writes to the same memory: try again later")
 
     @retry_on_disconnect
     def get_revision(self, namespace: NamespacePath) -> int:
-        """The number of the last commit; 0 if there was none."""
+        """Return the number of the last commit, or 0."""
         query = select(memory_spaces.c.revision).where(
             memory_spaces.c.namespace_pk == _select_namespace_pk(namespace)
         )
@@ -73,49 +73,51 @@ class SqlMemoryStore(SqlExtractedFacts):
 
     @retry_on_disconnect
     def get_change_stamp(self, namespace: NamespacePath) -> tuple[int, ...]:
-        """Numbers that are others after any change, also of what is archived or used."""
+        """Return numbers that differ after any change, also of archived states and access counts."""
         own = _select_namespace_pk(namespace)
         space = select(memory_spaces.c.revision, memory_spaces.c.erased).where(
             memory_spaces.c.namespace_pk == own
         )
+        # Sums of the keys and of their squares detect that one entry was archived and another restored, which
+        # leaves the number of archived entries as it was.
         archived = case((memories.c.archived_at.is_not(None), memories.c.pk), else_=0)
-        used = select(
+        counts = select(
             func.count(memories.c.archived_at),
             func.coalesce(func.sum(archived), 0),
             func.coalesce(func.sum(archived * archived), 0),
             func.coalesce(func.sum(memories.c.access_count), 0),
         ).where(memories.c.namespace_pk == own)
         with self._database.read() as connection:
-            numbers = (*(connection.execute(space).first() or (0, 0)), *connection.execute(used).one())
+            numbers = (*(connection.execute(space).first() or (0, 0)), *connection.execute(counts).one())
         return tuple(int(number) for number in numbers)
 
     @retry_on_disconnect
     def get(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, StoredEntry]:
-        """Those of some entries that are there."""
+        """Return the existing entries by id."""
         found: dict[str, StoredEntry] = {}
         with self._database.read() as connection:
-            for some in split_parameters([escape(name) for name in ids]):
+            for batch in split_parameters([escape(name) for name in ids]):
                 query = SELECT_ENTRIES.where(
-                    memories.c.namespace_pk == _select_namespace_pk(namespace), memories.c.id.in_(some)
+                    memories.c.namespace_pk == _select_namespace_pk(namespace), memories.c.id.in_(batch)
                 )
-                kept = (to_stored_entry(row, namespace) for row in connection.execute(query))
-                found.update((one.entry.id, one) for one in kept)
+                entries = (to_stored_entry(row, namespace) for row in connection.execute(query))
+                found.update((stored.entry.id, stored) for stored in entries)
         return found
 
     @retry_on_disconnect
     def get_by_keys(
         self, namespace: NamespacePath, keys: Sequence[int], tiers: frozenset[Tier], filters: EntryFilters
     ) -> Mapping[int, StoredEntry]:
-        """Those of some entries that are there and meant, by their keys."""
+        """Return the existing entries that match the tiers and filters, by row key."""
         found: dict[int, StoredEntry] = {}
-        meant = (
+        conditions = (
             memories.c.namespace_pk == _select_namespace_pk(namespace),
             memories.c.tier.in_([tier.value for tier in tiers]),
         )
-        query = SELECT_ENTRIES.where(*meant, *_build_conditions(filters))
+        query = SELECT_ENTRIES.where(*conditions, *_build_conditions(filters))
         with self._database.read() as connection:
-            for some in split_parameters(keys):
-                rows = connection.execute(query.where(memories.c.pk.in_(some)))
+            for batch in split_parameters(keys):
+                rows = connection.execute(query.where(memories.c.pk.in_(batch)))
                 found.update((row.pk, to_stored_entry(row, namespace)) for row in rows)
         return found
 
@@ -129,7 +131,7 @@ class SqlMemoryStore(SqlExtractedFacts):
         before: int | None = None,
         limit: int,
     ) -> tuple[StoredEntry, ...]:
-        """Entries of a tier, the last stored first."""
+        """Return entries of a tier, newest first."""
         query = _filter_by_tier(SELECT_ENTRIES, namespace, tier).where(*_build_conditions(filters))
         if before is not None:
             query = query.where(memories.c.pk < before)
@@ -141,7 +143,7 @@ class SqlMemoryStore(SqlExtractedFacts):
     def list_session_entries(
         self, namespace: NamespacePath, session_key: int, tier: Tier, *, limit: int
     ) -> tuple[StoredEntry, ...]:
-        """The entries of a tier that go with a session, by their turns; the newest of too many."""
+        """Return the newest visible entries of a session and tier, sorted by turn."""
         query = (
             _filter_by_tier(SELECT_ENTRIES, namespace, tier)
             .where(memories.c.session_pk == session_key, memories.c.archived_at.is_(None))
@@ -150,18 +152,19 @@ class SqlMemoryStore(SqlExtractedFacts):
         )
         with self._database.read() as connection:
             rows = connection.execute(query).all()
+        # The newest entries were selected; they are returned in the order of the conversation.
         return tuple(to_stored_entry(row, namespace) for row in reversed(rows))
 
     @retry_on_disconnect
     def count(self, namespace: NamespacePath, tier: Tier) -> int:
-        """How many entries of a tier are not archived."""
+        """Return the number of entries of a tier that are not archived."""
         query = _filter_by_tier(select(func.count()), namespace, tier).where(memories.c.archived_at.is_(None))
         with self._database.read() as connection:
             return int(connection.execute(query).scalar_one())
 
     @retry_on_disconnect
     def list_relations(self, namespace: NamespacePath, ids: Sequence[str]) -> tuple[Relation, ...]:
-        """The relations that begin or end at some entries, oldest first."""
+        """Return the relations that start or end at the given entries, oldest first."""
         source, target = memories.alias("source"), memories.alias("target")
         query = (
             select(source.c.id.label("source"), target.c.id.label("target"))
@@ -172,10 +175,12 @@ class SqlMemoryStore(SqlExtractedFacts):
         own = _select_namespace_pk(namespace)
         found: dict[tuple[str, str, str], Relation] = {}
         with self._database.read() as connection:
-            for some in split_parameters([escape(name) for name in ids]):
+            for batch in split_parameters([escape(name) for name in ids]):
+                # Two indexed queries instead of one with OR. A relation found from both ends is kept once, by its
+                # names.
                 for end in (source, target):
-                    here = query.where(end.c.namespace_pk == own, end.c.id.in_(some))
-                    for row in connection.execute(here):
+                    of_batch = query.where(end.c.namespace_pk == own, end.c.id.in_(batch))
+                    for row in connection.execute(of_batch):
                         relation = Relation(
                             source=unescape(row.source),
                             target=unescape(row.target),
@@ -185,12 +190,15 @@ class SqlMemoryStore(SqlExtractedFacts):
                         )
                         found[relation.source, relation.target, relation.kind] = relation
         return tuple(
-            sorted(found.values(), key=lambda one: (one.created_at, one.source, one.target, one.kind))
+            sorted(
+                found.values(),
+                key=lambda relation: (relation.created_at, relation.source, relation.target, relation.kind),
+            )
         )
 
     @retry_on_disconnect
     def list_connected(self, namespace: NamespacePath, entry_id: str, kind: str) -> tuple[StoredEntry, ...]:
-        """The entry with all that are reached from it over relations of one kind, either way, in one read."""
+        """Return an entry and all entries connected to it by relations of a kind, in either direction."""
         own = (memories.c.namespace_pk == _select_namespace_pk(namespace), memories.c.id == escape(entry_id))
         reached = select(memories.c.pk).where(*own).cte(recursive=True)
         is_source = relations.c.source_pk == reached.c.pk
@@ -199,34 +207,36 @@ class SqlMemoryStore(SqlExtractedFacts):
             .join(reached, or_(is_source, relations.c.target_pk == reached.c.pk))
             .where(relations.c.kind == escape(kind))
         )
+        # UNION removes duplicates, so the recursion ends even if the relations form a cycle.
         reached = reached.union(step)
         with self._database.read() as connection:
             rows = connection.execute(SELECT_ENTRIES.where(memories.c.pk.in_(select(reached.c.pk)))).all()
         return tuple(to_stored_entry(row, namespace) for row in rows)
 
     def touch(self, namespace: NamespacePath, accesses: Mapping[int, Access]) -> None:
-        """Count uses of entries, by their keys."""
+        """Add uses to the access counts of entries, by row key."""
         own = select(memories.c.pk, memories.c.last_access_at).where(
             memories.c.namespace_pk == _select_namespace_pk(namespace)
         )
         with self._database.write() as connection:
             _lock_namespace(connection, namespace)
-            for some in split_parameters(sorted(accesses)):
-                there = own.where(memories.c.pk.in_(some)).order_by(memories.c.pk)
+            for batch in split_parameters(sorted(accesses)):
+                of_batch = own.where(memories.c.pk.in_(batch)).order_by(memories.c.pk)
                 rows = [
                     {
                         "of": row.pk,
                         "more": accesses[row.pk].count,
+                        # A delayed write must not set the time back.
                         "last_at": max(row.last_access_at, accesses[row.pk].last_at),
                     }
-                    for row in connection.execute(there)
+                    for row in connection.execute(of_batch)
                 ]
                 if rows:
                     connection.execute(_RECORD_ACCESS, rows)
 
     def restore(self, namespace: NamespacePath, entry_id: str) -> bool:
-        """Show an archived entry again; whether it was archived."""
-        again = (
+        """Make an archived entry visible again. Return True if it was archived."""
+        restoration = (
             update(memories)
             .where(
                 memories.c.namespace_pk == _select_namespace_pk(namespace), memories.c.id == escape(entry_id)
@@ -236,18 +246,18 @@ class SqlMemoryStore(SqlExtractedFacts):
         )
         with self._database.write() as connection:
             _lock_namespace(connection, namespace)
-            return connection.execute(again).rowcount > 0
+            return connection.execute(restoration).rowcount > 0
 
     def delete(self, namespace: NamespacePath, ids: Sequence[str]) -> int:
-        """Erase entries with their relations; how many there were."""
+        """Delete entries with their relations, and return their number."""
         pk, erased = _select_namespace_pk(namespace), 0
         with self._database.write() as connection:
             _lock_namespace(connection, namespace)
-            for some in split_parameters([escape(name) for name in ids]):
-                gone = delete(memories).where(memories.c.namespace_pk == pk, memories.c.id.in_(some))
-                erased += connection.execute(gone).rowcount
+            for batch in split_parameters([escape(name) for name in ids]):
+                deletion = delete(memories).where(memories.c.namespace_pk == pk, memories.c.id.in_(batch))
+                erased += connection.execute(deletion).rowcount
             if erased:
-                # The next revision too: whoever has compared an entry with what is gone now looks again.
+                # The new revision invalidates writes that were compared with a deleted entry.
                 space = update(memory_spaces).where(memory_spaces.c.namespace_pk == pk)
                 counts = {"erased": memory_spaces.c.erased + 1, "revision": memory_spaces.c.revision + 1}
                 connection.execute(space.values(counts))
@@ -257,7 +267,7 @@ class SqlMemoryStore(SqlExtractedFacts):
     def list_decay_candidates(
         self, namespace: NamespacePath, *, created_before: datetime, after: int, limit: int
     ) -> tuple[DecayCandidate, ...]:
-        """Long-term entries that are not archived and older than that, by their keys."""
+        """Return long-term entries that are not archived and were created before a time, sorted by row key."""
         columns = [getattr(memories.c, "pk" if name == "key" else name) for name in DecayCandidate._fields]
         query = (
             _filter_by_tier(select(*columns), namespace, Tier.LONG_TERM)
@@ -270,14 +280,14 @@ class SqlMemoryStore(SqlExtractedFacts):
             return tuple(DecayCandidate(*row) for row in connection.execute(query))
 
     def archive(self, namespace: NamespacePath, keys: Sequence[int], now: datetime) -> tuple[int, int]:
-        """Archive entries by their keys; how many were not archived yet, and their tokens."""
+        """Archive entries by row key. Return the number of newly archived entries, and their tokens."""
         with self._database.write() as connection:
             _lock_namespace(connection, namespace)
             return archive_entries(connection, _select_namespace_pk(namespace), sorted(keys), now)
 
     @retry_on_disconnect
     def get_consolidation_state(self, namespace: NamespacePath) -> Mapping[str, Any] | None:
-        """Where a consolidation stopped that did not come to its end."""
+        """Return the progress of an interrupted consolidation, or None."""
         query = select(memory_spaces.c.consolidation).where(
             memory_spaces.c.namespace_pk == _select_namespace_pk(namespace)
         )
@@ -286,7 +296,7 @@ class SqlMemoryStore(SqlExtractedFacts):
         return None if stored is None else unpack_body(stored)
 
     def save_consolidation_state(self, namespace: NamespacePath, state: Mapping[str, Any] | None) -> None:
-        """Note where a consolidation is."""
+        """Store the progress of a consolidation. None removes it."""
         own = memory_spaces.c.namespace_pk == _select_namespace_pk(namespace)
         value = None if state is None else pack_body(state)
         with self._database.write() as connection:
@@ -294,7 +304,7 @@ class SqlMemoryStore(SqlExtractedFacts):
 
 
 def _lock_namespace(connection: Connection, namespace: NamespacePath) -> None:
-    # First, by all who change entries: two that lock the same entries in another order wait for ever.
+    # All writers of entries lock the namespace first. Locking entries in different orders would deadlock.
     own = namespaces.c.path == build_namespace_key(namespace)
     connection.execute(select(namespaces.c.pk).where(own).with_for_update())
 
@@ -314,38 +324,40 @@ def _filter_by_tier(
 
 
 def _build_conditions(filters: EntryFilters) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
+    conditions: list[ColumnElement[bool]] = []
     if filters.kinds is not None:
-        found.append(memories.c.kind.in_([escape(kind) for kind in filters.kinds]))
+        conditions.append(memories.c.kind.in_([escape(kind) for kind in filters.kinds]))
     if filters.categories is not None:
-        found.append(memories.c.category.in_([escape(name) for name in filters.categories]))
+        conditions.append(memories.c.category.in_([escape(name) for name in filters.categories]))
     if filters.tags is not None:
         tag = memory_tags.c.tag.in_([escape(name) for name in filters.tags])
-        found.append(exists().where(memory_tags.c.memory_pk == memories.c.pk, tag))
+        conditions.append(exists().where(memory_tags.c.memory_pk == memories.c.pk, tag))
     if filters.sessions is not None:
+        # The present name of the linked session, or the stored name of an entry without a linked
+        # session.
         names = [escape(name) for name in filters.sessions]
-        found.append(func.coalesce(sessions.c.name, memories.c.session).in_(names))
+        conditions.append(func.coalesce(sessions.c.name, memories.c.session).in_(names))
     if filters.since is not None:
-        found.append(memories.c.created_at >= filters.since)
+        conditions.append(memories.c.created_at >= filters.since)
     if filters.until is not None:
-        found.append(memories.c.created_at < filters.until)
+        conditions.append(memories.c.created_at < filters.until)
     if filters.min_importance > 0:
-        found.append(memories.c.importance >= filters.min_importance)
-    return [*found, *_build_validity_conditions(filters)]
+        conditions.append(memories.c.importance >= filters.min_importance)
+    return [*conditions, *_build_validity_conditions(filters)]
 
 
 def _build_validity_conditions(filters: EntryFilters) -> list[ColumnElement[bool]]:
-    moment, found = filters.valid_at, list[Any]()
+    moment, conditions = filters.valid_at, list[Any]()
     if filters.overlaps is not None:
         start, end = filters.overlaps
-        found.append(or_(memories.c.valid_until.is_(None), memories.c.valid_until > start))
+        conditions.append(or_(memories.c.valid_until.is_(None), memories.c.valid_until > start))
         if end is not None:
-            found.append(memories.c.valid_from < end)
+            conditions.append(memories.c.valid_from < end)
     if moment is not None:
-        found.append(memories.c.valid_from <= moment)
-        found.append(or_(memories.c.valid_until.is_(None), memories.c.valid_until > moment))
+        conditions.append(memories.c.valid_from <= moment)
+        conditions.append(or_(memories.c.valid_until.is_(None), memories.c.valid_until > moment))
     if not filters.archived:
         is_shown = memories.c.archived_at.is_(None)
-        # Whoever asks how things stood then sees what was archived later.
-        found.append(is_shown if moment is None else or_(is_shown, memories.c.archived_at > moment))
-    return found
+        # A view of the past includes entries that were archived later.
+        conditions.append(is_shown if moment is None else or_(is_shown, memories.c.archived_at > moment))
+    return conditions

@@ -1,4 +1,4 @@
-"""Entries and extracted facts to rows and back, without loss."""
+"""Conversion of entries and extracted facts to rows and back."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.records import NewEntry
     from langmem_tiers.sessions.message_rows import AnyRow
 
+# Only the index reads the terms; the stored session name is a fallback in the join below.
 _ENTRY_COLUMNS = tuple(column for column in memories.c if column.name not in {"terms", "session"})
 SELECT_ENTRIES = select(
     *_ENTRY_COLUMNS, func.coalesce(sessions.c.name, memories.c.session).label("session")
 ).outerjoin(sessions, sessions.c.pk == memories.c.session_pk)
-"""Entries with the name that their session has now."""
+"""Entries with the present names of their sessions."""
 SELECT_FACTS = select(extracted_facts, sessions.c.name.label("session")).outerjoin(
     sessions, sessions.c.pk == extracted_facts.c.session_pk
 )
-"""Extracted facts, the same."""
+"""Extracted facts with the present names of their sessions."""
 _FACT_FIELDS = (
     "content",
     "kind",
@@ -45,11 +46,12 @@ _FACT_TIMES = ("valid_from", "valid_until")
 
 
 def to_entry_row(new: NewEntry, namespace_pk: int, revision: int) -> dict[str, Any]:
-    """The columns of a new entry."""
+    """Convert a new entry to a row."""
     entry = new.entry
     content = to_storable_text(entry.content)
     body: dict[str, Any] = {"details": dict(new.details), "reason": entry.reason, "source": entry.source}
     body["tags"] = sorted(entry.tags)
+    # The original text, if the database cannot store one of its characters.
     if content is not entry.content:
         body["content"] = entry.content
     return {
@@ -77,7 +79,7 @@ def to_entry_row(new: NewEntry, namespace_pk: int, revision: int) -> dict[str, A
 
 
 def to_stored_entry(row: AnyRow, namespace: NamespacePath) -> StoredEntry:
-    """The entry of a row."""
+    """Convert a row to an entry."""
     body = unpack_body(row.body)
     entry = Entry(
         id=unescape(row.id),
@@ -104,7 +106,7 @@ def to_stored_entry(row: AnyRow, namespace: NamespacePath) -> StoredEntry:
 
 
 def to_fact_row(fact: ExtractedFact, namespace_pk: int, session_pk: int | None) -> dict[str, Any]:
-    """The columns of a new extracted fact."""
+    """Convert a new extracted fact to a row."""
     return {
         "namespace_pk": namespace_pk,
         "session_pk": session_pk,
@@ -117,7 +119,7 @@ def to_fact_row(fact: ExtractedFact, namespace_pk: int, session_pk: int | None) 
 
 
 def to_fact_body(fact: ExtractedFact) -> str:
-    """What of a fact has no column of its own."""
+    """Return the fields of a fact that have no column, as JSON text."""
     body: dict[str, Any] = {name: getattr(fact, name) for name in ("session", *_FACT_FIELDS)}
     for name in _FACT_TIMES:
         moment: datetime | None = getattr(fact, name)
@@ -126,7 +128,7 @@ def to_fact_body(fact: ExtractedFact) -> str:
 
 
 def to_fact(row: AnyRow) -> ExtractedFact:
-    """The extracted fact of a row."""
+    """Convert a row to an extracted fact."""
     body = unpack_body(row.body)
     return ExtractedFact(
         id=unescape(row.id),
@@ -147,11 +149,11 @@ def _parse_time(stored: str | None) -> datetime | None:
 
 
 def pack_body(body: Mapping[str, Any]) -> str:
-    """Something as JSON text that every database takes."""
+    """Serialize values to JSON text that every database can store."""
     return pack_json(json.dumps(dict(body), ensure_ascii=False, separators=(",", ":")))
 
 
 def unpack_body(stored: str) -> dict[str, Any]:
-    """What was packed."""
+    """Parse the result of ``pack_body``."""
     body: dict[str, Any] = json.loads(unpack_json(stored))
     return body

@@ -1,4 +1,4 @@
-"""Long-term memory: what was stored as an entry or promoted from a message, from all sessions of a namespace."""
+"""Long-term memory: stored entries and promoted messages from all sessions of a namespace."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.models import LocatedItem
 
 _PAGE_SIZE = 500
-_MAX_SIMILAR_ENTRIES = 48  # entries that a new one is compared with: those that share the most telling words
-_MAX_ATTEMPTS = 50  # each time somebody else has stored something meanwhile
+_MAX_SIMILAR_ENTRIES = 48  # entries to compare a new one with: those that share the rarest words
+_MAX_ATTEMPTS = 50  # an attempt fails if another writer changed the memory meanwhile
 LONG_TERM_TIERS = frozenset({Tier.LONG_TERM})
 
 
 class LongTerm(NotebookDisplayable):
-    """The long-term entries of a namespace. Get it from ``namespace.long_term``.
+    """Long-term entries of a namespace. Get it from ``namespace.long_term``.
 
-    An entry holds from ``valid_from`` until ``valid_until``. Storing one that contradicts another ends that one, and
-    both stay in the history.
+    An entry is valid from ``valid_from`` until ``valid_until``. Storing an entry that contradicts another one ends the
+    validity of the other. Both stay in the history.
     """
 
     def __init__(self, parts: LongTermDependencies, promoted: EntryStore, namespace: NamespacePath) -> None:
@@ -76,71 +76,85 @@ class LongTerm(NotebookDisplayable):
         trusted: bool = False,
         **about: Unpack[DraftOptions],
     ) -> Receipt:
-        """Remember something for long.
+        """Store an entry.
 
-        What an entry in force says already is not stored twice. What contradicts one in force takes its place. What
-        reads like an order to the model, or holds a secret, is kept aside until ``namespace.facts.promote`` is called.
+        If a valid entry already says the same, nothing is stored twice. A valid entry that the new one contradicts is
+        superseded. Text that looks like a prompt injection or contains a secret is quarantined until
+        ``namespace.facts.promote`` is called.
 
         Args:
-            content: What is to be remembered.
-            trusted: Store it whatever it reads like.
+            content: Text to remember.
+            trusted: Skip the check for prompt injections and secrets.
             **about: ``kind``, ``category``, ``tags``, ``importance``, ``source``, ``session``, ``valid_from`` and
                 ``valid_until``, as in ``EntryDraft``.
 
         Returns:
-            What became of it, and why.
+            The outcome and its reason.
 
         Raises:
-            InvalidInputError: It says nothing, or ``valid_until`` does not lie after ``valid_from``.
+            InvalidInputError: The text is empty, or ``valid_until`` is not after ``valid_from``.
         """
         return self.put(EntryDraft(content=content, **about), trusted=trusted)
 
     def put(self, draft: EntryDraft, *, trusted: bool = False, moves: FactMove | None = None) -> Receipt:
-        """The same for a draft."""
+        """Store a draft, as in ``store``.
+
+        Args:
+            draft: The entry to store.
+            trusted: Skip the check for prompt injections and secrets.
+            moves: State change of the extracted fact that the draft was made from. It happens in the same transaction.
+        """
         if (
             not trusted
-            and (aside := quarantine_if_unsafe(self._dependencies, self._namespace, draft)) is not None
+            and (quarantined := quarantine_if_unsafe(self._dependencies, self._namespace, draft)) is not None
         ):
-            return aside
+            return quarantined
+        # Optimistic: compare with the similar entries, then commit only if the memory still has the same revision.
         for _ in range(_MAX_ATTEMPTS):
             now = self._dependencies.now()
             new = build_entry(self._dependencies, self._namespace, draft, now)
-            assert new.valid_from is not None  # noqa: S101 - of all that is made here
-            meant = EntryFilters(overlaps=(new.valid_from, new.valid_until), archived=True)
-            alike = self._dependencies.search.find_similar(
-                self._build_search(draft.content, meant, _MAX_SIMILAR_ENTRIES)
+            assert new.valid_from is not None  # noqa: S101 - build_entry always sets it
+            # Archived entries count, too: repeating one restores it.
+            filters = EntryFilters(overlaps=(new.valid_from, new.valid_until), archived=True)
+            similar = self._dependencies.search.find_similar(
+                self._build_search(draft.content, filters, _MAX_SIMILAR_ENTRIES)
             )
-            there = [one.entry for one in alike.entries]
-            new = align_start_time(new, draft, there)
+            existing = [match.entry for match in similar.entries]
+            new = align_start_time(new, draft, existing)
             now = new.created_at
-            settled = resolve_conflicts(
-                new, there, now, importance=draft.importance, kin=self._dependencies.word_similarity
+            resolution = resolve_conflicts(
+                new, existing, now, importance=draft.importance, kin=self._dependencies.word_similarity
             )
-            if self._commit(settled, alike.revision, moves, now):
-                entry = settled.receipt.entry
+            if self._commit(resolution, similar.revision, moves, now):
+                entry = resolution.receipt.entry
+                # A duplicate counts as a use of the entry that it repeats.
                 self._record_accesses(
-                    [one for one in alike.entries if entry is not None and one.entry.id == entry.id], now
+                    [match for match in similar.entries if entry is not None and match.entry.id == entry.id],
+                    now,
                 )
-                return settled.receipt if moves is None else replace(settled.receipt, fact=moves.id)
+                return resolution.receipt if moves is None else replace(resolution.receipt, fact=moves.id)
+            # The commit fails for a stale revision, which a retry solves, or for a fact that was moved, which it
+            # does not.
             if moves is not None and self._has_moved(moves):
                 raise FactStateChangedError(
-                    f"the extracted fact {moves.id!r} was promoted or changed meanwhile"
+                    f"the extracted fact {moves.id!r} was promoted or changed by another process"
                 )
-        raise StorageBusyError("others store entries all the time: try again later; nothing was stored")
+        raise StorageBusyError("concurrent writes to the same memory: try again later; nothing was stored")
 
     def _commit(
-        self, settled: ConflictResolution, revision: int, moves: FactMove | None, now: datetime
+        self, resolution: ConflictResolution, revision: int, moves: FactMove | None, now: datetime
     ) -> bool:
-        receipt = settled.receipt
-        assert receipt.entry is not None  # noqa: S101 - either the new one or the one that says so already
-        if not receipt.is_stored and moves is None and not settled.restore and not settled.update:
+        receipt = resolution.receipt
+        assert receipt.entry is not None  # noqa: S101 - either the new entry or the one that it repeats
+        # A plain duplicate changes nothing, so it needs no transaction.
+        if not receipt.is_stored and moves is None and not resolution.restore and not resolution.update:
             return True
-        put = (receipt.entry,) if receipt.is_stored else settled.update
+        put = (receipt.entry,) if receipt.is_stored else resolution.update
         write = MemoryWrite(
             put=tuple(map(to_new_entry, put)),
-            close=settled.close,
-            relate=settled.relate,
-            restore=settled.restore,
+            close=resolution.close,
+            relate=resolution.relate,
+            restore=resolution.restore,
             fact_moves=() if moves is None else (replace(moves, entry_id=receipt.entry.id),),
             revision=revision,
         )
@@ -149,44 +163,48 @@ class LongTerm(NotebookDisplayable):
     def store_many(
         self, drafts: Iterable[EntryDraft], *, compared: bool = False, trusted: bool = False
     ) -> tuple[Receipt, ...]:
-        """Remember many things.
+        """Store several entries.
 
         Args:
-            drafts: What is to be remembered, in the order in which it was learned.
-            compared: They were compared before, such as entries of another memory: each is stored as it is, all in
-                one transaction.
-            trusted: Store them whatever they read like.
+            drafts: Entries to store, in the order in which they were learned.
+            compared: True if the drafts were compared before, for example because they come from another memory.
+                They are then stored unchanged in one transaction. Default: False.
+            trusted: Skip the check for prompt injections and secrets.
         """
         if not compared:
             return tuple(self.put(draft, trusted=trusted) for draft in drafts)
         now, receipts = self._dependencies.now(), list[Receipt]()
         for draft in drafts:
-            aside = None if trusted else quarantine_if_unsafe(self._dependencies, self._namespace, draft)
-            entry = (
-                None if aside is not None else build_entry(self._dependencies, self._namespace, draft, now)
+            quarantined = (
+                None if trusted else quarantine_if_unsafe(self._dependencies, self._namespace, draft)
             )
-            reason = "it was not compared"
-            receipts.append(aside or Receipt(outcome=Outcome.STORED, reason=reason, entry=entry))
-        new = tuple(to_new_entry(one.entry) for one in receipts if one.entry is not None)
+            entry = (
+                None
+                if quarantined is not None
+                else build_entry(self._dependencies, self._namespace, draft, now)
+            )
+            reason = "stored without comparison"
+            receipts.append(quarantined or Receipt(outcome=Outcome.STORED, reason=reason, entry=entry))
+        new = tuple(to_new_entry(receipt.entry) for receipt in receipts if receipt.entry is not None)
         self._store.commit(self._namespace, MemoryWrite(put=new), now)
         return tuple(receipts)
 
     def get(self, entry_id: str) -> Entry | None:
-        """One entry, in force or not. Looking at it counts as no use."""
+        """Return the entry with an id, valid or not, or None. This does not count as a use."""
         found = self._find(entry_id)
         return None if found is None else self._dependencies.access_counter.with_pending_accesses(found).entry
 
     def entries(
         self, *, limit: int = 100, before: str | None = None, **which: Unpack[FilterOptions]
     ) -> tuple[Entry, ...]:
-        """Stored entries, the last stored first.
+        """Return stored entries, newest first.
 
         Args:
-            limit: How many at most.
-            before: Id of the last one of the page before.
+            limit: Maximum number of entries.
+            before: Id of the last entry of the previous page.
             **which: ``kinds``, ``categories``, ``tags``, ``valid_at``, ``since``, ``until``, ``min_importance``,
-                ``sessions`` and ``archived``, as in ``EntryFilters``; those in force now, if ``valid_at`` is left out,
-                and with ``valid_at=None`` whenever they held.
+                ``sessions`` and ``archived``, as in ``EntryFilters``. Without ``valid_at``, only entries that are valid
+                now; with ``valid_at=None``, entries of any time.
         """
         check_limit(limit)
         key = None if before is None else self._require(before).key
@@ -194,37 +212,42 @@ class LongTerm(NotebookDisplayable):
             self._namespace, Tier.LONG_TERM, self._build_filters(which), before=key, limit=limit
         )
         return DisplayableTuple(
-            self._dependencies.access_counter.with_pending_accesses(one).entry for one in page
+            self._dependencies.access_counter.with_pending_accesses(stored).entry for stored in page
         )
 
     def valid_at(
         self, moment: datetime, *, limit: int = 100, **which: Unpack[FilterOptions]
     ) -> tuple[Entry, ...]:
-        """The entries that were in force at a time, the last stored first."""
+        """Return the entries that were valid at a time, newest first."""
         return self.entries(limit=limit, **with_valid_at(which, moment))
 
     def search(self, text: str, *, limit: int = 10, **which: Unpack[FilterOptions]) -> tuple[Entry, ...]:
-        """Entries that answer a text by words or by meaning, the best first. Being found counts as a use.
+        """Return entries that match a text by words or by meaning, best first. Each result counts as a use.
 
-        ``relevance`` of each says how well, from 0 to 1.
+        The ``relevance`` of each entry is its score, from 0 to 1.
         """
         check_limit(limit)
         if not isinstance(text, str):
-            raise InvalidInputError(f"search() takes words as a str, got a {type(text).__name__}")
+            raise InvalidInputError(f"search() expects a str of words, got a {type(text).__name__}")
         found = self._dependencies.search.find(self._build_search(text, self._build_filters(which), limit))
-        self._record_accesses([one.stored for one in found], self._dependencies.now())
-        seen = self._dependencies.access_counter.with_pending_accesses
+        self._record_accesses([match.stored for match in found], self._dependencies.now())
+        with_pending = self._dependencies.access_counter.with_pending_accesses
         return DisplayableTuple(
-            replace(seen(one.stored).entry, relevance=min(1.0, max(0.0, one.score))) for one in found
+            replace(with_pending(match.stored).entry, relevance=min(1.0, max(0.0, match.score)))
+            for match in found
         )
 
     def history(self, entry_id: str) -> tuple[Entry, ...]:
-        """The entry with those that it superseded and that superseded it, by when they held."""
-        kept = self._require(entry_id)
-        chain = self._store.list_connected(self._namespace, kept.entry.id, RelationKind.SUPERSEDES)
-        entries = [self._dependencies.access_counter.with_pending_accesses(one).entry for one in chain]
+        """Return the entry with all entries that it superseded or that superseded it, by start of validity."""
+        stored = self._require(entry_id)
+        chain = self._store.list_connected(self._namespace, stored.entry.id, RelationKind.SUPERSEDES)
+        entries = [
+            self._dependencies.access_counter.with_pending_accesses(connected).entry for connected in chain
+        ]
         return tuple(
-            sorted(entries, key=lambda one: (one.valid_from or one.created_at, one.created_at, one.id))
+            sorted(
+                entries, key=lambda entry: (entry.valid_from or entry.created_at, entry.created_at, entry.id)
+            )
         )
 
     def relate(
@@ -235,17 +258,24 @@ class LongTerm(NotebookDisplayable):
         *,
         strength: float = 1.0,
     ) -> Relation:
-        """Say how one entry relates to another. What is superseded ceases to hold where the other begins.
+        """Relate two entries. A superseded entry ends where the other one begins.
+
+        Args:
+            source: Id of the entry that the relation starts from, for example the superseding one.
+            target: Id of the other entry, for example the superseded one.
+            kind: A ``RelationKind`` or any other name.
+            strength: Strength from 0 to 1. Default: 1.
 
         Raises:
-            EntryNotFoundError: One of them is not there.
-            InvalidInputError: One would supersede what supersedes it.
+            EntryNotFoundError: One of the entries does not exist.
+            InvalidInputError: The target already supersedes the source.
         """
         now = self._dependencies.now()
         relation = Relation(source=source, target=target, kind=kind, strength=strength, created_at=now)
         close = {}
-        if kind == RelationKind.SUPERSEDES:  # then the other does not hold any more
+        if kind == RelationKind.SUPERSEDES:
             new, old = self._require(source).entry, self._require(target).entry
+            # An entry cannot end before it starts.
             until = max(new.valid_from or now, old.valid_from or now)
             if old.valid_until is None or old.valid_until > until:
                 close = {target: until}
@@ -253,18 +283,20 @@ class LongTerm(NotebookDisplayable):
         return relation
 
     def relations(self, entry_id: str) -> tuple[Relation, ...]:
-        """The relations that begin or end at an entry, oldest first."""
+        """Return the relations that start or end at an entry, oldest first."""
         return self._store.list_relations(self._namespace, [self._require(entry_id).entry.id])
 
     def related(
         self, entry_id: str, *, depth: int = 1, kinds: Iterable[str] | None = None
     ) -> tuple[Related, ...]:
-        """Entries that are reached over relations, either way, the nearest first; each once, whatever the cycles.
+        """Return entries reachable over relations in either direction, nearest first.
+
+        Each entry is returned once, even if the relations form cycles.
 
         Args:
-            entry_id: Where to begin.
-            depth: How many relations may lie between.
-            kinds: Only over relations of these kinds.
+            entry_id: Id of the entry to start from.
+            depth: Maximum number of relations on the path. Default: 1.
+            kinds: Follow only relations of these kinds. Default: all.
         """
         check_limit(depth)
         allowed = check_filter_names(kinds, "relation")
@@ -273,14 +305,14 @@ class LongTerm(NotebookDisplayable):
         )
 
     def close(self, entry_id: str, at: datetime | None = None) -> Entry:
-        """Say that an entry does not hold any more; it stays in the history.
+        """End the validity of an entry. It stays in the history.
 
         Args:
-            entry_id: Which.
-            at: Since when; since now, if left out.
+            entry_id: Id of the entry.
+            at: End of the validity. Default: now.
 
         Raises:
-            InvalidInputError: That does not lie after the time from which on it held.
+            InvalidInputError: ``at`` is not after the start of the validity, or later than its present end.
         """
         now = self._dependencies.now()
         entry, until = self._require(entry_id).entry, now if at is None else check_time(at)
@@ -288,38 +320,40 @@ class LongTerm(NotebookDisplayable):
             raise build_interval_error(entry.valid_from, until)
         if entry.valid_until is not None and until > entry.valid_until:
             raise InvalidInputError(
-                f"the entry {entry_id!r} ceased to hold on {entry.valid_until.isoformat()}, it cannot end later: "
-                "store it anew if it holds again"
+                f"the entry {entry_id!r} ended on {entry.valid_until.isoformat()} and cannot end later: "
+                "store it again if it is valid again"
             )
         closed = replace(entry, valid_until=until)
         self._store.commit(self._namespace, MemoryWrite(close={entry_id: until}), now)
         return closed
 
     def archive(self, entry_id: str) -> None:
-        """Show an entry no longer. It is kept, and ``restore`` brings it back."""
+        """Archive an entry: hide it from results. ``restore`` makes it visible again."""
         write = MemoryWrite(archive=(self._require(entry_id).entry.id,))
         self._store.commit(self._namespace, write, self._dependencies.now())
 
     def restore(self, entry_id: str) -> bool:
-        """Show an archived entry again; whether it was archived."""
-        there = self._find(entry_id) is not None
-        return there and self._store.restore(self._namespace, entry_id)
+        """Make an archived entry visible again. Return True if it was archived."""
+        exists = self._find(entry_id) is not None
+        return exists and self._store.restore(self._namespace, entry_id)
 
     def forget(self, entry_id: str) -> bool:
-        """Erase an entry with its relations and vectors; whether it was there."""
-        there = self._find(entry_id) is not None
-        return there and self._store.delete(self._namespace, [entry_id]) > 0
+        """Delete an entry with its relations and vectors. Return True if it existed."""
+        exists = self._find(entry_id) is not None
+        return exists and self._store.delete(self._namespace, [entry_id]) > 0
 
     def latest(self, limit: int = 100) -> tuple[Entry, ...]:
-        """The newest of all that is long-term and in force: stored entries, and messages that were promoted."""
+        """Return the newest valid long-term memories: stored entries and promoted messages."""
         check_limit(limit)
+        # The newest of each kind are enough: the newest of both are among them.
         promoted = self._entry_store.list_promoted(self._namespace, before=None, limit=limit)
-        both = (*self.entries(limit=limit), *(self._to_entry(one) for one in promoted))
-        return DisplayableTuple(sorted(both, key=lambda one: one.created_at, reverse=True)[:limit])
+        both = (*self.entries(limit=limit), *(self._to_entry(located) for located in promoted))
+        return DisplayableTuple(sorted(both, key=lambda entry: entry.created_at, reverse=True)[:limit])
 
     def __iter__(self) -> Iterator[Entry]:
+        # Both are sorted by creation time, newest first, so merging them needs no list of all entries.
         return heapq.merge(
-            self._iterate_stored(), self._iterate_promoted(), key=lambda one: one.created_at, reverse=True
+            self._iterate_stored(), self._iterate_promoted(), key=lambda entry: entry.created_at, reverse=True
         )
 
     def _iterate_stored(self) -> Iterator[Entry]:
@@ -327,13 +361,15 @@ class LongTerm(NotebookDisplayable):
         while page := self._store.list_entries(
             self._namespace, Tier.LONG_TERM, now, before=before, limit=_PAGE_SIZE
         ):
-            yield from (self._dependencies.access_counter.with_pending_accesses(one).entry for one in page)
+            yield from (
+                self._dependencies.access_counter.with_pending_accesses(stored).entry for stored in page
+            )
             before = page[-1].key
 
     def _iterate_promoted(self) -> Iterator[Entry]:
         before: int | None = None
         while page := self._entry_store.list_promoted(self._namespace, before=before, limit=_PAGE_SIZE):
-            yield from (self._to_entry(one) for one in page)
+            yield from (self._to_entry(located) for located in page)
             before = page[-1].item.key
 
     def _build_search(self, text: str, filters: EntryFilters, limit: int) -> EntrySearchRequest:
@@ -344,8 +380,8 @@ class LongTerm(NotebookDisplayable):
     def _build_filters(self, which: FilterOptions) -> EntryFilters:
         return build_filters(which, self._dependencies.now())
 
-    def _record_accesses(self, kept: Iterable[StoredEntry], now: datetime) -> None:
-        self._dependencies.access_counter.record(self._namespace, [one.key for one in kept], now)
+    def _record_accesses(self, entries: Iterable[StoredEntry], now: datetime) -> None:
+        self._dependencies.access_counter.record(self._namespace, [stored.key for stored in entries], now)
 
     def _find(self, entry_id: str) -> StoredEntry | None:
         found = self._store.get(self._namespace, [check_name(entry_id, "entry id")]).get(entry_id)
@@ -355,7 +391,7 @@ class LongTerm(NotebookDisplayable):
         found = self._find(entry_id)
         if found is None:
             raise EntryNotFoundError(
-                f"{self!r} has no entry {entry_id!r}: use an id that store() or entries() gave"
+                f"{self!r} has no entry {entry_id!r}: use an id returned by store() or entries()"
             )
         return found
 
@@ -365,7 +401,7 @@ class LongTerm(NotebookDisplayable):
 
     def _to_entry(self, promoted: LocatedItem) -> Entry:
         item = promoted.item
-        shown = item.get_overridden_message()
+        message = item.get_overridden_message()
         return Entry(
             id=item.message.id,
             namespace=self._namespace,
@@ -374,9 +410,9 @@ class LongTerm(NotebookDisplayable):
             state=item.state,
             kind="message",
             role=item.message.role,
-            content=shown.content,
+            content=message.content,
             created_at=item.message.created_at,
             relevance=1.0,
-            token_count=shown.token_count,
+            token_count=message.token_count,
             reason="" if item.override is None else item.override.reason,
         )

@@ -1,6 +1,6 @@
-"""Changes of entries and extracted facts, inside a transaction that somebody else has opened.
+"""Writes of entries and extracted facts, inside a transaction of the caller.
 
-Each begins with the row of the namespace's memory, which is the lock of all that it holds.
+Each write first locks the row of the namespace. This lock protects the whole memory of the namespace.
 """
 
 from __future__ import annotations
@@ -44,35 +44,36 @@ if TYPE_CHECKING:
 
 
 _PRESERVED_COLUMNS = frozenset({"archived_at", "access_count", "last_access_at"})
-"""What an entry that takes the place of another leaves as it is: others may change it at any time."""
+"""Columns that a replaced entry keeps: other processes may change them at any time."""
 
 
 class StaleWriteError(ConcurrentWriteError):
-    """Somebody else was faster: nothing of this write may be kept."""
+    """The data has changed since it was read, so the write must be discarded."""
 
 
 def apply_memory_write(
     connection: Connection, namespace: NamespacePath, write: MemoryWrite, now: datetime
 ) -> None:
-    """Make all changes of a write."""
+    """Apply all changes of a write."""
     namespace_pk, revision = lock_and_advance_revision(connection, namespace, now, expected=write.revision)
     if write.cursor is not None:
         _update_cursor(connection, write.cursor)
     new = upsert_entries(connection, namespace_pk, write.put, revision)
-    named = {
+    names = {
         *write.close,
         *write.archive,
         *write.restore,
-        *(r.source for r in write.relate),
-        *(r.target for r in write.relate),
+        *(relation.source for relation in write.relate),
+        *(relation.target for relation in write.relate),
     }
-    keys = require_entry_keys(connection, namespace_pk, sorted(named))
+    keys = require_entry_keys(connection, namespace_pk, sorted(names))
     for name, until in write.close.items():
         _close_entry(connection, name, keys[name], until)
     archive_entries(connection, namespace_pk, [keys[name] for name in write.archive], now)
-    shown = [keys[name] for name in write.restore]
-    connection.execute(update(memories).where(memories.c.pk.in_(shown)).values(archived_at=None))
-    # What is new was superseded by nothing yet, but for what this write says of it.
+    restored = [keys[name] for name in write.restore]
+    connection.execute(update(memories).where(memories.c.pk.in_(restored)).values(archived_at=None))
+    # A new entry cannot have been superseded before, except by a relation of this write. Such sources need no
+    # search for cycles.
     unchecked = new - {relation.target for relation in write.relate}
     for relation in write.relate:
         _upsert_relation(connection, relation, keys, is_checked=relation.source not in unchecked)
@@ -84,38 +85,48 @@ def apply_memory_write(
 def lock_and_advance_revision(
     connection: Connection, namespace: NamespacePath, now: datetime, *, expected: int | None = None
 ) -> tuple[int, int]:
-    """The namespace's key and its next revision; nobody else changes its memory until the transaction ends."""
+    """Lock the namespace's memory and return the namespace's key and the new revision.
+
+    Args:
+        connection: Connection of an open transaction. The lock is held until it ends.
+        namespace: Namespace to lock. It is created if it does not exist.
+        now: Creation time of a new namespace.
+        expected: Revision that the write is based on. None skips the check.
+
+    Raises:
+        StaleWriteError: The memory has another revision.
+    """
     namespace_pk = get_or_create_namespace(connection, build_namespace_key(namespace), now)
-    # Locked first, as by all who write beside messages: two that lock in another order wait for ever.
+    # The namespace row is always the first lock, as in writes of messages. Another order could deadlock.
     connection.execute(select(namespaces.c.pk).where(namespaces.c.pk == namespace_pk).with_for_update())
     own = memory_spaces.c.namespace_pk == namespace_pk
-    found = connection.execute(select(memory_spaces.c.revision).where(own)).scalar()
-    if expected is not None and expected != (found or 0):
+    current = connection.execute(select(memory_spaces.c.revision).where(own)).scalar()
+    if expected is not None and expected != (current or 0):
         raise StaleWriteError("the memory of the namespace has changed")
-    if found is None:
+    if current is None:
         connection.execute(insert(memory_spaces).values(namespace_pk=namespace_pk, revision=1, erased=0))
     else:
-        connection.execute(update(memory_spaces).where(own).values(revision=found + 1))
-    return namespace_pk, (found or 0) + 1
+        connection.execute(update(memory_spaces).where(own).values(revision=current + 1))
+    return namespace_pk, (current or 0) + 1
 
 
 def require_entry_keys(connection: Connection, namespace_pk: int, ids: Sequence[str]) -> dict[str, int]:
-    """The keys of entries.
+    """Return the row keys of entries by id.
 
     Raises:
-        EntryNotFoundError: One of them is not there.
+        EntryNotFoundError: One of the entries does not exist.
     """
     found: dict[str, int] = {}
-    for some in split_parameters(ids):
-        stored = {escape(name): name for name in some}
+    for batch in split_parameters(ids):
+        names = {escape(name): name for name in batch}
         query = select(memories.c.id, memories.c.pk).where(
-            memories.c.namespace_pk == namespace_pk, memories.c.id.in_(list(stored))
+            memories.c.namespace_pk == namespace_pk, memories.c.id.in_(list(names))
         )
-        found.update((stored[row.id], row.pk) for row in connection.execute(query))
+        found.update((names[row.id], row.pk) for row in connection.execute(query))
     for name in ids:
         if name not in found:
             raise EntryNotFoundError(
-                f"there is no entry {name!r} in this namespace: use an id that store() or recall() gave; "
+                f"no entry {name!r} in this namespace: use an id returned by store() or recall(); "
                 "nothing was changed"
             )
     return found
@@ -124,40 +135,43 @@ def require_entry_keys(connection: Connection, namespace_pk: int, ids: Sequence[
 def upsert_entries(
     connection: Connection, namespace_pk: int, new: Sequence[NewEntry], revision: int
 ) -> set[str]:
-    """Keep entries; one whose id is there already takes the place of the one before. The ids of those that are new."""
+    """Insert entries, or replace entries with the same id. Return the ids of the inserted ones."""
     if not new:
         return set()
     _check_sessions(connection, namespace_pk, new)
-    last = {one.entry.id: one for one in new}
-    rows = {escape(name): to_entry_row(one, namespace_pk, revision) for name, one in last.items()}
-    there = _find_entry_keys(connection, namespace_pk, list(rows))
-    for name, pk in there.items():
+    # If an id occurs twice, its last entry counts.
+    last = {new_entry.entry.id: new_entry for new_entry in new}
+    rows = {escape(name): to_entry_row(new_entry, namespace_pk, revision) for name, new_entry in last.items()}
+    existing = _find_entry_keys(connection, namespace_pk, list(rows))
+    # An existing row is updated, so its key and its relations stay.
+    for name, pk in existing.items():
         changed = {key: value for key, value in rows.pop(name).items() if key not in _PRESERVED_COLUMNS}
         connection.execute(update(memories).where(memories.c.pk == pk).values(changed))
+        # Tags and vectors belong to the old text.
         connection.execute(delete(memory_tags).where(memory_tags.c.memory_pk == pk))
         connection.execute(delete(memory_vectors).where(memory_vectors.c.memory_pk == pk))
     if rows:
         connection.execute(insert(memories), list(rows.values()))
-    fresh = {name for name in last if escape(name) in rows}
-    tagged = [one for one in last.values() if one.entry.tags]
+    inserted = {name for name in last if escape(name) in rows}
+    tagged = [new_entry for new_entry in last.values() if new_entry.entry.tags]
     if not tagged:
-        return fresh
-    keys = _find_entry_keys(connection, namespace_pk, [escape(one.entry.id) for one in tagged])
+        return inserted
+    keys = _find_entry_keys(connection, namespace_pk, [escape(new_entry.entry.id) for new_entry in tagged])
     tags = [
-        {"memory_pk": keys[escape(one.entry.id)], "tag": escape(tag)}
-        for one in tagged
-        for tag in sorted(one.entry.tags)
+        {"memory_pk": keys[escape(new_entry.entry.id)], "tag": escape(tag)}
+        for new_entry in tagged
+        for tag in sorted(new_entry.entry.tags)
     ]
     connection.execute(insert(memory_tags), tags)
-    return fresh
+    return inserted
 
 
 def _check_sessions(connection: Connection, namespace_pk: int, new: Sequence[NewEntry]) -> None:
-    # Nobody deletes a session while its namespace is locked.
-    wanted = sorted({one.session_key for one in new if one.session_key is not None})
+    # The namespace is locked, so a session that exists now cannot be deleted before the transaction ends.
+    session_keys = sorted({new_entry.session_key for new_entry in new if new_entry.session_key is not None})
     own = select(func.count()).select_from(sessions).where(sessions.c.namespace_pk == namespace_pk)
-    for some in split_parameters(wanted):
-        if connection.execute(own.where(sessions.c.pk.in_(some))).scalar_one() < len(some):
+    for batch in split_parameters(session_keys):
+        if connection.execute(own.where(sessions.c.pk.in_(batch))).scalar_one() < len(batch):
             raise build_session_not_found_error()
 
 
@@ -167,12 +181,12 @@ def archive_entries(
     keys: Sequence[int],
     now: datetime,
 ) -> tuple[int, int]:
-    """Archive entries of a namespace; how many were not archived yet, and their tokens."""
+    """Archive entries of a namespace. Return the number of newly archived entries, and their tokens."""
     count = tokens = 0
-    for some in split_parameters(keys):
+    for batch in split_parameters(keys):
         archived = (
             update(memories)
-            .where(memories.c.namespace_pk == namespace_pk, memories.c.pk.in_(some))
+            .where(memories.c.namespace_pk == namespace_pk, memories.c.pk.in_(batch))
             .where(memories.c.archived_at.is_(None))
             .values(archived_at=now)
             .returning(memories.c.token_count)
@@ -185,9 +199,9 @@ def archive_entries(
 
 def _find_entry_keys(connection: Connection, namespace_pk: int, ids: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for some in split_parameters(ids):
+    for batch in split_parameters(ids):
         query = select(memories.c.id, memories.c.pk).where(
-            memories.c.namespace_pk == namespace_pk, memories.c.id.in_(some)
+            memories.c.namespace_pk == namespace_pk, memories.c.id.in_(batch)
         )
         found.update((row.id, row.pk) for row in connection.execute(query))
     return found
@@ -195,11 +209,12 @@ def _find_entry_keys(connection: Connection, namespace_pk: int, ids: Sequence[st
 
 def _close_entry(connection: Connection, name: str, key: int, until: datetime) -> None:
     may_end = or_(memories.c.valid_until.is_(None), memories.c.valid_until >= until)
+    # The condition is part of the UPDATE: an end can be moved to an earlier time, but not to a later one.
     own = update(memories).where(memories.c.pk == key, memories.c.valid_from <= until, may_end)
     if not connection.execute(own.values(valid_until=until)).rowcount:
         raise InvalidInputError(
-            f"the entry {name!r} cannot cease to hold at {until.isoformat()!r}: that lies before it held, or after it "
-            "ceased to; nothing was changed"
+            f"the entry {name!r} cannot end at {until.isoformat()!r}: that is before its start, or after its present "
+            "end; nothing was changed"
         )
 
 
@@ -220,6 +235,7 @@ def _upsert_relation(
         connection.execute(insert(relations), [row])
 
 
+# Collect everything that the target supersedes, directly or indirectly. The source must not be among it.
 def _refuse_cycle(connection: Connection, relation: Relation, source: int, target: int) -> None:
     superseded = select(literal(target, KEY_TYPE).label("pk")).cte(recursive=True)
     step = (
@@ -227,11 +243,12 @@ def _refuse_cycle(connection: Connection, relation: Relation, source: int, targe
         .join(superseded, superseded.c.pk == relations.c.source_pk)
         .where(relations.c.kind == escape(RelationKind.SUPERSEDES))
     )
-    superseded = superseded.union(step)  # each once, whatever the cycles
+    # UNION removes duplicates, so the recursion ends even if there is a cycle.
+    superseded = superseded.union(step)
     if connection.execute(select(superseded.c.pk).where(superseded.c.pk == source)).first() is not None:
         raise InvalidInputError(
-            f"{relation.source!r} cannot supersede {relation.target!r}, which supersedes it already, "
-            "itself or by way of others: nothing was changed"
+            f"{relation.source!r} cannot supersede {relation.target!r}, which already supersedes it directly or "
+            "indirectly; nothing was changed"
         )
 
 
@@ -239,10 +256,11 @@ def _insert_facts(connection: Connection, namespace_pk: int, write: MemoryWrite)
     if not write.facts:
         return
     names = sorted({fact.session for fact in write.facts if fact.session is not None})
+    # A fact may name a session that is not stored: its name is also part of the body.
     keys: dict[str, int] = {}
-    for some in split_parameters(names):
+    for batch in split_parameters(names):
         query = select(sessions.c.name, sessions.c.pk).where(
-            sessions.c.namespace_pk == namespace_pk, sessions.c.name.in_([escape(name) for name in some])
+            sessions.c.namespace_pk == namespace_pk, sessions.c.name.in_([escape(name) for name in batch])
         )
         keys.update((row.name, row.pk) for row in connection.execute(query))
     rows = [
@@ -257,11 +275,11 @@ def _update_fact(connection: Connection, namespace_pk: int, move: FactMove) -> N
     row = connection.execute(SELECT_FACTS.where(own).with_for_update(of=extracted_facts)).first()
     if row is None:
         raise EntryNotFoundError(
-            f"there is no extracted fact {move.id!r}: use an id that facts() gave; nothing was changed"
+            f"no extracted fact {move.id!r}: use an id returned by facts(); nothing was changed"
         )
     fact = to_fact(row)
     if fact.state not in move.from_states:
-        raise StaleWriteError("the fact has moved on")
+        raise StaleWriteError("the state of the fact has changed")
     confidence = fact.confidence if move.confidence is None else move.confidence
     moved = replace(fact, state=move.state, reason=move.reason, entry_id=move.entry_id)
     values = {"state": move.state.value, "confidence": confidence, "body": to_fact_body(moved)}
@@ -270,15 +288,16 @@ def _update_fact(connection: Connection, namespace_pk: int, move: FactMove) -> N
 
 def _update_cursor(connection: Connection, move: CursorMove) -> None:
     own = learned_sessions.c.session_pk == move.session_key
-    there = select(namespaces.c.erased).join(sessions).where(sessions.c.pk == move.session_key)
-    erased = connection.execute(there).scalar()
+    erased_query = select(namespaces.c.erased).join(sessions).where(sessions.c.pk == move.session_key)
+    erased = connection.execute(erased_query).scalar()
     if erased is None:
         raise build_session_not_found_error()
+    # Messages that the write is based on may have been erased: it must not bring their content back.
     if move.before.erasure_count not in (None, erased):
-        raise StaleWriteError("something was erased that this may tell of")
+        raise StaleWriteError("messages were erased meanwhile")
     row = connection.execute(select(learned_sessions).where(own).with_for_update()).first()
     if (LearningCursor() if row is None else LearningCursor(row.learned, row.chunked)) != move.before:
-        raise StaleWriteError("somebody else works on the session")
+        raise StaleWriteError("another process has worked on the session")
     values = {"learned": move.after.learned_turn, "chunked": move.after.chunked_turn}
     if row is None:
         connection.execute(insert(learned_sessions).values(session_pk=move.session_key, **values))

@@ -1,4 +1,4 @@
-"""Keeping a database in shape: wiped, compacted, measured; and the reports of it."""
+"""Reports of maintenance, statistics of a database, and the interface of the maintenance store."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatistics(Displayable):
-    """What a table holds and takes."""
+    """Row count and size of a table."""
 
     name: str
     rows: int
     bytes: int
-    """With its indexes."""
+    """Size including indexes."""
     is_estimate: bool
-    """Whether ``rows`` is what the database guesses; counting would read the whole table."""
+    """True if ``rows`` is an estimate of the database; counting would read the whole table."""
     bytes_are_estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierStatistics(Displayable):
-    """What a tier holds."""
+    """Number and size of the entries of a tier."""
 
     count: int
     bytes: int
-    """Of its texts, vectors and marks, about."""
+    """Approximate size of texts, vectors and metadata."""
     is_estimate: bool = False
-    """Whether ``count`` is a guess."""
+    """True if ``count`` is an estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics(Displayable):
-    """What a database holds and takes, cheap enough to be asked for every minute."""
+    """Contents and size of a database, cheap enough to read every minute."""
 
     taken_at: datetime
     namespaces: int
     sessions: int
     messages: int
     tokens: int
-    """Of all messages, by the counters that counted them."""
+    """Tokens of all messages, as counted when they were stored."""
     tiers: Mapping[str, TierStatistics]
     tables: tuple[TableStatistics, ...]
     total_bytes: int
-    """Of the whole database; of a SQLite file with its log."""
+    """Size of the database; for SQLite, of the file and its write-ahead log."""
     free_bytes: int | None = None
-    """Of them unused, where that is known."""
+    """Unused part of ``total_bytes``, or None if unknown."""
     estimated: tuple[str, ...] = ()
-    """Names of the figures above that are guesses."""
+    """Names of the statistics that are estimates."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON, with the time as text."""
+        """Return the statistics as JSON values, with the time as text."""
         return asdict(self) | {"taken_at": self.taken_at.isoformat()}
 
 
 @dataclass(frozen=True, slots=True)
 class TierUsage:
-    """What a tier of one namespace holds."""
+    """Contents of a tier of one namespace."""
 
     entries: int = 0
     tokens: int = 0
@@ -79,7 +79,7 @@ class TierUsage:
 
 @dataclass(frozen=True, slots=True, order=True)
 class DailyUsage:
-    """What was said on a day, in UTC."""
+    """Messages of one day, in UTC."""
 
     day: date
     messages: int
@@ -88,23 +88,23 @@ class DailyUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceUsage:
-    """What one namespace holds."""
+    """Contents of one namespace."""
 
     sessions: int
     messages: int
     tokens: int
-    """Of all messages, by the counters that counted them."""
+    """Tokens of all messages, as counted when they were stored."""
     tiers: Mapping[str, TierUsage]
     knowledge: int
     growth: tuple[DailyUsage, ...]
-    """By day, oldest first, days without a message left out."""
+    """Messages by day, oldest first, without days that have none."""
     growth_is_whole: bool
-    """Whether it reaches back as far as was asked for; of very many messages only the newest are looked at."""
+    """True if ``growth`` covers the requested period; if there are very many messages, only the newest are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseCompactionReport(Displayable):
-    """What compacting did."""
+    """Result of compacting a database."""
 
     bytes_before: int = 0
     bytes_after: int = 0
@@ -114,57 +114,57 @@ class DatabaseCompactionReport(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceReport(Displayable):
-    """What a run of maintenance did."""
+    """Result of one maintenance run."""
 
     started_at: datetime
     ended_at: datetime
     erased: ErasedCounts
-    """By retention."""
+    """Records erased by retention."""
     remade: int = 0
-    """Summaries, chunks and episodes that are told anew from what is left."""
+    """Number of summaries, chunks and episodes rebuilt without the erased messages."""
     expired_items: int = 0
     compacted: DatabaseCompactionReport | None = None
     statistics: Statistics | None = None
     problems: tuple[str, ...] = field(default=())
     is_complete: bool = True
-    """Whether it came to its end; if not, the next one goes on where it stopped."""
+    """True if the run finished; otherwise the next run continues where it stopped."""
     is_elsewhere: bool = False
-    """Whether another process is at it, so that nothing was done here."""
+    """True if nothing was done because another process is running maintenance."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON, with times as text."""
-        found = asdict(self) | {
+        """Return the report as JSON values, with times as text."""
+        record = asdict(self) | {
             "started_at": self.started_at.isoformat(),
             "ended_at": self.ended_at.isoformat(),
         }
-        found["statistics"] = None if self.statistics is None else self.statistics.as_dict()
-        return found
+        record["statistics"] = None if self.statistics is None else self.statistics.as_dict()
+        return record
 
 
 class MaintenanceStore(Protocol):
-    """Keeps the database itself in shape."""
+    """Storage interface for the maintenance of the database itself."""
 
     def scrub(self, erased: ErasedCounts | None = None, *, from_pools: bool = True) -> ScrubResult:
-        """Let the files of the database hold nothing of what was erased.
+        """Remove the bytes of erased data from the files of the database.
 
         Args:
-            erased: What that was; everything is gone over, if left out.
-            from_pools: Whether pools, or what others synced of them, may have lost something too.
+            erased: Counts of the erased data, which select the tables to scrub. Default: all tables.
+            from_pools: Pools, or copies that other namespaces synced from them, may have lost entries too.
         """
         ...
 
     def compact(self, go_on: Callable[[], bool] = ...) -> DatabaseCompactionReport:
-        """Merge full-text indexes, bring the planner's statistics up to date, give unused room back where cheap.
+        """Merge full-text indexes, update the statistics of the query planner and free space where that is cheap.
 
         Args:
-            go_on: Asked before each step.
+            go_on: Called before each step; compaction stops if it returns False.
         """
         ...
 
     def statistics(self, now: datetime) -> Statistics:
-        """What the database holds and takes."""
+        """Return the contents and size of the database."""
         ...
 
     def get_namespace_usage(self, namespace: NamespacePath, since: datetime) -> NamespaceUsage | None:
-        """What a namespace holds, and what was said in it since then; None if there is no such namespace."""
+        """Return the contents of a namespace and its growth since a time; None if it does not exist."""
         ...

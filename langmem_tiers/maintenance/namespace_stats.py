@@ -1,4 +1,4 @@
-"""What one namespace holds, from the rows of its sessions and of what was made of them; messages are not counted."""
+"""Contents of one namespace, from counters of its sessions; rows of messages are not counted."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
 
 _MAX_GROWTH_MESSAGES = 20_000
-"""Messages that growth is told of."""
+"""Maximum number of messages read for the growth by day."""
 
 
 def load_namespace_usage(
     database: Database, namespace: NamespacePath, since: datetime
 ) -> NamespaceUsage | None:
-    """What a namespace holds, and what was said in it since then; None if there is no such namespace."""
+    """Return the contents of a namespace and its growth since a time; None if it does not exist."""
     with database.read() as connection:
         found = connection.execute(
             select(namespaces.c.pk).where(namespaces.c.path == build_namespace_key(namespace))
@@ -36,27 +36,30 @@ def load_namespace_usage(
             return None
         key = int(found)
         row = sessions.c
-        count, said, tokens = _fetch_counts(
+        count, message_count, tokens = _fetch_counts(
             connection,
             select(func.count(), func.sum(row.message_count), func.sum(row.token_count)).where(
                 row.namespace_pk == key
             ),
         )
-        tiers = _count_tiers(connection, key, TierUsage(entries=said, tokens=tokens))
-        (known,) = _fetch_counts(connection, select(func.count()).where(knowledge.c.namespace_pk == key))
+        tiers = _count_tiers(connection, key, TierUsage(entries=message_count, tokens=tokens))
+        (knowledge_count,) = _fetch_counts(
+            connection, select(func.count()).where(knowledge.c.namespace_pk == key)
+        )
         growth, is_whole = _count_by_day(connection, key, since, is_sqlite=database.is_sqlite)
     return NamespaceUsage(
         sessions=count,
-        messages=said,
+        messages=message_count,
         tokens=tokens,
         tiers=tiers,
-        knowledge=known,
+        knowledge=knowledge_count,
         growth=growth,
         growth_is_whole=is_whole,
     )
 
 
-def _count_tiers(connection: Connection, key: int, said: TierUsage) -> dict[str, TierUsage]:
+def _count_tiers(connection: Connection, key: int, all_messages: TierUsage) -> dict[str, TierUsage]:
+    # A promoted message belongs to the long-term tier instead of the short-term tier.
     promoted = TierUsage(
         *_fetch_counts(
             connection,
@@ -66,13 +69,13 @@ def _count_tiers(connection: Connection, key: int, said: TierUsage) -> dict[str,
         )
     )
     row = memories.c
-    made = connection.execute(
+    rows = connection.execute(
         select(row.tier, func.count(), func.sum(row.token_count))
         .where(row.namespace_pk == key)
         .group_by(row.tier)
     )
-    found = {Tier.SHORT_TERM.value: said - promoted, Tier.LONG_TERM.value: promoted}
-    for tier, count, tokens in made:
+    found = {Tier.SHORT_TERM.value: all_messages - promoted, Tier.LONG_TERM.value: promoted}
+    for tier, count, tokens in rows:
         found[tier] = found.get(tier, TierUsage()) + TierUsage(int(count), int(tokens or 0))
     return found
 
@@ -82,7 +85,8 @@ def _count_by_day(
 ) -> tuple[tuple[DailyUsage, ...], bool]:
     row = messages.c
     own = select(row.created_at, row.token_count).where(row.namespace_pk == key).limit(_MAX_GROWTH_MESSAGES)
-    # PostgreSQL answers from its index by time alone; SQLite has none, and goes by the order of writing.
+    # PostgreSQL answers this from its index on the time. SQLite has no such index, so the newest rows by primary key
+    # are used: that is the order in which they were written.
     newest = (
         own.order_by(row.pk.desc())
         if is_sqlite
@@ -94,11 +98,14 @@ def _count_by_day(
         else func.to_char(func.timezone("UTC", newest.c.created_at), "YYYY-MM-DD")
     )
     rows = connection.execute(select(day, func.count(), func.sum(newest.c.token_count)).group_by(day)).all()
-    days = sorted(DailyUsage(date.fromisoformat(one), int(count), int(tokens)) for one, count, tokens in rows)
-    is_whole = sum(one.messages for one in days) < _MAX_GROWTH_MESSAGES
-    told = days if is_whole else days[1:]  # of the oldest day some may be older than what was looked at
-    inside = tuple(one for one in told if one.day >= since.date())
-    return inside, is_whole or bool(days and days[0].day < since.date())
+    days = sorted(
+        DailyUsage(date.fromisoformat(text), int(count), int(tokens)) for text, count, tokens in rows
+    )
+    is_whole = sum(day.messages for day in days) < _MAX_GROWTH_MESSAGES
+    # If the limit was reached, the oldest day may be incomplete.
+    complete = days if is_whole else days[1:]
+    requested = tuple(day for day in complete if day.day >= since.date())
+    return requested, is_whole or bool(days and days[0].day < since.date())
 
 
 def _to_start_of_day(moment: datetime) -> datetime:
@@ -106,4 +113,5 @@ def _to_start_of_day(moment: datetime) -> datetime:
 
 
 def _fetch_counts(connection: Connection, query: Any) -> tuple[int, ...]:  # noqa: ANN401 - any statement
-    return tuple(int(one or 0) for one in connection.execute(query).one())
+    # A sum over no rows is NULL.
+    return tuple(int(value or 0) for value in connection.execute(query).one())

@@ -1,4 +1,4 @@
-"""Keeping the files of a database in shape: wiped of what was erased, compacted, measured."""
+"""Maintenance of the files of a database: scrubbing of erased data, compaction and statistics."""
 
 from __future__ import annotations
 
@@ -54,34 +54,36 @@ _TABLES_BY_COUNT = {
     "items": ("item_namespaces", "items", "item_texts", "item_vectors"),
     "files": ("context_files", "context_versions"),
 }
-"""Tables that lose rows with each kind."""
+"""Tables from which rows are deleted for each kind of ``ErasedCounts``."""
 _MIN_FREE_SHARE = 0.2
-"""The part of a SQLite file that must be unused for it to be written anew."""
-_MERGE_PAGES = 200  # pages of a full-text index, so that others can write in between
+"""Minimum unused share of a SQLite file for compaction to rewrite it."""
+# Pages of a full-text index to merge per transaction, so that other writers get their turn in between.
+_MERGE_PAGES = 200
 _LOG_IN_USE = (
-    "others read the database all the time, its log is not empty: close them and forget the same again"
+    "the write-ahead log could not be emptied because other connections read the database: close them and forget the "
+    "same data again"
 )
 _SAMPLES_LEFT = (
-    "samples that the planner keeps of columns may hold parts of it: have a superuser delete those of the tables from "
-    "pg_statistic and run VACUUM FULL pg_statistic"
+    "column samples of the query planner may contain parts of the erased data: as a superuser, delete the rows of the "
+    "tables from pg_statistic and run VACUUM FULL pg_statistic"
 )
 
 
 class CopyScrubber(Protocol):
-    """What keeps copies outside of the database."""
+    """Interface of a cache that keeps copies outside the database."""
 
     def scrub(self, patience_seconds: float) -> str | None:
-        """Let their files hold nothing of what was erased; what was not done, and what to do about it."""
+        """Remove erased data from the files of the cache; return a problem and what to do about it, or None."""
         ...
 
 
 class SqlMaintenanceStore:
-    """Serves the ``UpkeepStore`` port.
+    """Implementation of ``MaintenanceStore`` on SQL.
 
     Args:
-        database: Where.
-        patience_seconds: How long to wait for others.
-        copies: Redis above it.
+        database: Database to maintain.
+        patience_seconds: Maximum wait for other connections.
+        copies: Redis cache in front of the database, if any.
     """
 
     def __init__(
@@ -92,10 +94,10 @@ class SqlMaintenanceStore:
         self._copies = copies
 
     def scrub(self, erased: ErasedCounts | None = None, *, from_pools: bool = True) -> ScrubResult:
-        """Let the files of the database, and those of the Redis above it, hold nothing of what was erased."""
-        done = self._scrub(erased, from_pools=from_pools)
+        """Remove the bytes of erased data from the files of the database and of the Redis cache."""
+        result = self._scrub(erased, from_pools=from_pools)
         problem = None if self._copies is None else self._copies.scrub(self._patience_seconds)
-        return done if problem is None else replace(done, left=(*done.left, problem))
+        return result if problem is None else replace(result, left=(*result.left, problem))
 
     def _scrub(self, erased: ErasedCounts | None, *, from_pools: bool) -> ScrubResult:
         if self._database.is_memory:
@@ -105,53 +107,60 @@ class SqlMaintenanceStore:
         return self._scrub_postgres(_find_affected_tables(erased, from_pools=from_pools))
 
     def compact(self, go_on: Callable[[], bool] = lambda: True) -> DatabaseCompactionReport:
-        """Merge full-text indexes, bring the planner's statistics up to date, give unused room back where cheap."""
+        """Merge full-text indexes, update the statistics of the query planner and free space where that is cheap."""
         return self._compact_sqlite() if self._database.is_sqlite else self._compact_postgres(go_on)
 
     def statistics(self, now: datetime) -> Statistics:
-        """What the database holds and takes."""
+        """Return the contents and size of the database."""
         return measure_database(self._database, TABLES, now)
 
     @retry_on_disconnect
     def get_namespace_usage(self, namespace: NamespacePath, since: datetime) -> NamespaceUsage | None:
-        """What a namespace holds, and what was said in it since then."""
+        """Return the contents of a namespace and its growth since a time."""
         return load_namespace_usage(self._database, namespace, since)
 
     def _scrub_sqlite(self) -> ScrubResult:
         with self._database.autocommit() as connection:
-            for table in _FULL_TEXT_TABLES:  # words of what was deleted stay in the index until it is merged
+            # The full-text index keeps the words of deleted rows until its segments are merged.
+            for table in _FULL_TEXT_TABLES:
                 connection.exec_driver_sql(f"INSERT INTO {table}({table}) VALUES('optimize')")
+            # With SQLITE_ENABLE_STAT4, sqlite_stat4 contains sample values of indexed columns; ANALYZE replaces them.
             if _has_samples(connection):
                 connection.exec_driver_sql("ANALYZE")
-            connection.exec_driver_sql("VACUUM")  # pages hold copies of rows that were moved
+            # Unused parts of pages may contain copies of rows that were moved; VACUUM rewrites the whole file.
+            connection.exec_driver_sql("VACUUM")
             is_empty = self._empty_log(connection, self._patience_seconds)
         left = () if is_empty else (_LOG_IN_USE,)
         return ScrubResult(left=left, notes=self._find_backups())
 
     def _empty_log(self, connection: Connection, patience_seconds: float) -> bool:
         def is_empty() -> bool:
+            # The first column of the result is 1 if a reader blocked the checkpoint.
             return not connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
 
         return wait_until(is_empty, patience_seconds)
 
     def _find_backups(self) -> tuple[str, ...]:
         file = Path(self._database.url.database or "")
-        copies = sorted(one.name for one in file.parent.glob(f"{file.name}.v*.backup*"))
+        copies = sorted(path.name for path in file.parent.glob(f"{file.name}.v*.backup*"))
         if not copies:
             return ()
-        return (f"copies from before a migration lie beside the database, erase them: {', '.join(copies)}",)
+        return (f"copies from before a migration are next to the database, delete them: {', '.join(copies)}",)
 
     def _scrub_postgres(self, tables: Sequence[str]) -> ScrubResult:
         left = list[str]()
         with self._database.autocommit() as connection:
+            # VACUUM keeps row versions that an older transaction can still see.
             if not self._wait_for_others(connection):
                 left.append(
-                    "a transaction that began before keeps the bytes of what it could still see: end it and forget "
-                    "the same again"
+                    "an older transaction that is still open keeps the bytes of deleted rows: end it and forget "
+                    "the same data again"
                 )
+            # Before VACUUM: ANALYZE does not replace the samples of a table that is empty by now.
             has_samples = not _clear_samples(connection, tables)
             for table in tables:
                 connection.execute(text(f"VACUUM (FULL, ANALYZE) {table}"))
+            # The samples themselves are rows, whose deleted versions must be removed as well.
             if connection.execute(_OWNS_DATABASE).scalar_one():
                 connection.execute(text("VACUUM (FULL) pg_catalog.pg_statistic"))
             else:
@@ -175,7 +184,8 @@ class SqlMaintenanceStore:
         for table in _FULL_TEXT_TABLES:
             self._merge_index(table)
         with self._database.autocommit() as connection:
-            connection.exec_driver_sql("PRAGMA analysis_limit = 400")  # enough to plan by, and quick
+            # Limits ANALYZE to about 400 rows per index: fast, and accurate enough for the query planner.
+            connection.exec_driver_sql("PRAGMA analysis_limit = 400")
             connection.exec_driver_sql("ANALYZE")
             steps.append("analyzed")
             free, pages = (
@@ -192,7 +202,9 @@ class SqlMaintenanceStore:
             )
 
     def _merge_index(self, table: str) -> None:
-        # A step at a time: each is a transaction of its own, and two rows or more are changed while there is work.
+        # FTS5 merges in steps, each in its own transaction. A negative size starts a merge of all segments, and the
+        # following steps continue it. A step that changes fewer than two rows had nothing left to merge. See the
+        # documentation of the 'merge' command of FTS5.
         merge = f"INSERT INTO {table}({table}, rank) VALUES('merge', ?)"
         size = -_MERGE_PAGES
         while True:
@@ -200,8 +212,8 @@ class SqlMaintenanceStore:
                 driver = connection.connection
                 before = driver.total_changes
                 driver.execute(merge, (size,))
-                done = driver.total_changes - before
-            if done < 2:
+                changed_rows = driver.total_changes - before
+            if changed_rows < 2:
                 return
             size = _MERGE_PAGES
 
@@ -213,11 +225,12 @@ class SqlMaintenanceStore:
             with self._database.write() as connection:
                 connection.execute(_ADOPT_ROWS)
         except StorageError as error:
-            problems.append(f"rows of another server were not taken over: {type(error).__name__}")
+            problems.append(f"rows from another server were not adopted: {type(error).__name__}")
         for table in TABLES:
             if not go_on():
                 problems.append(
-                    f"{table} and those after it were not vacuumed: another process is at it, or it ends"
+                    f"{table} and the following tables were not vacuumed: another process took over, or this one is "
+                    "stopping"
                 )
                 break
             try:
@@ -235,8 +248,9 @@ class SqlMaintenanceStore:
         )
 
 
-# Rows that came with pg_dump bear the numbers of transactions of another server, which may be yet to come here: recall
-# would read them anew each time. By the index, a look for each namespace.
+# Rows restored with pg_dump contain transaction ids of another server, which may be in the future on this one. Recall
+# would then treat these rows as new and read them again on every query. The subquery finds the affected namespaces by
+# one index lookup each.
 _ADOPT_ROWS = text(
     """UPDATE lmt_messages SET written_by = pg_current_xact_id()
         WHERE written_by >= pg_snapshot_xmax(pg_current_snapshot()) AND namespace_pk IN (
@@ -272,7 +286,8 @@ _DELETE_STATISTICS = text(
 
 
 def _clear_samples(connection: Connection, tables: Sequence[str]) -> bool:
-    # ANALYZE leaves those of a table that is empty by now.
+    # ANALYZE does not replace the samples of a table that is empty by now. Deleting them requires a superuser before
+    # PostgreSQL 18, which introduced pg_clear_attribute_stats().
     rights = connection.execute(_SELECT_RIGHTS).one()
     if not rights.can_clear and not rights.is_superuser:
         return False
@@ -285,8 +300,9 @@ def _clear_samples(connection: Connection, tables: Sequence[str]) -> bool:
 def _find_affected_tables(erased: ErasedCounts | None, *, from_pools: bool) -> tuple[str, ...]:
     if erased is None:
         return TABLES
-    names = {name for kind, of in _TABLES_BY_COUNT.items() if getattr(erased, kind) for name in of}
+    names = {name for kind, tables in _TABLES_BY_COUNT.items() if getattr(erased, kind) for name in tables}
     names.update(_POOL_TABLES if from_pools else ())
+    # These two are updated or cleared by every erasure.
     return tuple(sorted(f"lmt_{name}" for name in {*names, "namespaces", "embedding_cache"}))
 
 

@@ -1,4 +1,4 @@
-"""When something is due: a cron line, read by the clock that is handed in."""
+"""Schedule of background maintenance, from a cron expression."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from langmem_tiers.errors import InvalidConfigError
 if TYPE_CHECKING:
     from langmem_tiers.config import MaintenanceConfig
 
-_HINT = "five fields, minute hour day month weekday, such as '0 3 * * *' for 03:00 each day"
+_HINT = "five fields (minute, hour, day, month, weekday), for example '0 3 * * *' for 03:00 each day"
 
 
 class Schedule:
-    """The times of a cron line.
+    """Times of a cron expression.
 
     Args:
-        config: The line, and the time zone that it is read in.
+        config: Configuration with the cron expression and its time zone.
 
     Raises:
-        InvalidConfigError: It is no cron line, it is never due, or the time zone is not known.
+        InvalidConfigError: The cron expression is invalid or never due, or the time zone is unknown.
     """
 
     def __init__(self, config: MaintenanceConfig) -> None:
@@ -32,17 +32,18 @@ class Schedule:
             raise InvalidConfigError(
                 f"unknown time_zone {config.time_zone!r}: use a name such as 'UTC' or 'Europe/Berlin'"
             ) from None
+        # Validates the expression now, not at the first run. Any date works.
         self.find_next(datetime(2024, 1, 1, tzinfo=UTC))
 
     def find_next(self, moment: datetime) -> datetime:
-        """The first time that is later, in UTC."""
-        from cronsim import CronSim, CronSimError  # noqa: PLC0415 - not before something is to be scheduled
+        """Return the first time after a moment, in UTC."""
+        from cronsim import CronSim, CronSimError  # noqa: PLC0415 - only needed if maintenance is used
 
         try:
             found: datetime = next(CronSim(self.cron_line, moment.astimezone(self._zone)))
         except CronSimError as error:
             raise InvalidConfigError(
-                f"schedule {self.cron_line!r} is no cron line ({error}): use {_HINT}"
+                f"schedule {self.cron_line!r} is not a cron expression ({error}): use {_HINT}"
             ) from None
         except StopIteration:
             raise InvalidConfigError(f"schedule {self.cron_line!r} is never due: use {_HINT}") from None

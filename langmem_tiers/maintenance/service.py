@@ -1,7 +1,7 @@
-"""Maintenance: what is too old goes, what has expired goes, the database is compacted and measured.
+"""Maintenance: erase old messages and expired items, compact the database and collect statistics.
 
-In steps that are whole by themselves, a few hundred messages each, so that nobody waits long. Whoever stops in the
-middle leaves nothing half done; the next run goes on with what is left.
+It works in atomic steps of a few hundred messages, so other writers never wait long. If a run is interrupted, the next
+run continues with the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langmem_tiers")
 _SESSION_PAGE_SIZE = 100
 _MESSAGE_BATCH_SIZE = 500
-_POLL_SECONDS = 30.0  # a clock may be set, and a machine may sleep
+# The thread does not sleep until the next run: the clock may be changed, or the machine suspended.
+_POLL_SECONDS = 30.0
 _LEASE_NAME = "maintenance"
 
 
@@ -42,22 +43,22 @@ class _RetentionResult:
     progress: Callable[[int], None] | None
     is_complete: bool = True
     problems: dict[str, None] = field(default_factory=dict)
-    """What could not be erased, each said once."""
+    """Steps that failed, without duplicates: a dict keeps the order."""
 
 
 class Maintenance:
-    """Runs by call, or in a thread of its own at the times of the schedule. Get it from ``engine.maintenance``.
+    """Maintenance on demand, or in a background thread on a schedule. Get it from ``engine.maintenance``.
 
-    Nothing runs by itself until ``start()`` is called. Of several processes one runs at a time, and for each time of
-    the schedule only one does.
+    Nothing runs in the background until ``start()`` is called. Only one process runs maintenance at a time, and only
+    one process runs each scheduled time.
 
     Args:
-        parts: The stores and workers.
-        sweep: Erases expired items; how many.
+        parts: Services of the engine.
+        sweep: Function that deletes expired items and returns their number.
 
     Attributes:
-        failures: How many runs in the background failed.
-        last: What the last run of this process did.
+        failures: Number of failed background runs.
+        last: Report of the last run of this process.
     """
 
     def __init__(self, parts: EngineServices, sweep: Callable[[], int]) -> None:
@@ -72,17 +73,18 @@ class Maintenance:
 
     @property
     def is_running(self) -> bool:
-        """Whether the background thread is at work; a forked child starts without it."""
+        """True if the background thread is running; a forked child process starts without it."""
         return self._thread is not None and self._thread.is_alive()
 
     def next_run(self) -> datetime:
-        """When the schedule is next due, in UTC."""
+        """Return the next scheduled time, in UTC."""
         return self._schedule.find_next(self._services.now())
 
     def start(self) -> None:
-        """Run at the times of the schedule, in a thread of its own, until ``stop()``."""
+        """Run on the schedule in a background thread until ``stop()``."""
         if self.is_running and not self._stop.is_set():
             return
+        # A new event for each thread: a thread that is still stopping must not see the event cleared.
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._loop,
@@ -93,7 +95,7 @@ class Maintenance:
         self._thread.start()
 
     def stop(self) -> bool:
-        """End the thread after the step that it is at. Says whether it has ended."""
+        """Stop the thread after its current step; return True if it has ended."""
         self._stop.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -101,13 +103,13 @@ class Maintenance:
         return not self.is_running
 
     def run(self, progress: Callable[[int], None] | None = None) -> MaintenanceReport:
-        """Do it now: retention, expired items, compaction, statistics.
+        """Run now: retention, expired items, compaction, statistics.
 
         Args:
-            progress: Told how many messages are erased so far, after each step.
+            progress: Called after each step with the number of messages erased so far.
 
         Returns:
-            What was done; with ``is_elsewhere`` and nothing done, if another process is at it.
+            Report of the run. ``is_elsewhere`` is True if another process is running maintenance and nothing was done.
         """
         parts, lease = self._services, Lease(self._services, _LEASE_NAME)
         started = parts.now()
@@ -126,16 +128,18 @@ class Maintenance:
         return self.last
 
     def scrub(self) -> ScrubResult:
-        """Wipe the bytes of all that was erased from the files of the database, as ``forget()`` does.
+        """Remove the bytes of all erased data from the files of the database, as ``forget()`` does.
 
-        A SQLite file and the tables of PostgreSQL are written anew for that, and others wait meanwhile.
+        This rewrites the SQLite file or the tables of PostgreSQL; other connections wait meanwhile.
         """
-        owed = PendingScrub(self._services)
-        owed.is_full_scrub_due(erases=True)  # what others left until now
-        wiped = self._services.maintenance_store.scrub(None)
-        if not wiped.left:
-            owed.complete(all_of_it=True)
-        return wiped
+        pending = PendingScrub(self._services)
+        # Remembers the records that are abandoned now. Only these may be deleted afterwards: a record that is written
+        # during the scrub is for rows that the scrub may have missed.
+        pending.is_full_scrub_due(erases=True)
+        result = self._services.maintenance_store.scrub(None)
+        if not result.left:
+            pending.complete(all_of_it=True)
+        return result
 
     def _run(
         self, lease: Lease, started: datetime, progress: Callable[[int], None] | None
@@ -167,19 +171,21 @@ class Maintenance:
         days = self._services.config.maintenance.retention_days
         if days is None:
             return done
-        self._services.working.flush()  # a session to which something is about to be said is not empty
+        # A session whose first messages are still in working memory must not be deleted as empty.
+        self._services.working.flush()
         cutoff, after = now - timedelta(days=days), 0
         while sessions := self._services.erasure.list_old_sessions(
             cutoff, after=after, limit=_SESSION_PAGE_SIZE
         ):
             for session in sessions:
                 try:
-                    goes_on = self._erase_old_messages(session, cutoff, lease, done)
-                except StorageError as error:  # the others are still to be looked at
-                    told = f"session {session.name!r} of {format_namespace(session.namespace)!r}"
-                    done.problems[f"{told} was left as it is: {error}"] = None
-                    goes_on = True
-                if not goes_on:
+                    continues = self._erase_old_messages(session, cutoff, lease, done)
+                except StorageError as error:
+                    # One session that fails must not keep the others from being processed.
+                    label = f"session {session.name!r} of {format_namespace(session.namespace)!r}"
+                    done.problems[f"{label} was not changed: {error}"] = None
+                    continues = True
+                if not continues:
                     done.is_complete = False
                     return done
             after = sessions[-1].key
@@ -191,6 +197,7 @@ class Maintenance:
         parts = self._services
         groups = find_old_groups(parts.erasure.find_messages(session, None, cutoff))
         for batch in _split_batches(groups):
+            # Acquiring the lease again renews it. It fails if this process was suspended and another one took over.
             if self._is_stopping or not lease.acquire():
                 return False
             self._record_erasure(done, erase_messages(parts, session, batch, lasting=False))
@@ -200,15 +207,17 @@ class Maintenance:
             self._record_erasure(done, ErasureResult(counts=counts, erased=erased))
         return True
 
-    def _record_erasure(self, done: _RetentionResult, gone: ErasureResult) -> None:
-        done.erasure += ErasureResult(counts=gone.counts, remade=gone.remade)
-        invalidate_caches(self._services, gone.erased)
+    def _record_erasure(self, done: _RetentionResult, result: ErasureResult) -> None:
+        # The ids are not added up: over a long run they would need much memory.
+        done.erasure += ErasureResult(counts=result.counts, remade=result.remade)
+        invalidate_caches(self._services, result.erased)
         for eraser in tuple(self._services.erasers):
             try:
-                eraser(gone.erased)
-            except Exception as error:  # noqa: BLE001 - a copy that is left leaves by its own time limit
-                told = str(error) if isinstance(error, LangmemTiersError) else type(error).__name__
-                done.problems[f"copies elsewhere were not erased: {told}"] = None
+                eraser(result.erased)
+            except Exception as error:  # noqa: BLE001 - a copy that remains expires by its own time limit
+                # The text of a foreign exception may contain the erased content.
+                reason = str(error) if isinstance(error, LangmemTiersError) else type(error).__name__
+                done.problems[f"external copies were not erased: {reason}"] = None
         if done.progress is not None:
             done.progress(done.erasure.counts.messages)
 
@@ -227,13 +236,14 @@ class Maintenance:
                     self.run()
             except EngineClosedError:
                 return
-            except Exception as error:  # noqa: BLE001 - the next run may go better; memory never kills the agent
+            except Exception as error:  # noqa: BLE001 - the next run may succeed; memory never stops the agent
                 self.failures += 1
                 _log.warning("maintenance failed: %s", type(error).__name__)
             due = self.next_run()
 
     def _claim_run(self, due: datetime) -> bool:
-        # A lease by the time of the schedule, not by the clock: who comes later for the same time finds it taken.
+        # The lease uses the scheduled time as its clock, not the current time. A process that comes later for the same
+        # scheduled time therefore always finds it taken, however long this run takes.
         holder = Lease(self._services, _LEASE_NAME).holder
         until = due + timedelta(microseconds=1)
         return self._services.tuning.acquire_lease(f"{_LEASE_NAME}: due", holder, due, until)

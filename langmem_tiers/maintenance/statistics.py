@@ -1,4 +1,4 @@
-"""What a database holds and takes: PostgreSQL tells what it knows of itself, SQLite counts keys and reads no text."""
+"""Cheap statistics of a database: catalog estimates on PostgreSQL, index counts on SQLite; no texts are read."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
 
 _MAX_COUNTED_ROWS = 50_000
-"""Rows of a PostgreSQL table up to which they are counted."""
-_SAMPLE_ROWS = 200  # rows that the size of a row is guessed by
+"""Maximum number of rows of a PostgreSQL table to count; larger tables are estimated."""
+_SAMPLE_ROWS = 200  # rows from which the mean row size is estimated
 _ESTIMATED_ROWS_LABEL = "rows of {}"
 _SELECT_TABLE_SIZES = text(
     """SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes,
@@ -38,11 +38,11 @@ _TABLES_BY_TIER = {
     Tier.LONG_TERM: ("memories", "memory_vectors", "memory_tags", "relations", "extracted_facts"),
     Tier.KNOWLEDGE: ("knowledge", "knowledge_history"),
 }
-"""The tables that belong to each tier; those of memories are divided by how many of them there are."""
+"""Tables of each tier. The tables of memories are shared by several tiers; their size is split by entry count."""
 
 
 def measure_database(database: Database, tables: Sequence[str], now: datetime) -> Statistics:
-    """What a database holds and takes."""
+    """Return the contents and size of a database."""
     with database.read() as connection:
         if database.is_sqlite:
             found = _measure_sqlite_tables(connection, tables)
@@ -52,22 +52,25 @@ def measure_database(database: Database, tables: Sequence[str], now: datetime) -
             found = _measure_postgres_tables(connection, tables)
             total = int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
             free = None
-        by_name = {one.name.removeprefix("lmt_"): one for one in found}
-        is_dear = by_name["sessions"].is_estimate
+        by_name = {table.name.removeprefix("lmt_"): table for table in found}
+        # Summing up the counters of very many sessions would take too long.
+        is_expensive = by_name["sessions"].is_estimate
         messages, tokens = (
-            (by_name["messages"].rows, 0) if is_dear else _count_messages_and_tokens(connection)
+            (by_name["messages"].rows, 0) if is_expensive else _count_messages_and_tokens(connection)
         )
         memories, is_guessed = _count_memories_by_tier(connection, by_name["memories"], database.is_sqlite)
-    estimated = [_ESTIMATED_ROWS_LABEL.format(one.name) for one in found if one.is_estimate]
+    estimated = [_ESTIMATED_ROWS_LABEL.format(table.name) for table in found if table.is_estimate]
     estimated += ["bytes of tables"] if database.is_sqlite else []
-    estimated += ["messages", "tokens"] if is_dear else []
+    estimated += ["messages", "tokens"] if is_expensive else []
     return Statistics(
         taken_at=now,
         namespaces=by_name["namespaces"].rows,
         sessions=by_name["sessions"].rows,
         messages=messages,
         tokens=tokens,
-        tiers=_build_tier_statistics(by_name, messages, memories, is_guessed=is_guessed, is_dear=is_dear),
+        tiers=_build_tier_statistics(
+            by_name, messages, memories, is_guessed=is_guessed, is_expensive=is_expensive
+        ),
         tables=tuple(found),
         total_bytes=total,
         free_bytes=free,
@@ -76,7 +79,7 @@ def measure_database(database: Database, tables: Sequence[str], now: datetime) -
 
 
 def measure_sqlite_bytes(connection: Connection) -> int:
-    """What the file of a SQLite database takes, without its log."""
+    """Return the size of a SQLite file, without its write-ahead log."""
     pages, size = (
         connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("page_count", "page_size")
     )
@@ -96,12 +99,12 @@ def _measure_log_bytes(database: Database) -> int:
 
 
 def _count_messages_and_tokens(connection: Connection) -> tuple[int, int]:
-    # Each session keeps count of its own.
-    both = select(
+    # Each session row has counters, so no message rows are read.
+    totals = select(
         func.coalesce(func.sum(sessions.c.message_count), 0),
         func.coalesce(func.sum(sessions.c.token_count), 0),
     )
-    messages, tokens = connection.execute(both).one()
+    messages, tokens = connection.execute(totals).one()
     return int(messages), int(tokens)
 
 
@@ -109,7 +112,7 @@ def _measure_sqlite_tables(connection: Connection, tables: Sequence[str]) -> lis
     return [
         TableStatistics(
             name=name,
-            # Over the smallest index of the table: it reads keys, not texts.
+            # SQLite counts over the smallest index of the table, so this reads keys, not texts.
             rows=(rows := int(connection.exec_driver_sql(f"SELECT count(*) FROM {name}").scalar_one())),  # noqa: S608 - ours
             bytes=_estimate_bytes(connection, name, rows) if rows else 0,
             is_estimate=False,
@@ -131,21 +134,22 @@ def _estimate_bytes(connection: Connection, name: str, rows: int) -> int:
 def _measure_postgres_tables(connection: Connection, tables: Sequence[str]) -> list[TableStatistics]:
     found = []
     for row in connection.execute(_SELECT_TABLE_SIZES, {"names": list(tables)}):
-        guess = max(row.planned, row.live)
-        is_estimate = guess > _MAX_COUNTED_ROWS
+        # reltuples is updated by VACUUM and ANALYZE, n_live_tup also between them. Each may be outdated.
+        estimate = max(row.planned, row.live)
+        is_estimate = estimate > _MAX_COUNTED_ROWS
         found.append(
             TableStatistics(
                 name=row.name,
-                rows=guess if is_estimate else _count_rows(connection, row.name),
+                rows=estimate if is_estimate else _count_rows(connection, row.name),
                 bytes=row.bytes,
                 is_estimate=is_estimate,
             )
         )
-    return sorted(found, key=lambda one: one.name)
+    return sorted(found, key=lambda table: table.name)
 
 
 def _count_rows(connection: Connection, name: str) -> int:
-    # No further than it is cheap, whatever the server has guessed.
+    # The LIMIT bounds the cost even if the estimate of the server was far too low.
     within = text(f"SELECT count(*) FROM (SELECT 1 FROM {name} LIMIT {2 * _MAX_COUNTED_ROWS}) AS counted")  # noqa: S608 - ours
     return int(connection.execute(within).scalar_one())
 
@@ -153,9 +157,10 @@ def _count_rows(connection: Connection, name: str) -> int:
 def _count_memories_by_tier(
     connection: Connection,
     memories: TableStatistics,
-    is_sqlite: bool,  # noqa: FBT001 - which database
+    is_sqlite: bool,  # noqa: FBT001 - a property of the database
 ) -> tuple[dict[str, int], bool]:
     if memories.is_estimate and not is_sqlite:
+        # ANALYZE stores the frequency of each tier.
         shares = connection.execute(_SELECT_TIER_SHARES, {"table": memories.name})
         return {row.tier: round(row.share * memories.rows) for row in shares}, True
     rows = connection.execute(text("SELECT tier, count(*) AS number FROM lmt_memories GROUP BY tier"))
@@ -168,7 +173,7 @@ def _build_tier_statistics(
     memories: Mapping[str, int],
     *,
     is_guessed: bool,
-    is_dear: bool,
+    is_expensive: bool,
 ) -> dict[str, TierStatistics]:
     def size(tier: Tier) -> int:
         return sum(tables[name].bytes for name in _TABLES_BY_TIER[tier])
@@ -177,7 +182,7 @@ def _build_tier_statistics(
         total = sum(memories.values())
         return size(Tier.LONG_TERM) * memories.get(tier.value, 0) // total if total else 0
 
-    kept: dict[str, Any] = {
+    memory_tiers: dict[str, Any] = {
         tier.value: TierStatistics(
             count=memories.get(tier.value, 0), bytes=share(tier), is_estimate=is_guessed
         )
@@ -185,9 +190,9 @@ def _build_tier_statistics(
     }
     return {
         Tier.SHORT_TERM.value: TierStatistics(
-            count=messages, bytes=size(Tier.SHORT_TERM) + share(Tier.SHORT_TERM), is_estimate=is_dear
+            count=messages, bytes=size(Tier.SHORT_TERM) + share(Tier.SHORT_TERM), is_estimate=is_expensive
         ),
-        **kept,
+        **memory_tiers,
         Tier.KNOWLEDGE.value: TierStatistics(
             count=tables["knowledge"].rows,
             bytes=size(Tier.KNOWLEDGE),

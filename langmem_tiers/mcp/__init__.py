@@ -1,11 +1,11 @@
-"""Memory as an MCP server: tools of one namespace, spoken over standard input and output.
+"""An MCP server for the memory of one namespace, over standard input and output.
 
 ::
 
     with MemoryEngine("sqlite:///memory.db") as engine:
         serve(engine, ("acme", "alice"))
 
-``langmem-tiers mcp`` does the same from a command line. Nothing of the SDK is imported before ``serve`` is called.
+``langmem-tiers mcp`` does the same from the command line. The MCP SDK is imported when ``serve`` is called.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ def serve(engine: MemoryEngine, namespace: str | Iterable[str], *, read_only: bo
     """Serve the memory of one namespace until standard input ends. The engine stays open.
 
     Args:
-        engine: Where the memory is.
-        namespace: Whose memory; no tool reaches another.
-        read_only: Whether only tools that read are offered; what they find counts as no use then.
+        engine: Engine with the memory.
+        namespace: Namespace to serve; the tools cannot reach any other.
+        read_only: Offer only the tools that read, and do not record their results as used.
 
     Raises:
-        InvalidNameError: That is no namespace.
+        InvalidNameError: The namespace is invalid.
         MissingExtraError: The MCP SDK is not installed.
     """
     try:
-        from langmem_tiers.mcp.server import run_stdio_server  # noqa: PLC0415 - an extra, not before it is needed
+        from langmem_tiers.mcp.server import run_stdio_server  # noqa: PLC0415 - an extra, imported on demand
     except ModuleNotFoundError as error:
+        # Any other missing module is a defect, not an extra that is not installed.
         if (error.name or "").split(".")[0] not in _PACKAGES:
             raise
         raise MissingExtraError("an MCP server needs mcp: pip install 'langmem-tiers[mcp]'") from error

@@ -1,4 +1,4 @@
-"""The server: lists the tools, holds calls to their shapes, and answers over standard input and output."""
+"""The MCP server: lists the tools, validates calls and answers over standard input and output."""
 
 from __future__ import annotations
 
@@ -49,50 +49,65 @@ async def relay_messages(
     onward: MemoryObjectSendStream[SessionMessage | Exception],
     answer: Callable[[SessionMessage], Awaitable[None]],
 ) -> None:
-    """Hand on what comes in, until it ends or nobody takes it any more.
+    """Forward incoming messages until the input ends or the server stops reading.
+
+    A line that is not a valid message is answered with an error if a request id can be read from it. Otherwise the
+    client would wait for a response until its time-out.
 
     Args:
-        reading: Messages, and why a line was none.
-        onward: Where they go.
-        answer: Sends the client what is wrong with a line, if an id can be read in it.
+        reading: Messages, or the exception for a line that is not a message.
+        onward: Stream that the server reads.
+        answer: Sends an error response to the client.
     """
     with suppress(anyio.BrokenResourceError):
         async with onward:
             async for item in reading:
-                refused = _build_error_response(item) if isinstance(item, ValidationError) else None
-                await (onward.send(item) if refused is None else answer(SessionMessage(refused)))
+                response = _build_error_response(item) if isinstance(item, ValidationError) else None
+                await (onward.send(item) if response is None else answer(SessionMessage(response)))
 
 
 def _build_error_response(error: ValidationError) -> JSONRPCError | None:
     problems = error.errors(include_url=False, include_context=False)
     is_json = problems[0]["type"] != "json_invalid"
-    told = _find_invalid_message(problems) if is_json else _parse_line(problems[0]["input"])
-    asked = told.get("id") if isinstance(told, dict) and not _RESPONSE_KEYS & told.keys() else None
-    if not isinstance(asked, int | str) or isinstance(asked, bool) or not _is_encodable(asked):
+    message = _find_invalid_message(problems) if is_json else _parse_line(problems[0]["input"])
+    # A message with a result or an error is a response, and JSON-RPC never answers a response.
+    request_id = (
+        message.get("id") if isinstance(message, dict) and not _RESPONSE_KEYS & message.keys() else None
+    )
+    # bool is a subclass of int, but JSON-RPC does not allow it as an id.
+    if not isinstance(request_id, int | str) or isinstance(request_id, bool) or not _is_encodable(request_id):
         return None
-    code, where = (
+    code, location = (
         (INVALID_REQUEST, ".".join(map(str, problems[0]["loc"]))) if is_json else (PARSE_ERROR, "line")
     )
     return JSONRPCError(
-        jsonrpc="2.0", id=asked, error=ErrorData(code=code, message=f"{where}: {problems[0]['msg']}")
+        jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=f"{location}: {problems[0]['msg']}")
     )
 
 
-def _is_encodable(asked: int | str) -> bool:
+def _is_encodable(request_id: int | str) -> bool:
     try:
-        str(asked).encode()
+        str(request_id).encode()
     except UnicodeEncodeError:  # half a surrogate pair
         return False
     return True
 
 
 def _find_invalid_message(problems: list[Any]) -> object:
-    # What lacks a field is the message itself: it was held to the shapes of all kinds of them.
-    return next((one["input"] for one in problems if one["type"] == "missing" and len(one["loc"]) == 2), None)
+    # Pydantic validates a message against every kind of JSON-RPC message and reports the problems of each kind. The
+    # input of a "missing" problem at depth two (kind, field) is the whole message.
+    return next(
+        (
+            problem["input"]
+            for problem in problems
+            if problem["type"] == "missing" and len(problem["loc"]) == 2
+        ),
+        None,
+    )
 
 
 def _parse_line(line: object) -> object:
-    # Python reads more than JSON allows, such as half a surrogate pair.
+    # Python's parser accepts more than pydantic's, for example half a surrogate pair, so it may still find the id.
     with suppress(ValueError, RecursionError):
         return json.loads(str(line))
     return None
@@ -107,33 +122,34 @@ _WRITE_INSTRUCTIONS = (
     "conversations will need. Call forget only when the user asks for it."
 )
 _MAX_PROBLEMS, _MAX_NAME_CHARACTERS = 5, 80
-"""Of what is told about a wrong call: how many problems, and how much of a name."""
+"""Limits of the message about an invalid call: number of problems, and length of a name."""
 
 
 def run_stdio_server(engine: MemoryEngine, namespace: str | Iterable[str], *, read_only: bool) -> None:
-    """Serve until standard input ends."""
+    """Serve a namespace until standard input ends."""
     server = build_server(engine, namespace, read_only=read_only)
 
-    async def speak() -> None:
+    async def run() -> None:
         onward, read = anyio.create_memory_object_stream[SessionMessage | Exception]()
         async with stdio_server() as (reading, writing), anyio.create_task_group() as tasks:
             tasks.start_soon(relay_messages, reading, onward, writing.send)
             await server.run(read, writing, server.create_initialization_options())
+            # The relay may still wait for input that never comes.
             tasks.cancel_scope.cancel()
 
-    anyio.run(speak)
+    anyio.run(run)
 
 
 def build_server(engine: MemoryEngine, namespace: str | Iterable[str], *, read_only: bool = False) -> Server:
-    """A server of the SDK for any transport, for one namespace of an engine.
+    """Build an MCP server for one namespace of an engine; it works with any transport of the SDK.
 
     Args:
-        engine: Where the memory is.
-        namespace: Whose memory; no tool reaches another.
-        read_only: Whether only tools that read are offered; what they find counts as no use then.
+        engine: Engine with the memory.
+        namespace: Namespace to serve; the tools cannot reach any other.
+        read_only: Offer only the tools that read, and do not record their results as used.
     """
-    offered = MemoryTools(engine, check_namespace(namespace), counts=not read_only).list_tools()
-    tools = {tool.name: tool for tool in offered if tool.is_read_only or not read_only}
+    all_tools = MemoryTools(engine, check_namespace(namespace), counts=not read_only).list_tools()
+    tools = {tool.name: tool for tool in all_tools if tool.is_read_only or not read_only}
 
     async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_to_sdk_tool(tool) for tool in tools.values()])
@@ -144,6 +160,7 @@ def build_server(engine: MemoryEngine, namespace: str | Iterable[str], *, read_o
             return _build_error_result(
                 f"there is no tool {params.name[:_MAX_NAME_CHARACTERS]!r}: use one of {', '.join(tools)}"
             )
+        # The engine blocks: in the event loop, a slow call would stop the server from answering others.
         return await to_thread.run_sync(partial(_call_tool, tool, params.arguments or {}))
 
     return Server(
@@ -174,33 +191,35 @@ def _to_sdk_tool(tool: MemoryTool) -> Tool:
     )
 
 
-def _call_tool(tool: MemoryTool, handed_in: dict[str, Any]) -> CallToolResult:
+def _call_tool(tool: MemoryTool, values: dict[str, Any]) -> CallToolResult:
     try:
-        asked = tool.arguments_model.model_validate(handed_in)
+        arguments = tool.arguments_model.model_validate(values)
     except ValidationError as error:
         return _build_error_result(_describe_invalid_call(tool, error))
     try:
-        answer = tool.call(asked)
-    except Exception as error:  # noqa: BLE001 - told to the model, which goes on
+        result = tool.call(arguments)
+    except Exception as error:  # noqa: BLE001 - reported to the model, which continues
         return _build_error_result(describe_tool_error(error))
+    # Clients without support for structured content read the same result as text.
     return CallToolResult(
-        content=[TextContent(text=answer.model_dump_json(exclude_none=True))],
-        structured_content=answer.model_dump(mode="json", exclude_none=True),
+        content=[TextContent(text=result.model_dump_json(exclude_none=True))],
+        structured_content=result.model_dump(mode="json", exclude_none=True),
     )
 
 
-def _build_error_result(said: str) -> CallToolResult:
-    return CallToolResult(content=[TextContent(text=str(sanitize_value(said)))], is_error=True)
+def _build_error_result(text: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=str(sanitize_value(text)))], is_error=True)
 
 
 def _describe_invalid_call(tool: MemoryTool, error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    problems = [_describe_problem(one["loc"], one["msg"]) for one in found[:_MAX_PROBLEMS]]
-    more = [f"and {len(found) - _MAX_PROBLEMS} more"] if len(found) > _MAX_PROBLEMS else []
-    takes = ", ".join(tool.arguments_model.model_fields)
-    return f"{tool.name} was called wrongly, nothing was done: {'; '.join([*problems, *more])} (it takes {takes})"
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    lines = [_describe_problem(problem["loc"], problem["msg"]) for problem in problems[:_MAX_PROBLEMS]]
+    more = [f"and {len(problems) - _MAX_PROBLEMS} more"] if len(problems) > _MAX_PROBLEMS else []
+    names = ", ".join(tool.arguments_model.model_fields)
+    return f"invalid call of {tool.name}, nothing was done: {'; '.join([*lines, *more])} (its arguments are {names})"
 
 
-def _describe_problem(place: tuple[int | str, ...], said: str) -> str:
-    name = ".".join(map(str, place))[:_MAX_NAME_CHARACTERS]
-    return f"{name}: {said}".removeprefix(": ").replace("Value error, ", "")
+def _describe_problem(location: tuple[int | str, ...], text: str) -> str:
+    name = ".".join(map(str, location))[:_MAX_NAME_CHARACTERS]
+    # A problem of the whole call has no location.
+    return f"{name}: {text}".removeprefix(": ").replace("Value error, ", "")

@@ -1,4 +1,4 @@
-"""Pools and their members as rows, and the rights that a change of them needs, inside a transaction of others."""
+"""Rows of pools and members, and checks of rights inside a transaction of the caller."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def lock_pool(connection: Connection, pool_id: str) -> AnyRow:
-    """The pool's row, which nobody else holds until the transaction ends.
+    """Lock a pool and return its row. The lock is held until the transaction ends.
 
     Raises:
-        PoolNotFoundError: There is none.
+        PoolNotFoundError: The pool does not exist.
     """
     query = select(pools).where(pools.c.id == escape(pool_id)).with_for_update()
     row = connection.execute(query).first()
@@ -40,28 +40,28 @@ def lock_pool(connection: Connection, pool_id: str) -> AnyRow:
 
 
 def find_member(connection: Connection, pool_pk: int, namespace: NamespacePath) -> PoolMember | None:
-    """What a namespace is in a pool; nobody changes it while the pool is locked."""
+    """Return the membership of a namespace, or None. It cannot change while the pool is locked."""
     own = and_(pool_members.c.pool_pk == pool_pk, pool_members.c.namespace == build_namespace_key(namespace))
     row = connection.execute(select(pool_members).where(own)).first()
     return None if row is None else to_pool_member(row)
 
 
 def check_owner(connection: Connection, pool: AnyRow, by: NamespacePath | None) -> None:
-    """Refuse who is no owner; None is whoever holds the store."""
+    """Raise an error if ``by`` is not an owner of the pool. None skips the check."""
     if by is not None:
         member = find_member(connection, pool.pk, by)
         check_member(member, unescape(pool.name), by, needs="is_owner")
 
 
 def check_another_owner(connection: Connection, pool: AnyRow, without: NamespacePath) -> None:
-    """Refuse to leave a pool without an owner, which nobody could add members to."""
-    others = (
+    """Raise an error if the pool would have no owner left: then nobody could add members."""
+    other_owners = (
         select(func.count())
         .select_from(pool_members)
         .where(pool_members.c.pool_pk == pool.pk, pool_members.c.is_owner)
         .where(pool_members.c.namespace != build_namespace_key(without))
     )
-    if not connection.execute(others).scalar_one():
+    if not connection.execute(other_owners).scalar_one():
         raise NotAllowedError(
             f"the namespace {without!r} is the only owner of the pool {unescape(pool.name)!r}: "
             "add another with pool.add(..., is_owner=True), or delete the pool; nothing was changed"
@@ -69,10 +69,12 @@ def check_another_owner(connection: Connection, pool: AnyRow, without: Namespace
 
 
 def lock_origin(connection: Connection, origin: Origin) -> None:
-    """Let nobody erase what is contributed before the contribution is there to be erased with it.
+    """Lock the original of a contribution, so that it cannot be erased before the transaction commits.
+
+    Otherwise an erasure between the check and the commit would miss the new contribution.
 
     Raises:
-        EntryNotFoundError: It is gone already.
+        EntryNotFoundError: The original does not exist any more.
     """
     if origin.entry_id is None:
         return
@@ -81,6 +83,7 @@ def lock_origin(connection: Connection, origin: Origin) -> None:
         memories.c.namespace_pk == own.scalar_subquery(), memories.c.id == escape(origin.entry_id)
     )
     found = connection.execute(entry.with_for_update(read=True, of=memories)).first()
+    # An id with a "/" may also name knowledge.
     name = name_from_id(origin.entry_id)
     if found is None and name is not None:
         category, key = name
@@ -98,12 +101,12 @@ def lock_origin(connection: Connection, origin: Origin) -> None:
 
 
 def to_pool_info(row: AnyRow) -> PoolInfo:
-    """The pool of a row."""
+    """Convert a row to a pool."""
     return PoolInfo(id=unescape(row.id), name=unescape(row.name), created_at=row.created_at)
 
 
 def to_pool_member(row: AnyRow) -> PoolMember:
-    """The member of a row."""
+    """Convert a row to a member."""
     return PoolMember(
         namespace=parse_namespace_key(row.namespace),
         can_read=row.can_read,
@@ -114,12 +117,12 @@ def to_pool_member(row: AnyRow) -> PoolMember:
 
 
 def to_rights_columns(member: PoolMember) -> dict[str, bool]:
-    """The columns of a member's rights."""
+    """Return the columns of a member's rights."""
     return {name: getattr(member, name) for name in RIGHTS}
 
 
 def to_origin(row: AnyRow) -> Origin:
-    """The origin of a row; its ``entry_id`` is a column of its own name."""
+    """Convert a row to an origin. The query must label the origin's namespace ``origin``."""
     return Origin(
         namespace=parse_namespace_key(row.origin),
         entry_id=None if row.entry_id is None else unescape(row.entry_id),
@@ -130,7 +133,7 @@ def to_origin(row: AnyRow) -> Origin:
 
 
 def to_origin_row(origin: Origin, memory_pk: int, same_as_pk: int | None = None) -> dict[str, Any]:
-    """The columns of an origin."""
+    """Convert an origin to a row."""
     return {
         "memory_pk": memory_pk,
         "namespace": build_namespace_key(origin.namespace),

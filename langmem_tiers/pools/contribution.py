@@ -1,4 +1,4 @@
-"""Puts what a namespace knows into a pool, among what is there already."""
+"""Adds contributions to a pool and resolves conflicts with its entries."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.models import Receipt
     from langmem_tiers.pools.models import PoolInfo, PoolStore
 
-MAX_SIMILAR_ENTRIES = 48  # entries that a new one is compared with: those that share the most telling words
-MAX_ATTEMPTS = 50  # each time somebody else has stored something meanwhile
+MAX_SIMILAR_ENTRIES = 48  # entries to compare a new one with: those that share the rarest words
+MAX_ATTEMPTS = 50  # an attempt fails if another writer changed the memory meanwhile
 POOL_TIERS = frozenset({Tier.LONG_TERM})
 
 
 @dataclass(frozen=True, slots=True)
 class ContributionRequest:
-    """What is to be contributed."""
+    """A contribution before it is compared with the pool: draft, id of the original, and confidence."""
 
     draft: EntryDraft
     entry_id: str | None = None
@@ -41,29 +41,29 @@ class ContributionRequest:
 def to_contribution_request(
     what: object, namespace: NamespacePath, confidence: float | None, about: DraftOptions
 ) -> ContributionRequest:
-    """What a caller handed in: a text, an entry of its own, or something it knows.
+    """Convert an argument of ``contribute``: a text, an entry of the namespace, or knowledge.
 
     Raises:
-        InvalidInputError: It is none of these, or not the namespace's own.
+        InvalidInputError: The argument has another type, or belongs to another namespace.
     """
     if isinstance(what, str):
         return ContributionRequest(
             EntryDraft(content=what, **_drop_session(about)), None, _resolve_confidence(confidence, 1.0)
         )
     if isinstance(what, Knowledge):
-        told: DraftOptions = {"category": what.category}
-        draft = EntryDraft(content=what.text, **_drop_session({**told, **about}))
+        defaults: DraftOptions = {"category": what.category}
+        draft = EntryDraft(content=what.text, **_drop_session({**defaults, **about}))
         return ContributionRequest(
             draft, check_name(what.id, "id of knowledge"), _resolve_confidence(confidence, what.confidence)
         )
     if not isinstance(what, Entry):
         raise InvalidInputError(
-            f"contribute() takes a text, an Entry or Knowledge, got a {type(what).__name__}: pass it as text"
+            f"contribute() expects a str, an Entry or a Knowledge, got a {type(what).__name__}: pass its text"
         )
     if what.namespace != namespace:
         raise InvalidInputError(
-            f"the entry {what.id!r} is of {what.namespace!r}, not of {namespace!r}: "
-            "a namespace contributes what is its own"
+            f"the entry {what.id!r} belongs to {what.namespace!r}, not to {namespace!r}: "
+            "a namespace can contribute only its own entries"
         )
     if what.tier is not Tier.LONG_TERM or what.kind == "message":
         raise InvalidInputError(
@@ -77,73 +77,75 @@ def contribute(
     store: PoolStore,
     pool: PoolInfo,
     namespace: NamespacePath,
-    given: ContributionRequest,
+    request: ContributionRequest,
 ) -> Receipt:
-    """Put it into the pool. What somebody else said already is kept behind that, and shown once that is erased."""
+    """Add a contribution to the pool. If an entry with the same statement exists, add a hidden duplicate."""
     for _ in range(MAX_ATTEMPTS):
         now = parts.now()
-        new = build_entry(parts, pool.namespace, given.draft, now)
-        assert new.valid_from is not None  # noqa: S101 - of all that is made here
-        meant = EntryFilters(overlaps=(new.valid_from, new.valid_until))
-        sought = EntrySearchRequest(
+        new = build_entry(parts, pool.namespace, request.draft, now)
+        assert new.valid_from is not None  # noqa: S101 - build_entry always sets it
+        filters = EntryFilters(overlaps=(new.valid_from, new.valid_until))
+        search = EntrySearchRequest(
             namespace=pool.namespace,
             text=new.content,
             tiers=POOL_TIERS,
-            filters=meant,
+            filters=filters,
             limit=MAX_SIMILAR_ENTRIES,
         )
-        alike = parts.search.find_similar(sought)
-        there = [one.entry for one in alike.entries]
-        new = align_start_time(new, given.draft, there)
+        similar = parts.search.find_similar(search)
+        existing = [match.entry for match in similar.entries]
+        new = align_start_time(new, request.draft, existing)
         now = new.created_at
-        settled = resolve_conflicts(
-            new, there, now, importance=given.draft.importance, kin=parts.word_similarity
+        resolution = resolve_conflicts(
+            new, existing, now, importance=request.draft.importance, kin=parts.word_similarity
         )
         origin = Origin(
             namespace=namespace,
-            entry_id=given.entry_id,
+            entry_id=request.entry_id,
             copied_at=now,
-            confidence=given.confidence,
+            confidence=request.confidence,
             ends_at=new.valid_until,
         )
-        same_as = settled.receipt.duplicate_of
+        same_as = resolution.receipt.duplicate_of
+        # Contributing the same original twice must not add a second duplicate.
         if same_as is not None and _is_already_contributed(store, pool, same_as, origin):
-            return _to_duplicate_receipt(settled, there, "it was contributed before")
-        write = _build_write(settled, new, alike.revision)
-        kept = NewContribution(write=write, origin=origin, same_as=same_as)
-        if store.contribute(pool.id, namespace, kept, now):
+            return _to_duplicate_receipt(resolution, existing, "it was contributed before")
+        write = _build_write(resolution, new, similar.revision)
+        contribution = NewContribution(write=write, origin=origin, same_as=same_as)
+        # False: the pool changed since it was compared. Compare again with the new state.
+        if store.contribute(pool.id, namespace, contribution, now):
             if same_as is None:
-                return settled.receipt
-            return _to_duplicate_receipt(settled, there, "it is kept behind what says so already")
-    raise StorageBusyError("others contribute all the time: try again later; nothing was stored")
+                return resolution.receipt
+            return _to_duplicate_receipt(resolution, existing, "stored behind an entry that says the same")
+    raise StorageBusyError("concurrent contributions to the same pool: try again later; nothing was stored")
 
 
 def check_not_synced(store: PoolStore, namespace: NamespacePath, entry_id: str) -> None:
-    """Refuse what was synced from a pool: it is its contributor's to share, and to erase."""
+    """Raise an error if an entry was synced from a pool: only its contributor may share it and erase it."""
     found = store.get_origins(namespace, [entry_id]).get(entry_id)
     if found:
         raise InvalidInputError(
             f"the entry {entry_id!r} was synced from a pool, where {found[0].namespace!r} contributed it: "
-            "contribute what is your own, or say it in your own words"
+            "contribute entries of your own, or pass a text in your own words"
         )
 
 
 def require_own_entry(parts: LongTermDependencies, namespace: NamespacePath, entry_id: str) -> Entry:
-    """A long-term entry of a namespace.
+    """Return a long-term entry of a namespace.
 
     Raises:
-        EntryNotFoundError: It is not there.
+        EntryNotFoundError: The entry does not exist.
     """
     found = parts.store.get(namespace, [check_name(entry_id, "entry id")]).get(entry_id)
     if found is None or found.entry.tier is not Tier.LONG_TERM:
         raise EntryNotFoundError(
-            f"the namespace {namespace!r} has no long-term entry {entry_id!r}: use an id that store() gave"
+            f"the namespace {namespace!r} has no long-term entry {entry_id!r}: use an id returned by store()"
         )
     return found.entry
 
 
 def _to_draft(entry: Entry, about: DraftOptions) -> EntryDraft:
-    as_it_is: DraftOptions = {
+    defaults: DraftOptions = {
         "kind": entry.kind,
         "category": entry.category,
         "tags": entry.tags,
@@ -151,11 +153,11 @@ def _to_draft(entry: Entry, about: DraftOptions) -> EntryDraft:
         "valid_from": entry.valid_from,
         "valid_until": entry.valid_until,
     }
-    return EntryDraft(content=entry.content, **_drop_session({**as_it_is, **about}))
+    return EntryDraft(content=entry.content, **_drop_session({**defaults, **about}))
 
 
 def _drop_session(about: DraftOptions) -> DraftOptions:
-    # In which session it was said is nobody else's business, nor the source unless it is named, which may say that.
+    # The session and source are private to the contributor, so an entry's are not copied. A caller may pass a source.
     return {**about, "session": None}
 
 
@@ -166,19 +168,23 @@ def _resolve_confidence(confidence: float | None, otherwise: float) -> float:
 def _is_already_contributed(store: PoolStore, pool: PoolInfo, entry_id: str, origin: Origin) -> bool:
     own = (origin.namespace, origin.entry_id)
     found = store.get_origins(pool.namespace, [entry_id]).get(entry_id, ())
-    return any((one.namespace, one.entry_id) == own for one in found)
+    return any((found_origin.namespace, found_origin.entry_id) == own for found_origin in found)
 
 
-def _build_write(settled: ConflictResolution, new: Entry, revision: int) -> MemoryWrite:
-    receipt = settled.receipt
+def _build_write(resolution: ConflictResolution, new: Entry, revision: int) -> MemoryWrite:
+    receipt = resolution.receipt
+    # A duplicate is stored archived, so it is hidden until the entry before it is erased.
     if receipt.outcome is Outcome.DUPLICATE:
         return MemoryWrite(put=(to_new_entry(new),), archive=(new.id,), revision=revision)
-    assert receipt.entry is not None  # noqa: S101 - the new one
+    assert receipt.entry is not None  # noqa: S101 - a stored entry
     return MemoryWrite(
-        put=(to_new_entry(receipt.entry),), close=settled.close, relate=settled.relate, revision=revision
+        put=(to_new_entry(receipt.entry),),
+        close=resolution.close,
+        relate=resolution.relate,
+        revision=revision,
     )
 
 
-def _to_duplicate_receipt(settled: ConflictResolution, there: list[Entry], reason: str) -> Receipt:
-    old = next(one for one in there if one.id == settled.receipt.duplicate_of)
-    return replace(settled.receipt, entry=old, reason=reason)
+def _to_duplicate_receipt(resolution: ConflictResolution, existing: list[Entry], reason: str) -> Receipt:
+    old = next(entry for entry in existing if entry.id == resolution.receipt.duplicate_of)
+    return replace(resolution.receipt, entry=old, reason=reason)

@@ -1,7 +1,7 @@
-"""Pools: knowledge shared by several namespaces, who may do what with it, and the contract of their store.
+"""Models of pools: memory shared by several namespaces, the rights of the members, and the store interface.
 
-What was contributed lies in a namespace of the pool's own. It begins with an empty label, which no namespace of a
-caller has, so nobody reaches it but through the pool.
+Contributions are stored in a namespace of the pool. Its path begins with an empty label, which callers cannot use,
+so its entries are reachable only through the pool.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolInfo(Displayable):
-    """A pool as it was created."""
+    """Identity of a pool."""
 
     id: str
     name: str
@@ -32,24 +32,24 @@ class PoolInfo(Displayable):
 
     @property
     def namespace(self) -> NamespacePath:
-        """Where what was contributed lies."""
+        """Internal namespace that contains the contributions."""
         return ("", "pools", self.id)
 
 
 RIGHTS = ("can_read", "can_write", "is_owner")
-"""What a member may have."""
+"""Names of the rights that a member can have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolMember(Displayable):
-    """A namespace in a pool, and what it may do there.
+    """A member of a pool and its rights.
 
     Args:
-        namespace: Which.
-        can_read: Whether it may query the pool and sync from it.
-        can_write: Whether it may contribute.
-        is_owner: Whether it may add and remove members, and delete the pool.
-        joined_at: When it was added; other rights leave that as it is.
+        namespace: Namespace of the member.
+        can_read: True if it may query the pool and sync from it. Default: True.
+        can_write: True if it may contribute. Default: True.
+        is_owner: True if it may add and remove members and delete the pool. Default: False.
+        joined_at: When it was added. A later change of rights keeps this time.
     """
 
     namespace: NamespacePath
@@ -62,29 +62,29 @@ class PoolMember(Displayable):
         check_namespace(self.namespace)
         if not (self.can_read or self.can_write or self.is_owner):
             raise InvalidInputError(
-                f"a member that may neither read nor write is none, got {self.namespace!r}: "
-                "use pool.remove() to take it out"
+                f"a member needs the right to read, write or own, got none for {self.namespace!r}: "
+                "use pool.remove() to remove a member"
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a copy comes from: whoever erases that finds the copy by it."""
+    """Origin of a copy. If the original is erased, the copy is found through this record and erased, too."""
 
     namespace: NamespacePath
-    """Who contributed it."""
+    """Namespace of the contributor."""
     entry_id: str | None = None
-    """The id that it has there: of a long-term entry, or of something known; None where it was said as it is."""
+    """Id of the original: a long-term entry or knowledge. None for a text that was contributed directly."""
     copied_at: datetime
     confidence: float = 1.0
-    """How sure the contributor is of it."""
+    """Confidence of the contributor, from 0 to 1."""
     ends_at: datetime | None = None
-    """When it ceases to hold by itself, whatever else is contributed."""
+    """End of validity that the original itself has, independent of other contributions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contributor(Displayable):
-    """Who contributed something."""
+    """A namespace that contributed an entry."""
 
     namespace: NamespacePath
     contributed_at: datetime
@@ -93,240 +93,244 @@ class Contributor(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolHit(Displayable):
-    """Something in a pool that answers a text."""
+    """An entry of a pool that matches a query."""
 
     entry: Entry
     score: float
-    """How well, from 0 to 1."""
+    """Relevance, from 0 to 1."""
     contributors: tuple[Contributor, ...]
-    """All who said so, the first one first."""
+    """All namespaces that contributed this statement, the first contributor first."""
 
     @property
     def confidence(self) -> float:
-        """How sure the surest of them is."""
-        return max(one.confidence for one in self.contributors)
+        """Highest confidence of all contributors."""
+        return max(contributor.confidence for contributor in self.contributors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncReport(Displayable):
-    """What a sync brought."""
+    """Result of a sync."""
 
     pool: str
     namespace: NamespacePath
     copied: tuple[Entry, ...] = ()
-    """New entries of the namespace."""
+    """New entries in the namespace."""
     known: int = 0
-    """How many it knew already."""
+    """Number of entries that the namespace already had."""
     own: int = 0
-    """How many it had contributed itself."""
+    """Number of entries that the namespace had contributed itself."""
     superseded: tuple[str, ...] = ()
-    """Ids of its entries that no longer hold because of what is new."""
+    """Ids of the namespace's entries that are no longer valid because a new entry contradicts them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolErasure(Displayable):
-    """What was erased from pools, and of what was copied from them."""
+    """Number of records erased from pools and from the namespaces that synced them."""
 
     contributions: int = 0
     copies: int = 0
-    """Entries of other namespaces that were synced from those contributions."""
+    """Entries that other namespaces had synced from the erased contributions."""
     memberships: int = 0
     pools: int = 0
-    """Pools that had no other member."""
+    """Deleted pools that had no other member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewContribution:
-    """A contribution that is to be made."""
+    """A contribution to store."""
 
     write: MemoryWrite
-    """With the entry, which is the only one put."""
+    """Write of the pool's memory. It contains exactly one entry."""
     origin: Origin
     same_as: str | None = None
-    """Id of the entry that says so already: the new one stands behind it, and is shown once that one is erased."""
+    """Id of an existing entry with the same statement. The new one stays hidden until that one is erased."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolUpdates:
-    """What a member has not synced yet."""
+    """Contributions that a member has not synced yet."""
 
     synced_revision: int
-    """Up to where it had synced."""
+    """Revision up to which the member has synced."""
     latest_revision: int
-    """Up to where it has, once it takes these."""
+    """Revision up to which the member has synced after it takes these entries."""
     entries: tuple[tuple[StoredEntry, Origin], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolDelivery:
-    """Copies of what is new in a pool for one of its members."""
+    """Copies of new pool entries for one member."""
 
     updates: PoolUpdates
     sources: tuple[int, ...]
-    """Keys of the pool's entries that are copied; all must be there still."""
+    """Row keys of the copied pool entries. All of them must still exist."""
     write: MemoryWrite
-    """What is written into the member's memory."""
+    """Write of the member's memory."""
     origins: Mapping[str, Origin]
-    """Of each entry that is put, by its id."""
+    """Origin of each written entry, by entry id."""
 
 
 class PoolStore(Protocol):
-    """Keeps pools, their members, and where what was contributed comes from.
+    """Store of pools, their members, and the origins of contributions.
 
-    Each change looks at the rights inside its own transaction. So whoever is removed while contributing did so before,
-    or is refused.
+    Each change checks the rights in its own transaction. A member that is removed while it contributes has therefore
+    either contributed before, or gets an error.
     """
 
     def create(self, pool: PoolInfo, members: Sequence[PoolMember]) -> None:
-        """Make a pool.
+        """Create a pool.
 
         Raises:
-            PoolExistsError: Another has its name, or is called by it as id; nothing was made.
+            PoolExistsError: The name or id is the name or id of another pool; nothing was created.
         """
         ...
 
     def get(self, name: str) -> PoolInfo | None:
-        """The pool with that id, else the one with that name."""
+        """Return the pool with an id or, if there is none, with a name."""
         ...
 
     def list_pools(self, *, after: str | None, limit: int) -> tuple[PoolInfo, ...]:
-        """Pools by their names, behind that name."""
+        """Return pools sorted by name, starting after the given name."""
         ...
 
     def list_readable(self, namespace: NamespacePath) -> tuple[PoolInfo, ...]:
-        """The pools that a namespace may read, by their names."""
+        """Return the pools that a namespace may read, sorted by name."""
         ...
 
     def list_members(self, pool_id: str) -> tuple[PoolMember, ...]:
-        """All members, in the order of their names.
+        """Return all members, sorted by namespace.
 
         Raises:
-            PoolNotFoundError: There is no such pool.
+            PoolNotFoundError: The pool does not exist.
         """
         ...
 
     def get_member(self, pool_id: str, namespace: NamespacePath) -> PoolMember | None:
-        """One member.
+        """Return a member, or None if the namespace is not one.
 
         Raises:
-            PoolNotFoundError: There is no such pool.
+            PoolNotFoundError: The pool does not exist.
         """
         ...
 
     def upsert_member(self, pool_id: str, member: PoolMember, *, by: NamespacePath | None) -> PoolMember:
-        """Add a member, or give it other rights; the member as it is then, in the pool for as long as before.
+        """Add a member or change its rights. Return it with its original joining time.
 
         Args:
-            pool_id: Where.
-            member: Whom.
-            by: Who asks for it, which must be an owner; None for whoever holds the store.
+            pool_id: Id of the pool.
+            member: The member with its new rights.
+            by: Namespace that requests the change; it must be an owner. None skips the check.
 
         Raises:
-            PoolNotFoundError: There is no such pool.
-            NotAllowedError: ``by`` is no owner, or no owner would be left; nothing was changed.
+            PoolNotFoundError: The pool does not exist.
+            NotAllowedError: ``by`` is not an owner, or the pool would lose its last owner; nothing was changed.
         """
         ...
 
     def remove_member(
         self, pool_id: str, namespace: NamespacePath, *, by: NamespacePath | None, take_back: bool
     ) -> int:
-        """Take a member out; how many contributions went with it.
+        """Remove a member. Return the number of its contributions that were deleted.
 
         Args:
-            pool_id: From where.
-            namespace: Whom.
-            by: Who asks for it: the member itself or an owner; None for whoever holds the store.
-            take_back: Whether what it contributed goes with it.
+            pool_id: Id of the pool.
+            namespace: Namespace of the member.
+            by: Namespace that requests the change: the member itself or an owner. None skips the check.
+            take_back: True deletes the member's contributions.
 
         Raises:
-            PoolNotFoundError: There is no such pool.
-            NotAllowedError: It is no member, ``by`` may not, or no owner would be left; nothing was changed.
+            PoolNotFoundError: The pool does not exist.
+            NotAllowedError: The namespace is not a member, ``by`` lacks the right, or the pool would have no owner;
+                nothing was changed.
         """
         ...
 
     def delete(self, pool_id: str, *, by: NamespacePath | None) -> int:
-        """Erase a pool with all that was contributed; how much that was. What was synced stays where it is.
+        """Delete a pool and its contributions, and return their number. Synced copies stay.
 
         Raises:
-            PoolNotFoundError: There is no such pool.
-            NotAllowedError: ``by`` is no owner; nothing was changed.
+            PoolNotFoundError: The pool does not exist.
+            NotAllowedError: ``by`` is not an owner; nothing was changed.
         """
         ...
 
     def contribute(self, pool_id: str, namespace: NamespacePath, new: NewContribution, now: datetime) -> bool:
-        """Keep a contribution.
+        """Store a contribution.
 
         Returns:
-            False, with nothing changed, if the pool's memory is not at the revision that the write was made for.
+            False, with nothing changed, if the pool's memory has another revision than the one the write is based on.
 
         Raises:
-            PoolNotFoundError: There is no such pool.
-            NotAllowedError: The namespace may not write to it.
-            EntryNotFoundError: What is contributed is not there any more.
+            PoolNotFoundError: The pool does not exist.
+            NotAllowedError: The namespace may not write to the pool.
+            EntryNotFoundError: The contributed entry does not exist any more.
         """
         ...
 
     def get_origins(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, tuple[Origin, ...]]:
-        """Where some entries of a namespace come from: all who said so, the first one first; none for its own."""
+        """Return the origins of entries by id, the first contributor first. The namespace's own entries have none."""
         ...
 
     def get_updates(
         self, pool_id: str, namespace: NamespacePath, now: datetime, *, limit: int
     ) -> PoolUpdates:
-        """What was contributed since the member's last sync and has not ceased to hold, oldest first.
+        """Return valid contributions since the member's last sync, oldest first.
 
         Raises:
-            PoolNotFoundError: There is no such pool.
-            NotAllowedError: The namespace may not read it.
+            PoolNotFoundError: The pool does not exist.
+            NotAllowedError: The namespace may not read the pool.
         """
         ...
 
     def deliver(self, pool_id: str, namespace: NamespacePath, delivery: PoolDelivery, now: datetime) -> bool:
-        """Keep copies in the member's memory, and note how far it has synced.
+        """Store copies in the member's memory and record how far it has synced.
 
         Returns:
-            False, with nothing changed, if somebody else was faster: the member has synced meanwhile, its memory has
-            changed, or one of the entries was erased.
+            False, with nothing changed, if the member has synced meanwhile, its memory has changed, or one of the
+            pool's entries was erased.
 
         Raises:
-            PoolNotFoundError: There is no such pool.
-            NotAllowedError: The namespace may not read it.
+            PoolNotFoundError: The pool does not exist.
+            NotAllowedError: The namespace may not read the pool.
         """
         ...
 
     def delete_namespace(self, namespace: NamespacePath) -> PoolErasure:
-        """Erase all that a namespace contributed to any pool, what others synced of it, and its memberships.
+        """Delete all contributions of a namespace, the copies that others synced, and its memberships.
 
-        The oldest member owns a pool that has no other owner then; one without members goes.
+        If a pool loses its last owner, its oldest member becomes the owner. A pool without members is deleted.
         """
         ...
 
     def delete_entries(self, namespace: NamespacePath, ids: Sequence[str]) -> PoolErasure:
-        """Erase contributions of some entries of a namespace, and what others synced of them."""
+        """Delete the contributions of the given entries of a namespace, and the copies that others synced."""
         ...
 
 
 def make_pool_not_found_error(name: str) -> PoolNotFoundError:
-    """What to raise for a pool that is not there."""
-    return PoolNotFoundError(f"there is no pool {name!r}: make it with engine.pools.create()")
+    """Create the error for a pool that does not exist."""
+    return PoolNotFoundError(f"pool {name!r} does not exist: create it with engine.pools.create()")
 
 
 def check_member(member: PoolMember | None, pool: str, namespace: NamespacePath, *, needs: str) -> PoolMember:
-    """The member, or an error if it has not the right that is named.
+    """Return the member, or raise an error if it lacks a right.
 
     Args:
-        member: What the namespace is in the pool.
-        pool: Its name.
-        namespace: Who asks.
-        needs: ``can_read``, ``can_write`` or ``is_owner``.
+        member: Membership of the namespace, or None.
+        pool: Name of the pool.
+        namespace: Namespace that needs the right.
+        needs: Required right: ``can_read``, ``can_write`` or ``is_owner``.
+
+    Raises:
+        NotAllowedError: The namespace is not a member, or lacks the right.
     """
     if member is not None and getattr(member, needs):
         return member
     if member is None:
-        what = "is no member of"
+        what = "is not a member of"
     else:
         what = {"can_read": "may not read", "can_write": "may not write to"}.get(needs, "does not own")
-    # All of them: one that is left out would be given or taken away by its default.
+    # The suggested call names every right: an omitted one would be granted or revoked by its default.
     rights = ", ".join(f"{right}={right == needs or getattr(member, right, False)}" for right in RIGHTS)
     raise NotAllowedError(
         f"the namespace {namespace!r} {what} the pool {pool!r}: "

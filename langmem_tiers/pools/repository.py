@@ -1,4 +1,4 @@
-"""Pools on SQL."""
+"""SQL storage of pools."""
 
 from __future__ import annotations
 
@@ -52,27 +52,29 @@ _MAKE_OWNER = (
 
 
 def delete_from_pools(connection: Connection, namespace: NamespacePath) -> PoolErasure:
-    """As ``PoolStore.erase_namespace``, inside a transaction; before any namespace is locked in it."""
+    """Apply ``PoolStore.delete_namespace`` inside a transaction. Call it before any namespace is locked there."""
     locked = lock_pools_of(connection, namespace)
     contributions, copies = delete_copies(connection, namespace)
     own = pool_members.c.namespace == build_namespace_key(namespace)
     memberships = connection.execute(delete(pool_members).where(own)).rowcount
     has_members = exists().where(pool_members.c.pool_pk == pools.c.pk)
     empty = select(pools.c.pk).where(pools.c.pk.in_(locked), ~has_members)
-    left = list(connection.execute(empty).scalars())
-    delete_pools(connection, left)
+    empty_pools = list(connection.execute(empty).scalars())
+    delete_pools(connection, empty_pools)
     _make_oldest_owner(connection, locked)
-    return PoolErasure(contributions=contributions, copies=copies, memberships=memberships, pools=len(left))
+    return PoolErasure(
+        contributions=contributions, copies=copies, memberships=memberships, pools=len(empty_pools)
+    )
 
 
 def _make_oldest_owner(connection: Connection, keys: Sequence[int]) -> None:
-    # Pools that lost their only owner, which nobody could add members to.
+    # For pools that lost their last owner: without one, nobody could add members.
     others = pool_members.alias()
     is_owned = exists().where(others.c.pool_pk == pool_members.c.pool_pk, others.c.is_owner)
     heirs: dict[int, str] = {}
-    for some in split_parameters(keys):
-        left = select(pool_members).where(pool_members.c.pool_pk.in_(some), ~is_owned)
-        for row in connection.execute(left.order_by(pool_members.c.joined_at, pool_members.c.namespace)):
+    for batch in split_parameters(keys):
+        members = select(pool_members).where(pool_members.c.pool_pk.in_(batch), ~is_owned)
+        for row in connection.execute(members.order_by(pool_members.c.joined_at, pool_members.c.namespace)):
             heirs.setdefault(row.pool_pk, row.namespace)
     if heirs:
         rows = [{"of": pool, "who": path} for pool, path in heirs.items()]
@@ -80,32 +82,33 @@ def _make_oldest_owner(connection: Connection, keys: Sequence[int]) -> None:
 
 
 def delete_pools(connection: Connection, keys: Sequence[int]) -> int:
-    """Erase pools that are locked; how many contributions they held."""
+    """Delete locked pools and return the number of their contributions."""
     own = select(pools.c.namespace_pk).where(pools.c.pk.in_(keys))
-    held = select(func.count()).select_from(memories).where(memories.c.namespace_pk.in_(own))
-    count = int(connection.execute(held).scalar_one())
-    connection.execute(delete(namespaces).where(namespaces.c.pk.in_(own)))  # and all that is in them
+    contributions = select(func.count()).select_from(memories).where(memories.c.namespace_pk.in_(own))
+    count = int(connection.execute(contributions).scalar_one())
+    # Deletes the contributions as well, by the foreign keys.
+    connection.execute(delete(namespaces).where(namespaces.c.pk.in_(own)))
     return count
 
 
 def check_sources(connection: Connection, pool: AnyRow, sources: Sequence[int]) -> None:
-    """Refuse to copy what is not shown any more."""
-    # Nobody erases while the pool is locked: what is there now is copied before.
-    for some in split_parameters(sources):
-        there = (
+    """Raise ``StaleWriteError`` if an entry to copy is not visible any more."""
+    # The pool is locked, so entries that exist now cannot be erased before they are copied.
+    for batch in split_parameters(sources):
+        visible = (
             select(func.count())
             .select_from(memories)
-            .where(memories.c.namespace_pk == pool.namespace_pk, memories.c.pk.in_(some))
+            .where(memories.c.namespace_pk == pool.namespace_pk, memories.c.pk.in_(batch))
             .where(memories.c.archived_at.is_(None))
         )
-        if connection.execute(there).scalar_one() < len(some):
+        if connection.execute(visible).scalar_one() < len(batch):
             raise StaleWriteError("an entry was erased meanwhile")
 
 
 def insert_copies(
     connection: Connection, namespace: NamespacePath, delivery: PoolDelivery, now: datetime
 ) -> None:
-    """Write copies into a namespace, with where they come from."""
+    """Insert copies into a namespace, with their origins."""
     write = delivery.write
     if not (write.put or write.restore):
         return
@@ -119,12 +122,12 @@ def insert_copies(
 
 
 def build_member_condition(pool_pk: int, namespace: NamespacePath) -> ColumnElement[bool]:
-    """What picks the row of a member."""
+    """Return the condition that selects a member's row."""
     return and_(pool_members.c.pool_pk == pool_pk, pool_members.c.namespace == build_namespace_key(namespace))
 
 
 def to_member_row(pool_pk: int, member: PoolMember) -> dict[str, Any]:
-    """The columns of a new member."""
+    """Convert a new member to a row."""
     own = {
         "pool_pk": pool_pk,
         "namespace": build_namespace_key(member.namespace),
@@ -133,7 +136,7 @@ def to_member_row(pool_pk: int, member: PoolMember) -> dict[str, Any]:
     return own | {"synced": 0} | to_rights_columns(member)
 
 
-_MAX_ATTEMPTS = 20  # far more than two racing writers need
+_MAX_ATTEMPTS = 20  # far more than two concurrent writers need
 _ORIGIN_COLUMNS = (
     origins.c.namespace.label("origin"),
     origins.c.entry_id,
@@ -144,22 +147,23 @@ _ORIGIN_COLUMNS = (
 
 
 class SqlPoolStore:
-    """Serves the ``PoolStore`` port."""
+    """SQL implementation of ``PoolStore``."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def create(self, pool: PoolInfo, members: Sequence[PoolMember]) -> None:
-        """Make a pool."""
-        name, number = escape(pool.name), escape(pool.id)
-        taken = exists().where(or_(pools.c.name.in_([name, number]), pools.c.id.in_([name, number])))
+        """Create a pool."""
+        name, pool_id = escape(pool.name), escape(pool.id)
+        # get() accepts a name or an id, so a name must not equal another pool's id either.
+        taken = exists().where(or_(pools.c.name.in_([name, pool_id]), pools.c.id.in_([name, pool_id])))
         try:
             with self._database.write() as connection:
                 if connection.execute(select(taken)).scalar_one():
                     raise _make_pool_exists_error(pool.name)
                 path = build_namespace_key(pool.namespace)
                 row = {
-                    "id": number,
+                    "id": pool_id,
                     "name": name,
                     "namespace_pk": get_or_create_namespace(connection, path, pool.created_at),
                     "created_at": pool.created_at,
@@ -172,16 +176,17 @@ class SqlPoolStore:
 
     @retry_on_disconnect
     def get(self, name: str) -> PoolInfo | None:
-        """The pool with that id, else the one with that name."""
-        stored = escape(name)
-        query = select(pools).where(or_(pools.c.id == stored, pools.c.name == stored))
+        """Return the pool with an id or, if there is none, with a name."""
+        escaped = escape(name)
+        query = select(pools).where(or_(pools.c.id == escaped, pools.c.name == escaped))
         with self._database.read() as connection:
-            found = connection.execute(query.order_by((pools.c.id == stored).desc())).first()
+            # An id takes precedence over a name.
+            found = connection.execute(query.order_by((pools.c.id == escaped).desc())).first()
         return None if found is None else to_pool_info(found)
 
     @retry_on_disconnect
     def list_pools(self, *, after: str | None, limit: int) -> tuple[PoolInfo, ...]:
-        """Pools by their names, behind that name."""
+        """Return pools sorted by name, starting after the given name."""
         query = select(pools).order_by(pools.c.name).limit(limit)
         if after is not None:
             query = query.where(pools.c.name > escape(after))
@@ -190,7 +195,7 @@ class SqlPoolStore:
 
     @retry_on_disconnect
     def list_readable(self, namespace: NamespacePath) -> tuple[PoolInfo, ...]:
-        """The pools that a namespace may read, by their names."""
+        """Return the pools that a namespace may read, sorted by name."""
         query = (
             select(pools)
             .join(pool_members, pool_members.c.pool_pk == pools.c.pk)
@@ -202,7 +207,7 @@ class SqlPoolStore:
 
     @retry_on_disconnect
     def list_members(self, pool_id: str) -> tuple[PoolMember, ...]:
-        """All members, in the order of their names."""
+        """Return all members, sorted by namespace."""
         query = (
             select(pools.c.pk, pool_members)
             .outerjoin(pool_members, pool_members.c.pool_pk == pools.c.pk)
@@ -211,17 +216,18 @@ class SqlPoolStore:
         )
         with self._database.read() as connection:
             rows = connection.execute(query).all()
+        # The outer join returns a row for every existing pool, so no row means that there is no pool.
         if not rows:
             raise make_pool_not_found_error(pool_id)
         return tuple(to_pool_member(row) for row in rows if row.namespace is not None)
 
     def get_member(self, pool_id: str, namespace: NamespacePath) -> PoolMember | None:
-        """One member."""
+        """Return a member, or None if the namespace is not one."""
         row = self._read_member_row(pool_id, namespace)
         return None if row.namespace is None else to_pool_member(row)
 
     def upsert_member(self, pool_id: str, member: PoolMember, *, by: NamespacePath | None) -> PoolMember:
-        """Add a member, or give it other rights."""
+        """Add a member or change its rights."""
         with self._database.write() as connection:
             pool = lock_pool(connection, pool_id)
             check_owner(connection, pool, by)
@@ -238,28 +244,29 @@ class SqlPoolStore:
     def remove_member(
         self, pool_id: str, namespace: NamespacePath, *, by: NamespacePath | None, take_back: bool
     ) -> int:
-        """Take a member out; how many contributions went with it."""
+        """Remove a member. Return the number of its contributions that were deleted."""
         with self._database.write() as connection:
             pool = lock_pool(connection, pool_id)
+            # Members may leave by themselves; removing another member takes an owner.
             if by != namespace:
                 check_owner(connection, pool, by)
-            gone = delete(pool_members).where(build_member_condition(pool.pk, namespace))
+            deletion = delete(pool_members).where(build_member_condition(pool.pk, namespace))
             if (member := find_member(connection, pool.pk, namespace)) is None:
                 check_member(None, unescape(pool.name), namespace, needs="can_read")
             elif member.is_owner:
                 check_another_owner(connection, pool, namespace)
-            connection.execute(gone)
+            connection.execute(deletion)
             return delete_contributions(connection, pool, namespace) if take_back else 0
 
     def delete(self, pool_id: str, *, by: NamespacePath | None) -> int:
-        """Erase a pool with all that was contributed; how much that was."""
+        """Delete a pool and its contributions, and return their number."""
         with self._database.write() as connection:
             pool = lock_pool(connection, pool_id)
             check_owner(connection, pool, by)
             return delete_pools(connection, [pool.pk])
 
     def contribute(self, pool_id: str, namespace: NamespacePath, new: NewContribution, now: datetime) -> bool:
-        """Keep a contribution."""
+        """Store a contribution."""
 
         def work(connection: Connection) -> None:
             pool = lock_pool(connection, pool_id)
@@ -267,18 +274,19 @@ class SqlPoolStore:
             check_member(member, unescape(pool.name), namespace, needs="can_write")
             apply_memory_write(connection, to_pool_info(pool).namespace, new.write, now)
             (put,) = new.write.put
-            named = [put.entry.id] if new.same_as is None else [put.entry.id, new.same_as]
-            keys = require_entry_keys(connection, pool.namespace_pk, named)
+            ids = [put.entry.id] if new.same_as is None else [put.entry.id, new.same_as]
+            keys = require_entry_keys(connection, pool.namespace_pk, ids)
             same_as = None if new.same_as is None else keys[new.same_as]
             row = to_origin_row(new.origin, keys[put.entry.id], same_as)
             connection.execute(insert(origins).values(row))
+            # Last, because it takes locks in the contributor's namespace: the pool is always locked first.
             lock_origin(connection, new.origin)
 
         return self._run_with_retries(work)
 
     @retry_on_disconnect
     def get_origins(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, tuple[Origin, ...]]:
-        """Where some entries of a namespace come from."""
+        """Return the origins of entries by id."""
         own = (
             select(namespaces.c.pk)
             .where(namespaces.c.path == build_namespace_key(namespace))
@@ -292,8 +300,8 @@ class SqlPoolStore:
         )
         found: dict[str, tuple[Origin, ...]] = {}
         with self._database.read() as connection:
-            for some in split_parameters([escape(name) for name in ids]):
-                for row in connection.execute(query.where(memories.c.id.in_(some))):
+            for batch in split_parameters([escape(name) for name in ids]):
+                for row in connection.execute(query.where(memories.c.id.in_(batch))):
                     name = unescape(row.id)
                     found[name] = (*found.get(name, ()), to_origin(row))
         return found
@@ -302,7 +310,7 @@ class SqlPoolStore:
     def get_updates(
         self, pool_id: str, namespace: NamespacePath, now: datetime, *, limit: int
     ) -> PoolUpdates:
-        """What was contributed since the member's last sync and has not ceased to hold, oldest first."""
+        """Return valid contributions since the member's last sync, oldest first."""
         row = self._read_member_row(pool_id, namespace)
         member = None if row.namespace is None else to_pool_member(row)
         check_member(member, unescape(row.name), namespace, needs="can_read")
@@ -315,16 +323,19 @@ class SqlPoolStore:
             .order_by(memories.c.revision)
             .limit(limit)
         )
+        # The latest revision is read first, and entries only up to it: an entry that is added between the two reads
+        # must not be skipped by the next sync.
         latest = select(memory_spaces.c.revision).where(memory_spaces.c.namespace_pk == row.namespace_pk)
         with self._database.read() as connection:
-            until = connection.execute(latest).scalar() or 0
-            rows = connection.execute(query.where(memories.c.revision <= until)).all()
+            latest_revision = connection.execute(latest).scalar() or 0
+            rows = connection.execute(query.where(memories.c.revision <= latest_revision)).all()
         content = ("", "pools", pool_id)
-        entries = tuple((to_stored_entry(one, content), to_origin(one)) for one in rows)
-        return PoolUpdates(row.synced, rows[-1].revision if len(rows) == limit else until, entries)
+        entries = tuple((to_stored_entry(row, content), to_origin(row)) for row in rows)
+        # A full page may not be the last one: the next sync continues after its last entry.
+        return PoolUpdates(row.synced, rows[-1].revision if len(rows) == limit else latest_revision, entries)
 
     def deliver(self, pool_id: str, namespace: NamespacePath, delivery: PoolDelivery, now: datetime) -> bool:
-        """Keep copies in the member's memory, and note how far it has synced."""
+        """Store copies in the member's memory and record how far it has synced."""
 
         def work(connection: Connection) -> None:
             pool = lock_pool(connection, pool_id)
@@ -332,10 +343,11 @@ class SqlPoolStore:
             check_member(member, unescape(pool.name), namespace, needs="can_read")
             own = and_(
                 build_member_condition(pool.pk, namespace),
+                # Compare and set: fails if the member has synced since the updates were read.
                 pool_members.c.synced == delivery.updates.synced_revision,
             )
-            moved = update(pool_members).where(own).values(synced=delivery.updates.latest_revision)
-            if not connection.execute(moved).rowcount:
+            progress = update(pool_members).where(own).values(synced=delivery.updates.latest_revision)
+            if not connection.execute(progress).rowcount:
                 raise StaleWriteError("the member has synced meanwhile")
             check_sources(connection, pool, delivery.sources)
             insert_copies(connection, namespace, delivery, now)
@@ -343,12 +355,12 @@ class SqlPoolStore:
         return self._run_with_retries(work)
 
     def delete_namespace(self, namespace: NamespacePath) -> PoolErasure:
-        """Erase all that a namespace contributed, what others synced of it, and its memberships."""
+        """Delete all contributions of a namespace, the copies that others synced, and its memberships."""
         with self._database.write() as connection:
             return delete_from_pools(connection, namespace)
 
     def delete_entries(self, namespace: NamespacePath, ids: Sequence[str]) -> PoolErasure:
-        """Erase contributions of some entries of a namespace, and what others synced of them."""
+        """Delete the contributions of the given entries, and the copies that others synced."""
         with self._database.write() as connection:
             lock_pools_of(connection, namespace)
             contributions, copies = delete_copies(connection, namespace, ids)
@@ -356,10 +368,12 @@ class SqlPoolStore:
 
     @retry_on_disconnect
     def _read_member_row(self, pool_id: str, namespace: NamespacePath) -> AnyRow:
-        of = and_(
+        is_membership = and_(
             pool_members.c.pool_pk == pools.c.pk, pool_members.c.namespace == build_namespace_key(namespace)
         )
-        query = select(pools.c.name, pools.c.namespace_pk, pool_members).outerjoin(pool_members, of)
+        query = select(pools.c.name, pools.c.namespace_pk, pool_members).outerjoin(
+            pool_members, is_membership
+        )
         with self._database.read() as connection:
             row = connection.execute(query.where(pools.c.id == escape(pool_id))).first()
         if row is None:
@@ -374,12 +388,12 @@ class SqlPoolStore:
                     return True
             except StaleWriteError:
                 return False
-            except ConcurrentWriteError:  # two who write to a new namespace at once: one of them looks again
+            except ConcurrentWriteError:  # another process created the same namespace: try again and find it
                 continue
-        raise StorageBusyError("others write to the same memory all the time: try again later")
+        raise StorageBusyError("concurrent writes to the same memory: try again later")
 
 
 def _make_pool_exists_error(name: str) -> PoolExistsError:
     return PoolExistsError(
-        f"there is a pool {name!r} already: use another name, or engine.pools.get({name!r}); nothing was made"
+        f"pool {name!r} already exists: use another name, or engine.pools.get({name!r}); nothing was created"
     )

@@ -1,4 +1,4 @@
-"""Pools: what several namespaces share, and nothing else of them."""
+"""Pools: memory that several namespaces share."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _PAGE_SIZE = 100
 class Pools:
     """All pools of a database. Get it from ``engine.pools``.
 
-    Whoever holds the engine may do everything, as with namespaces. A namespace may do what its membership allows:
-    read, write, or own. Where a verb takes ``by``, it is checked that this namespace owns the pool; left out, it
-    is the application that asks.
+    Code that has the engine may do everything, as with namespaces. A namespace may do what its membership allows:
+    read, write, or own. If a method gets ``by``, it checks that this namespace owns the pool. Without ``by``, the
+    application itself makes the request.
     """
 
     def __init__(self, parts: LongTermDependencies, promoted: EntryStore, store: PoolStore) -> None:
@@ -62,16 +62,16 @@ class Pools:
         members: Iterable[str | Iterable[str]] = (),
         owner: str | Iterable[str] | None = None,
     ) -> Pool:
-        """Make a pool. Its members may read and write; ``pool.add`` gives others less.
+        """Create a pool. The members may read and write; use ``pool.add`` to grant fewer rights.
 
         Args:
-            name: What it is called, by all who use the database: put the tenant into it, if there are several.
-            members: Namespaces.
-            owner: Who may add and remove members; the first member, if left out.
+            name: Name, unique in the database. With several tenants, include the tenant in it.
+            members: Namespaces of the members.
+            owner: Namespace that may add and remove members. Default: the first member.
 
         Raises:
-            PoolExistsError: There is one of that name.
-            InvalidInputError: There is neither a member nor an owner.
+            PoolExistsError: A pool with this name exists.
+            InvalidInputError: Neither a member nor an owner is given.
         """
         check_name(name, "pool name")
         if isinstance(members, str):
@@ -84,18 +84,18 @@ class Pools:
             raise InvalidInputError(f"the pool {name!r} needs an owner: pass members=[...] or owner=...")
         now = self._dependencies.now()
         info = PoolInfo(id=self._dependencies.new_id(), name=name, created_at=now)
-        those = [
+        pool_members = [
             PoolMember(namespace=path, is_owner=path == paths[0], joined_at=now)
             for path in dict.fromkeys(paths)
         ]
-        self._store.create(info, those)
+        self._store.create(info, pool_members)
         return self._build_pool(info)
 
     def get(self, name: str) -> Pool:
-        """The pool with that name or id.
+        """Return the pool with a name or id.
 
         Raises:
-            PoolNotFoundError: There is none.
+            PoolNotFoundError: The pool does not exist.
         """
         found = self._store.get(check_name(name, "pool name"))
         if found is None:
@@ -103,7 +103,7 @@ class Pools:
         return self._build_pool(found)
 
     def of(self, namespace: str | Iterable[str]) -> tuple[Pool, ...]:
-        """The pools that a namespace may read, by their names."""
+        """Return the pools that a namespace may read, sorted by name."""
         return tuple(self._build_pool(info) for info in self._store.list_readable(check_namespace(namespace)))
 
     def __iter__(self) -> Iterator[Pool]:
@@ -117,12 +117,12 @@ class Pools:
 
 
 class Pool:
-    """What its members share. Get it from ``engine.pools``.
+    """A memory that its members share. Get it from ``engine.pools``.
 
     Attributes:
-        id: What tells it apart for ever.
-        name: What it is called.
-        created_at: Since when.
+        id: Permanent id.
+        name: Name of the pool.
+        created_at: Creation time.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Pool:
         return f"Pool({self.name!r})"
 
     def members(self) -> tuple[PoolMember, ...]:
-        """Who is in it, in the order of their names, and what each may do."""
+        """Return all members with their rights, sorted by namespace."""
         return self._store.list_members(self.id)
 
     def add(
@@ -152,17 +152,17 @@ class Pool:
         is_owner: bool = False,
         by: str | Iterable[str] | None = None,
     ) -> PoolMember:
-        """Let a namespace in, or give a member these rights in place of those it has.
+        """Add a member, or replace the rights of an existing one.
 
         Args:
-            namespace: Whom.
-            can_read: Whether it may query and sync.
-            can_write: Whether it may contribute.
-            is_owner: Whether it may add and remove members, and delete the pool.
-            by: The owner that asks for it.
+            namespace: Namespace of the member.
+            can_read: True if it may query the pool and sync from it. Default: True.
+            can_write: True if it may contribute. Default: True.
+            is_owner: True if it may add and remove members and delete the pool. Default: False.
+            by: Owner that requests the change. None: the application.
 
         Raises:
-            NotAllowedError: ``by`` is no owner, or none would be left.
+            NotAllowedError: ``by`` is not an owner, or the pool would lose its last owner.
         """
         member = PoolMember(
             namespace=check_namespace(namespace),
@@ -182,40 +182,41 @@ class Pool:
         trusted: bool = False,
         **about: Unpack[DraftOptions],
     ) -> Receipt:
-        """Share a copy of something with all who may read the pool.
+        """Share a copy of a text, an entry or knowledge with all members that may read the pool.
 
-        What contradicts something in the pool takes its place. What the pool says already is kept behind that, and
-        shown once that is taken back or erased. What reads like an order to the model, or holds a secret, does not
-        get in: it is kept aside in the namespace's own ``facts``.
+        A contradicting entry of the pool is superseded. If the pool already contains the statement, the contribution is
+        stored as a hidden duplicate, and becomes visible when the existing entry is withdrawn or erased. Text that
+        looks like a prompt injection or contains a secret is not stored in the pool: it is quarantined in the
+        namespace's own ``facts``.
 
         Args:
-            namespace: Who contributes it, which needs the right to write.
-            what: A text, a long-term entry of the namespace, or something it knows.
-            confidence: How sure it is of it, from 0 to 1; that of what is known, else 1, if left out.
-            trusted: Take it whatever it reads like.
+            namespace: Contributor; it needs the right to write.
+            what: A text, a long-term entry of the namespace, or knowledge of the namespace.
+            confidence: Confidence from 0 to 1. Default: the confidence of the knowledge, 1 for anything else.
+            trusted: Skip the check for prompt injections and secrets.
             **about: ``kind``, ``category``, ``tags``, ``importance``, ``source``, ``valid_from`` and ``valid_until``,
                 as in ``EntryDraft``.
 
         Returns:
-            What became of it, and why; for who may not read the pool, only that it is in it.
+            The outcome and its reason. A contributor that may not read the pool learns only that the text is stored.
 
         Raises:
             NotAllowedError: The namespace may not write to the pool.
-            InvalidInputError: It says nothing, is somebody else's, or was synced from a pool.
+            InvalidInputError: The text is empty, belongs to another namespace, or was synced from a pool.
         """
         path = check_namespace(namespace)
-        given = to_contribution_request(what, path, confidence, about)
-        return self._contribute(self._require_member(path, "can_write"), given, trusted=trusted)
+        request = to_contribution_request(what, path, confidence, about)
+        return self._contribute(self._require_member(path, "can_write"), request, trusted=trusted)
 
     def contribute_entry(
         self, namespace: str | Iterable[str], entry_id: str, *, confidence: float | None = None
     ) -> Receipt:
-        """The same for a long-term entry of the namespace, by its id.
+        """Share a copy of a long-term entry of the namespace, by its id.
 
         Raises:
-            EntryNotFoundError: There is none.
+            EntryNotFoundError: The entry does not exist.
             NotAllowedError: The namespace may not write to the pool.
-            InvalidInputError: It was synced from a pool.
+            InvalidInputError: The entry was synced from a pool.
         """
         path = check_namespace(namespace)
         member = self._require_member(path, "can_write")
@@ -230,13 +231,13 @@ class Pool:
         limit: int = 10,
         **which: Unpack[FilterOptions],
     ) -> tuple[PoolHit, ...]:
-        """What was contributed that answers a text by words or by meaning, the best first.
+        """Return contributions that match a text by words or by meaning, best first.
 
         Args:
-            namespace: Who asks, which needs the right to read.
-            text: A question, or words.
-            limit: How many at most.
-            **which: As in ``namespace.long_term.search``.
+            namespace: Namespace that asks; it needs the right to read.
+            text: A question or keywords.
+            limit: Maximum number of results.
+            **which: Filters, as in ``namespace.long_term.search``.
 
         Raises:
             NotAllowedError: The namespace may not read the pool.
@@ -251,17 +252,17 @@ class Pool:
                 contributors=tuple(map(_to_contributor, origins[entry.id])),
             )
             for entry in found
-            if entry.id in origins  # or it was erased meanwhile
+            if entry.id in origins  # it may have been erased since the search
         )
 
     def sync_to(self, namespace: str | Iterable[str]) -> SyncReport:
-        """Copy what is new since the last sync into the namespace's long-term memory, with the pool as its source.
+        """Copy new contributions since the last sync into the namespace's long-term memory.
 
-        Each comes once, and none that the namespace knows already or has contributed itself. What contradicts
-        something it knows takes the place of that, as with everything that is stored.
+        Each contribution is copied once. Statements that the namespace already has or has contributed itself are
+        skipped. A copy supersedes entries that it contradicts, like any stored entry. Its ``source`` names the pool.
 
         Args:
-            namespace: Whose memory, which needs the right to read.
+            namespace: Member to copy to; it needs the right to read.
 
         Raises:
             NotAllowedError: The namespace may not read the pool.
@@ -269,17 +270,17 @@ class Pool:
         return sync_pool(self._dependencies, self._store, self._info, check_namespace(namespace))
 
     def leave(self, namespace: str | Iterable[str], *, take_back: bool = False) -> int:
-        """Take a member out at its own wish. What it has synced it keeps.
+        """Remove a member at its own request. It keeps the copies that it has synced.
 
         Args:
-            namespace: Who leaves.
-            take_back: Whether what it contributed leaves with it; what others have synced they keep.
+            namespace: Member that leaves.
+            take_back: True deletes its contributions. Copies that others have synced stay.
 
         Returns:
-            How many contributions were taken back.
+            Number of deleted contributions.
 
         Raises:
-            NotAllowedError: It is no member, or the only owner.
+            NotAllowedError: The namespace is not a member, or is the only owner.
         """
         path = check_namespace(namespace)
         return self._store.remove_member(self.id, path, by=path, take_back=take_back)
@@ -291,34 +292,36 @@ class Pool:
         take_back: bool = False,
         by: str | Iterable[str] | None = None,
     ) -> int:
-        """The same at the wish of an owner.
+        """Remove a member at the request of an owner or the application, as in ``leave``.
 
         Raises:
-            NotAllowedError: It is no member or the only owner, or ``by`` is no owner.
+            NotAllowedError: The namespace is not a member or is the only owner, or ``by`` is not an owner.
         """
         path = check_namespace(namespace)
         return self._store.remove_member(self.id, path, by=_check_actor(by), take_back=take_back)
 
     def delete(self, *, by: str | Iterable[str] | None = None) -> int:
-        """Erase the pool with all that was contributed; how much that was. What was synced stays where it is.
+        """Delete the pool and its contributions, and return their number. Synced copies stay.
 
         Raises:
-            NotAllowedError: ``by`` is no owner.
+            NotAllowedError: ``by`` is not an owner.
         """
         return self._store.delete(self.id, by=_check_actor(by))
 
     def _require_member(self, namespace: NamespacePath, needs: str) -> PoolMember:
         return check_member(self._store.get_member(self.id, namespace), self.name, namespace, needs=needs)
 
-    def _contribute(self, member: PoolMember, given: ContributionRequest, *, trusted: bool) -> Receipt:
-        if given.entry_id is not None:
-            check_not_synced(self._store, member.namespace, given.entry_id)
+    def _contribute(self, member: PoolMember, request: ContributionRequest, *, trusted: bool) -> Receipt:
+        if request.entry_id is not None:
+            check_not_synced(self._store, member.namespace, request.entry_id)
         if (
+            # The namespace of the contributor, not the pool, keeps the quarantined text.
             not trusted
-            and (aside := quarantine_if_unsafe(self._dependencies, member.namespace, given.draft)) is not None
+            and (quarantined := quarantine_if_unsafe(self._dependencies, member.namespace, request.draft))
+            is not None
         ):
-            return aside
-        receipt = contribute(self._dependencies, self._store, self._info, member.namespace, given)
+            return quarantined
+        receipt = contribute(self._dependencies, self._store, self._info, member.namespace, request)
         return receipt if member.can_read else _build_redacted_receipt()
 
 
@@ -333,25 +336,26 @@ def _to_contributor(origin: Origin) -> Contributor:
 
 
 def _build_redacted_receipt() -> Receipt:
-    # Who may not read learns nothing of what others said, neither from what was there nor from what became of it.
+    # A contributor without the right to read must not learn what others contributed. So the outcome is always "stored",
+    # whether the pool already had the statement or something contradicted it.
     return Receipt(outcome=Outcome.STORED, reason="it is in the pool")
 
 
 def erase_from_pools(store: PoolStore, erased: ErasedIds) -> dict[str, int]:
-    """Erase from pools, and from what others synced of them, what came from something that is gone.
+    """Erase contributions of erased namespaces and entries from pools, with their synced copies.
 
     Args:
-        store: Where pools are kept.
-        erased: What is gone.
+        store: Store of the pools.
+        erased: Ids of everything that was erased.
 
     Returns:
-        How many contributions, copies and memberships went.
+        Number of erased contributions, copies and memberships by display name, without zeros.
     """
-    done = [store.delete_namespace(path) for path in erased.namespaces]
-    done += [store.delete_entries(path, ids) for path, ids in erased.entries.items() if ids]
-    told = {
-        "pool contributions": sum(one.contributions for one in done),
-        "pool copies": sum(one.copies for one in done),
-        "pool memberships": sum(one.memberships for one in done),
+    erasures = [store.delete_namespace(path) for path in erased.namespaces]
+    erasures += [store.delete_entries(path, ids) for path, ids in erased.entries.items() if ids]
+    counts = {
+        "pool contributions": sum(erasure.contributions for erasure in erasures),
+        "pool copies": sum(erasure.copies for erasure in erasures),
+        "pool memberships": sum(erasure.memberships for erasure in erasures),
     }
-    return {kind: count for kind, count in told.items() if count}
+    return {kind: count for kind, count in counts.items() if count}

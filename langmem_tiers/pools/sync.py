@@ -1,4 +1,4 @@
-"""Copies what is new in a pool into the long-term memory of one of its members."""
+"""Copies new pool entries into the long-term memory of a member."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BATCH_SIZE = 100
 
 @dataclass
 class _Batch:
-    """What one delivery comes to, while it is put together."""
+    """Content of one delivery while it is collected."""
 
     copied: list[tuple[Entry, Origin]] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)
@@ -44,63 +44,74 @@ class _Batch:
 def sync_pool(
     parts: LongTermDependencies, store: PoolStore, pool: PoolInfo, namespace: NamespacePath
 ) -> SyncReport:
-    """Copy what is new; each once, and none that the member has contributed itself."""
+    """Copy new entries to a member. Each is copied once, except the member's own contributions."""
     report = SyncReport(pool=pool.name, namespace=namespace)
     tries = 0
     while True:
         now = parts.now()
-        news = store.get_updates(pool.id, namespace, now, limit=_BATCH_SIZE)
-        if news.latest_revision == news.synced_revision:
+        updates = store.get_updates(pool.id, namespace, now, limit=_BATCH_SIZE)
+        # Nothing new, or nothing left.
+        if updates.latest_revision == updates.synced_revision:
             return report
-        batch = _compare_updates(parts, pool, namespace, news, now)
-        if len(batch.revisions) < 2 and store.deliver(pool.id, namespace, _build_delivery(news, batch), now):
+        batch = _compare_updates(parts, pool, namespace, updates, now)
+        # Two revisions mean that the member's memory changed while the batch was compared: compare again.
+        if len(batch.revisions) < 2 and store.deliver(
+            pool.id, namespace, _build_delivery(updates, batch), now
+        ):
             report, tries = _add_batch(report, batch), 0
         elif (tries := tries + 1) == MAX_ATTEMPTS:
             raise StorageBusyError(
-                f"others write to {namespace!r} all the time: sync again later, it goes on where it stopped"
+                f"concurrent writes to {namespace!r}: sync again later; it continues where it stopped"
             )
 
 
 def _compare_updates(
-    parts: LongTermDependencies, pool: PoolInfo, namespace: NamespacePath, news: PoolUpdates, now: datetime
+    parts: LongTermDependencies, pool: PoolInfo, namespace: NamespacePath, updates: PoolUpdates, now: datetime
 ) -> _Batch:
-    # With what the member knows, not with each other: in the pool that was done when they were contributed.
+    # Compared with the member's memory, not with each other: that was done when they were contributed.
     batch = _Batch()
-    for kept, origin in news.entries:
+    for stored, origin in updates.entries:
+        # Own contributions are already in the member's memory.
         if origin.namespace == namespace:
             batch.own += 1
             continue
-        new = _copy_entry(parts, pool, namespace, kept, now)
-        assert new.valid_from is not None  # noqa: S101 - every entry that is kept has one
-        meant = EntryFilters(overlaps=(new.valid_from, new.valid_until), archived=True)
-        sought = EntrySearchRequest(
-            namespace=namespace, text=new.content, tiers=POOL_TIERS, filters=meant, limit=MAX_SIMILAR_ENTRIES
+        new = _copy_entry(parts, pool, namespace, stored, now)
+        assert new.valid_from is not None  # noqa: S101 - every stored entry has one
+        filters = EntryFilters(overlaps=(new.valid_from, new.valid_until), archived=True)
+        search = EntrySearchRequest(
+            namespace=namespace,
+            text=new.content,
+            tiers=POOL_TIERS,
+            filters=filters,
+            limit=MAX_SIMILAR_ENTRIES,
         )
-        alike = parts.search.find_similar(sought)
-        batch.revisions.add(alike.revision)
-        settled = resolve_conflicts(
-            new, [one.entry for one in alike.entries], now, kin=parts.word_similarity, is_copy=True
+        similar = parts.search.find_similar(search)
+        batch.revisions.add(similar.revision)
+        resolution = resolve_conflicts(
+            new, [match.entry for match in similar.entries], now, kin=parts.word_similarity, is_copy=True
         )
-        batch.restore += settled.restore
-        if not settled.receipt.is_stored:
+        batch.restore += resolution.restore
+        if not resolution.receipt.is_stored:
             batch.known += 1
             continue
-        assert settled.receipt.entry is not None  # noqa: S101 - it is stored
+        assert resolution.receipt.entry is not None  # noqa: S101 - is_stored guarantees it
         batch.copied.append(
-            (settled.receipt.entry, replace(origin, copied_at=now, ends_at=kept.entry.valid_until))
+            (resolution.receipt.entry, replace(origin, copied_at=now, ends_at=stored.entry.valid_until))
         )
-        batch.sources.append(kept.key)
-        batch.relate += settled.relate
-        for name, until in settled.close.items():
+        batch.sources.append(stored.key)
+        batch.relate += resolution.relate
+        for name, until in resolution.close.items():
+            # If several new entries end the same old one, the earliest end counts.
             batch.close[name] = min(until, batch.close.get(name, until))
     return batch
 
 
 def _copy_entry(
-    parts: LongTermDependencies, pool: PoolInfo, namespace: NamespacePath, kept: StoredEntry, now: datetime
+    parts: LongTermDependencies, pool: PoolInfo, namespace: NamespacePath, stored: StoredEntry, now: datetime
 ) -> Entry:
     return replace(
-        kept.entry,
+        # The copy has its own id and access counts, but keeps its content and validity.
+        stored.entry,
         id=parts.new_id(),
         namespace=namespace,
         created_at=now,
@@ -110,9 +121,9 @@ def _copy_entry(
     )
 
 
-def _build_delivery(news: PoolUpdates, batch: _Batch) -> PoolDelivery:
+def _build_delivery(updates: PoolUpdates, batch: _Batch) -> PoolDelivery:
     return PoolDelivery(
-        updates=news,
+        updates=updates,
         sources=tuple(batch.sources),
         write=MemoryWrite(
             put=tuple(to_new_entry(entry) for entry, _ in batch.copied),

@@ -1,4 +1,4 @@
-"""The conversations of a project: which there are, and whether they go on."""
+"""Conversations of a project and their states."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MAX_CONVERSATIONS = 1_000_000
 
 
 class ConversationRepository:
-    """The conversations of one project.
+    """Repository of the conversations of one project.
 
     Args:
-        items: Where their state is kept.
-        parts: Where their messages are.
-        project: Its namespace.
+        items: Item store that holds the states of the conversations.
+        parts: Services that hold the sessions with the messages.
+        project: Namespace of the project.
     """
 
     def __init__(self, items: Items, parts: EngineServices, project: NamespacePath) -> None:
@@ -35,28 +35,30 @@ class ConversationRepository:
         self._state_namespace = (CONVERSATIONS_LABEL, *project)
 
     def list_projects(self, others: Iterable[NamespacePath]) -> tuple[str, ...]:
-        """The projects that have conversations, or anything else, in the database."""
+        """Return the names of all projects in the database: those with conversations, and the given others."""
         found = self._items.namespaces([NamespaceMatch("prefix", (CONVERSATIONS_LABEL,))])
-        return tuple(dict.fromkeys(place[-1] for place in (*found, *others)))
+        return tuple(dict.fromkeys(path[-1] for path in (*found, *others)))
 
     def list_all(self) -> tuple[Conversation, ...]:
-        """All of them, oldest first."""
+        """Return all conversations, oldest first."""
         found = self._items.search(self._state_namespace, limit=_MAX_CONVERSATIONS)
-        known = [self._to_conversation(hit.item.key, hit.item.value) for hit in found]
-        return tuple(sorted(known, key=lambda one: (one.started_at, one.id)))
+        conversations = [self._to_conversation(hit.item.key, hit.item.value) for hit in found]
+        return tuple(
+            sorted(conversations, key=lambda conversation: (conversation.started_at, conversation.id))
+        )
 
     def get(self, name: str) -> Conversation | None:
-        """One of them."""
+        """Return a conversation, or None."""
         item = self._items.get(self._state_namespace, name)
         return None if item is None else self._to_conversation(name, item.value)
 
     def is_ended(self, name: str) -> bool:
-        """Whether it was ended, by whomever."""
+        """Return True if the conversation was ended, even by another process."""
         item = self._items.get(self._state_namespace, name)
         return item is not None and item.value["status"] == ConversationStatus.ENDED
 
     def save(self, conversation: Conversation) -> Conversation:
-        """Note how it stands; the conversation as it is now."""
+        """Store the state of a conversation and return the stored conversation."""
         ended = None if conversation.ended_at is None else conversation.ended_at.isoformat()
         value = {
             "started_at": conversation.started_at.isoformat(),
@@ -64,6 +66,7 @@ class ConversationRepository:
             "status": conversation.status.value,
             "outcome": conversation.outcome,
         }
+        # texts=(): states are not searchable text.
         self._items.put(self._state_namespace, conversation.id, value, texts=())
         return self._to_conversation(conversation.id, value)
 

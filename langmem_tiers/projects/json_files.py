@@ -1,4 +1,4 @@
-"""A project's memory as JSON that people can read: four files, in the form of the design that they come from."""
+"""A project's memory as four readable JSON files."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ _ANY_TIME = EntryFilters(archived=True)
 def build_project_files(
     parts: EngineServices, namespace: NamespacePath, conversations: Sequence[tuple[Conversation, Session]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """What each file is to hold.
+    """Build the content of each file.
 
     Args:
-        parts: The stores.
-        namespace: The project.
-        conversations: Its conversations with their sessions.
+        parts: Services to read from.
+        namespace: Namespace of the project.
+        conversations: Conversations of the project with their sessions.
     """
     now = parts.now()
     files: dict[str, list[dict[str, Any]]] = {
         LONG_TERM_FILE: list(_serialize_entries(parts, namespace, now)),
         EPISODIC_FILE: [
-            _serialize_episode(to_episode(one), now)
-            for one in _iterate_entries(parts, namespace, Tier.EPISODIC)
+            _serialize_episode(to_episode(stored), now)
+            for stored in _iterate_entries(parts, namespace, Tier.EPISODIC)
         ],
         CONVERSATIONS_FILE: [],
         CHUNKS_FILE: [],
     }
     for conversation, session in conversations:
         chunks = session.chunks()
-        files[CHUNKS_FILE] += [_serialize_chunk(one, session.messages_of(one)) for one in chunks]
+        files[CHUNKS_FILE] += [_serialize_chunk(chunk, session.messages_of(chunk)) for chunk in chunks]
         recent = parts.get_chunks(session).list_recent_messages()
         files[CONVERSATIONS_FILE].append(
             _serialize_conversation(parts, conversation, session, chunks, recent)
@@ -75,10 +75,11 @@ def _iterate_entries(
 def _serialize_entries(
     parts: EngineServices, namespace: NamespacePath, now: datetime
 ) -> Iterator[dict[str, Any]]:
+    # Page by page, so that the relations of a page are read with one query.
     store, before = parts.long_term.store, None
     while page := store.list_entries(namespace, Tier.LONG_TERM, _ANY_TIME, before=before, limit=_PAGE_SIZE):
         before = page[-1].key
-        entries = [parts.long_term.access_counter.with_pending_accesses(one).entry for one in page]
+        entries = [parts.long_term.access_counter.with_pending_accesses(stored).entry for stored in page]
         relations: dict[str, list[Relation]] = {}
         for relation in store.list_relations(namespace, [entry.id for entry in entries]):
             relations.setdefault(relation.source, []).append(relation)
@@ -94,12 +95,12 @@ def _serialize_entry(entry: Entry, relations: Sequence[Relation], now: datetime)
         "tags": sorted(entry.tags),
         "relationships": [
             {
-                "targetId": one.target,
-                "type": one.kind,
-                "strength": one.strength,
-                "createdAt": one.created_at.isoformat(),
+                "targetId": relation.target,
+                "type": relation.kind,
+                "strength": relation.strength,
+                "createdAt": relation.created_at.isoformat(),
             }
-            for one in relations
+            for relation in relations
         ],
         "validFrom": (entry.valid_from or entry.created_at).isoformat(),
         "validUntil": None if entry.valid_until is None else entry.valid_until.isoformat(),
@@ -156,7 +157,7 @@ def _serialize_conversation(
 ) -> dict[str, Any]:
     arc = parts.get_episodes(session.namespace).arc(session.name)
     own = EntryFilters(sessions=frozenset({session.name}), valid_at=parts.now())
-    facts = [one.entry.id for one in _iterate_entries(parts, session.namespace, Tier.LONG_TERM, own)]
+    facts = [stored.entry.id for stored in _iterate_entries(parts, session.namespace, Tier.LONG_TERM, own)]
     return {
         "id": conversation.id,
         "projectId": conversation.project_id,

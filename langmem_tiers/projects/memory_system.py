@@ -1,4 +1,4 @@
-"""A project's memory as one object: start a conversation, add messages, build contexts, search, end, flush."""
+"""MemorySystem: one object for the memory of a project."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ _ENDED_SIGNIFICANCE = 0.6
 _WRITTEN_STATE_KEY = "files"
 _EMPTY_STATE: dict[str, Any] = {"stamp": [0, 0, 0, 0, 0, 0], "conversations": []}
 _MAX_CONTEXT_MESSAGES, _MAX_CONTEXT_MESSAGE_CHARACTERS = 3, 300
-_BOOST_CANDIDATE_FACTOR = 3  # times as many as are asked for are looked at
-_CONTEXT_BOOST_WEIGHT = 0.1  # for a memory that holds every word of what was spoken of
+_BOOST_CANDIDATE_FACTOR = 3  # candidates per requested result, so that the boost can move lower ones up
+_CONTEXT_BOOST_WEIGHT = 0.1  # boost of a memory that contains all words of the context
 _LOCK_FILE, _LOCK_TIMEOUT_SECONDS = ".lock", 30.0
 _MAX_CHUNKS = 1_000_000
 
 
 class MemorySystem(Closeable):
-    """The memory of one project, in a folder of its own.
+    """The memory of one project, in its own folder.
 
-    Everything that was added is on the disk when the call returns, in ``memory.db``. ``flush()`` writes it as JSON
-    beside that, for people to read.
+    Added messages are durable when the call returns, in ``memory.db``. ``flush()`` also writes the memory as readable
+    JSON files to the same folder.
 
     Args:
-        config: All settings; or give them by name, as in ``MemorySystem(memory_dir="...", chunk_size=10)``.
-        counter: Counts tokens; four characters are one, if left out.
-        model: Writes summaries of chunks; without one they are put together from what was said.
-        embedder: Finds memories by meaning; ``"offline"`` is the one that is always there, None finds by words alone.
-        clock: Where the time comes from.
-        ids: Where ids come from.
-        **settings: The fields of ``MemorySystemConfig``.
+        config: All settings. You can also pass them by name: ``MemorySystem(memory_dir="...", chunk_size=10)``.
+        counter: Token counter. Default: four characters count as one token.
+        model: Language model that summarizes chunks. Without one, summaries are extracted from the messages.
+        embedder: Embedding model. Default: ``"offline"``, the built-in one. None searches by words only.
+        clock: Source of the current time. Default: the system clock.
+        ids: Source of new ids.
+        **settings: Fields of ``MemorySystemConfig``.
     """
 
     def __init__(
@@ -102,16 +102,16 @@ class MemorySystem(Closeable):
         self._written_state_namespace = (f"{CONVERSATIONS_LABEL}, written", self.config.project_name)
         self._current_session: Session | None = None
         self._refuse_other_projects()
+        # After an erasure, the JSON files must not contain the erased data either.
         self.engine.services.erasers.append(self._rewrite_files)
 
     def _rewrite_files(self, erased: ErasedIds) -> dict[str, int]:
-        # What people read holds nothing either of what is gone.
-        places = (
+        changed_namespaces = (
             *erased.namespaces,
             *erased.entries,
             *(path for path, _ in (*erased.sessions, *erased.messages)),
         )
-        if self.project.path in places:
+        if self.project.path in changed_namespaces:
             self.flush()
         return {}
 
@@ -128,45 +128,45 @@ class MemorySystem(Closeable):
         return f"MemorySystem({str(self.folder)!r}, project_name={self.config.project_name!r})"
 
     def start_conversation(self, conversation_id: str | None = None) -> Conversation:
-        """Begin a conversation, or go on with one that was paused or left open.
+        """Start a conversation, or continue one that was paused or left open.
 
         Args:
-            conversation_id: What it is called; a new one, if left out.
+            conversation_id: Id of the conversation. Default: a new id.
 
         Raises:
-            InvalidInputError: It was ended.
+            InvalidInputError: The conversation has ended.
         """
         name = (
             self.engine.new_id()
             if conversation_id is None
             else check_name(conversation_id, "conversation id")
         )
-        known = self._conversations.get(name)
-        if known is not None and known.status is ConversationStatus.ENDED:
+        existing = self._conversations.get(name)
+        if existing is not None and existing.status is ConversationStatus.ENDED:
             raise InvalidInputError(
-                f"the conversation {name!r} was ended on {known.ended_at:%Y-%m-%d}: start another one, "
-                "what was said in it is remembered"
+                f"the conversation {name!r} was ended on {existing.ended_at:%Y-%m-%d}: start another one; "
+                "its content is remembered"
             )
         self._current_session = self.project.session(name)
-        started = self._now() if known is None else known.started_at
+        started = self._now() if existing is None else existing.started_at
         return self._conversations.save(
             Conversation(id=name, project_id=self.config.project_name, started_at=started)
         )
 
     @property
     def conversation(self) -> Conversation | None:
-        """The conversation at hand."""
+        """The current conversation, or None."""
         return None if self._current_session is None else self._conversations.get(self._current_session.name)
 
     def conversations(self) -> tuple[Conversation, ...]:
-        """All conversations of the project, oldest first."""
+        """Return all conversations of the project, oldest first."""
         return self._conversations.list_all()
 
     def add_message(self, role: Role | str, content: str) -> Message:
-        """Store a message of the conversation at hand, and learn from it.
+        """Store a message of the current conversation, and learn from it.
 
         Raises:
-            InvalidInputError: No conversation was started.
+            InvalidInputError: There is no current conversation.
         """
         session = self._require_session()
         message = session.add(role, content).stored[0]
@@ -174,14 +174,14 @@ class MemorySystem(Closeable):
         return message
 
     def build_context(self, query: str | None = None, *, system_prompt: str = "") -> ContextBuildResult:
-        """What goes to the model: the system prompt, what was said last, memories and chunks, by priority.
+        """Build the context for the model: system prompt, recent messages, memories and chunks, by priority.
 
         Args:
-            query: What memory is asked for; the newest user message, if left out.
-            system_prompt: The first thing in the context.
+            query: Text to retrieve memories for. Default: the newest user message.
+            system_prompt: First message of the context.
 
         Raises:
-            BudgetExceededError: The system prompt and the newest message do not fit.
+            BudgetExceededError: The system prompt and the newest message exceed the budget.
         """
         session = self._require_session()
         parts = self.engine.services
@@ -189,6 +189,7 @@ class MemorySystem(Closeable):
         retrieved = self._retrieve(query, recent)
         turns = self.config.short_term_retention_turns
         first_turn = parts.long_term.store.get_last_turn(session.key) - turns
+        # A span of turns can touch two more chunks than it covers completely: one at each end.
         newest = parts.get_chunks(session).list_latest(turns // self.config.chunk_size + 2)
         chunks = [chunk for chunk in newest if chunk.last_turn > first_turn]
         return ContextAllocator(parts.short_term, self.config, self._now()).allocate(
@@ -204,35 +205,39 @@ class MemorySystem(Closeable):
         context: str = "",
         weights: TfIdfWeights | None = None,
     ) -> tuple[Hit, ...]:
-        """Memories that answer a text, the best first, each with what its five signals gave.
+        """Return memories that match a text, best first, each with the contributions of its five signals.
 
         Args:
-            text: A question, or words.
-            limit: How many at most; ``retrieval_top_k``, if left out.
-            filters: Which, and with ``valid_at`` as of when.
-            context: What was spoken of: memories with its words come before others that are as good.
-            weights: What the signals count, in place of those of the configuration.
+            text: A question or keywords.
+            limit: Maximum number of results. Default: ``retrieval_top_k``.
+            filters: Restrictions on the results. Set ``valid_at`` to search the state at a time.
+            context: Text of the conversation. Memories that share its words are ranked higher.
+            weights: Weights of the signals. Default: those of the configuration.
         """
         limit = self.config.retrieval_top_k if limit is None else limit
         parts = self.engine.services
         if weights is not None:
             recall = replace(parts.config.recall, tf_idf=weights)
             parts = replace(parts, config=replace(parts.config, recall=recall))
-        wide = min(_BOOST_CANDIDATE_FACTOR * limit, parts.config.recall.max_limit) if context else limit
-        wish = RawRecallRequest(text, max(limit, wide), Strategy.TF_IDF, _exclude_messages(filters))
-        found = recall_memories(parts, self.project.path, wish).hits
+        candidate_count = (
+            min(_BOOST_CANDIDATE_FACTOR * limit, parts.config.recall.max_limit) if context else limit
+        )
+        request = RawRecallRequest(
+            text, max(limit, candidate_count), Strategy.TF_IDF, _exclude_messages(filters)
+        )
+        found = recall_memories(parts, self.project.path, request).hits
         hits = [hit for hit in found if hit.score >= self.config.relevance_threshold]
         return tuple((_boost_by_context(hits, context) if context else hits)[:limit])
 
     def pause_conversation(self) -> Conversation:
-        """Leave the conversation at hand for another time."""
+        """Pause the current conversation. ``start_conversation`` continues it."""
         return self._close_conversation(ConversationStatus.PAUSED, None)
 
     def end_conversation(self, outcome: str | None = None) -> Conversation:
-        """End the conversation at hand: all its messages become chunks, and what came of it an episode.
+        """End the current conversation. Its messages become chunks, and its outcome an episode.
 
         Args:
-            outcome: What came of it.
+            outcome: Result of the conversation, for example "The bug is fixed." Default: no episode.
         """
         session = self._require_session()
         outcome = outcome if outcome and outcome.strip() else None
@@ -251,126 +256,144 @@ class MemorySystem(Closeable):
             )
             episodes = self.project.episodes
             (ended,) = episodes.build_episodes(session.name, [draft])
-            # Under an id of its own, so that ending it again after a crash tells nothing twice.
+            # The id depends only on the session: if the process crashes before the status is saved, ending the
+            # conversation again overwrites the episode instead of adding a second one.
             name = hashlib.blake2b(session.name.encode("utf-8", "replace"), digest_size=12).hexdigest()
             episodes.save(session.key, [replace(ended, id=f"ended-{name}")])
             episodes.archive_excess()
         return self._close_conversation(ConversationStatus.ENDED, outcome)
 
     def get_narrative_arc(self, conversation_id: str | None = None) -> NarrativeArc:
-        """The story of a conversation: beginning, middle, end and key moments."""
+        """Return the story of a conversation: beginning, middle, end and key moments.
+
+        Args:
+            conversation_id: Id of the conversation. Default: the current one.
+        """
         name = self._require_session().name if conversation_id is None else conversation_id
         return self.project.episodes.arc(name)
 
     def consolidate(self) -> ConsolidationReport:
-        """Archive what is old and matters little, and make one of episodes that overlap."""
+        """Archive old, unimportant entries and merge overlapping episodes."""
         return self.project.consolidate()
 
     def flush(self) -> tuple[Path, ...]:
-        """Write what has changed since the last time as JSON for people to read; the files that were written."""
+        """Write the JSON files if anything has changed since the last time; return the written files."""
         self.engine.services.long_term.access_counter.flush()
         with (
             translate_file_errors(self.folder, "written"),
             hold_file_lock(self.folder / _LOCK_FILE, _LOCK_TIMEOUT_SECONDS),
         ):
-            sessions = [(one, self.project.find_session(one.id)) for one in self.conversations()]
-            known = [(one, session) for one, session in sessions if session is not None]
-            state = self._build_state(known)
+            sessions = [
+                (conversation, self.project.find_session(conversation.id))
+                for conversation in self.conversations()
+            ]
+            present = [(conversation, session) for conversation, session in sessions if session is not None]
+            state = self._build_state(present)
             if state == self._load_written_state():
                 return ()
             written = []
-            for name, value in build_project_files(self.engine.services, self.project.path, known).items():
+            for name, value in build_project_files(self.engine.services, self.project.path, present).items():
                 text = json.dumps(value, ensure_ascii=False, indent=2)
-                # A lone surrogate becomes the escape that JSON has for it.
+                # A lone surrogate has no UTF-8 encoding; "backslashreplace" writes its JSON escape.
                 replace_file(self.folder / name, (text + "\n").encode("utf-8", "backslashreplace"))
                 written.append(self.folder / name)
+            # Last: if writing fails, the next flush() writes all files again.
             self.engine.items.put(self._written_state_namespace, _WRITTEN_STATE_KEY, state, texts=())
         return tuple(written)
 
     def close(self) -> None:
-        """Write the JSON files and give the database back."""
+        """Write the JSON files and close the database."""
         if not self.engine.is_closed:
             try:
                 self.flush()
             finally:
                 self.engine.close()
 
-    def _build_state(self, known: list[tuple[Conversation, Session]]) -> dict[str, Any]:
-        # What the files were made of: by it the next process sees whether they are as they should be.
+    def _build_state(self, conversations: list[tuple[Conversation, Session]]) -> dict[str, Any]:
+        # The state that the files were built from. Another process compares it to see whether the files are up to date.
         stamp = self.engine.services.long_term.store.get_change_stamp(self.project.path)
-        talks = [[one.id, one.status.value, session.info().revision] for one, session in known]
-        return {"stamp": list(stamp), "conversations": talks}
+        revisions = [
+            [conversation.id, conversation.status.value, session.info().revision]
+            for conversation, session in conversations
+        ]
+        return {"stamp": list(stamp), "conversations": revisions}
 
     def _load_written_state(self) -> dict[str, Any] | None:
         if not (self.folder / CONVERSATIONS_FILE).exists():
             return _EMPTY_STATE
         item = self.engine.items.get(self._written_state_namespace, _WRITTEN_STATE_KEY)
-        return (
-            None if item is None else item.value
-        )  # whoever was forgotten altogether has files, and no note of them
+        # The files exist but not the item: the namespace was erased. None differs from any state, so they are
+        # rewritten.
+        return None if item is None else item.value
 
     def _retrieve(self, query: str | None, recent: tuple[Message, ...]) -> tuple[Hit, ...]:
         if query is None:
-            said = [one for one in recent if one.role == "user"]
-            query = said[-1].content if said else ""
+            questions = [message for message in recent if message.role == "user"]
+            query = questions[-1].content if questions else ""
         if not query.strip():
             return ()
-        if recent and recent[-1].content == query:  # it was added already
+        # The query was already added as a message: it must not count as its own context.
+        if recent and recent[-1].content == query:
             recent = recent[:-1]
-        spoken = "\n".join(
-            one.content[:_MAX_CONTEXT_MESSAGE_CHARACTERS] for one in recent[-_MAX_CONTEXT_MESSAGES:]
+        context = "\n".join(
+            message.content[:_MAX_CONTEXT_MESSAGE_CHARACTERS] for message in recent[-_MAX_CONTEXT_MESSAGES:]
         )
-        return self.search(expand_question(query, recent), context=spoken)
+        return self.search(expand_question(query, recent), context=context)
 
     def _require_session(self) -> Session:
         if self._current_session is None:
-            raise InvalidInputError("there is no conversation at hand: call start_conversation() first")
+            raise InvalidInputError("no active conversation: call start_conversation() first")
         if self._conversations.is_ended(self._current_session.name):
             name, self._current_session = self._current_session.name, None
             raise InvalidInputError(
-                f"the conversation {name!r} was ended by somebody else: call start_conversation() for another one"
+                f"the conversation {name!r} was ended by another process: "
+                "call start_conversation() to start another one"
             )
         return self._current_session
 
     def _close_conversation(self, status: ConversationStatus, outcome: str | None) -> Conversation:
         session = self._require_session()
-        known = self._conversations.get(session.name)
-        if known is None:
-            raise NotFoundError(f"the conversation {session.name!r} is gone: call start_conversation()")
+        existing = self._conversations.get(session.name)
+        if existing is None:
+            raise NotFoundError(
+                f"conversation {session.name!r} does not exist any more: call start_conversation()"
+            )
         ended = self._now() if status is ConversationStatus.ENDED else None
         self._current_session = None
-        return self._conversations.save(replace(known, status=status, ended_at=ended, outcome=outcome))
+        return self._conversations.save(replace(existing, status=status, ended_at=ended, outcome=outcome))
 
     def _now(self) -> datetime:
         return self.engine.services.now()
 
 
 def _boost_by_context(hits: Sequence[Hit], context: str) -> list[Hit]:
-    spoken = set(extract_terms(context))
-    if not spoken:
+    context_terms = set(extract_terms(context))
+    if not context_terms:
         return list(hits)
 
     def boost(hit: Hit) -> float:
         return (
-            _CONTEXT_BOOST_WEIGHT * len(spoken.intersection(extract_terms(hit.entry.content))) / len(spoken)
+            _CONTEXT_BOOST_WEIGHT
+            * len(context_terms.intersection(extract_terms(hit.entry.content)))
+            / len(context_terms)
         )
 
     return sorted(hits, key=lambda hit: -(hit.score + boost(hit)))
 
 
 def _exclude_messages(filters: RecallFilters | None) -> RecallFilters:
-    # Messages as such are in the context or in a chunk already.
-    given = RecallFilters() if filters is None else filters
-    return replace(given, messages=False)
+    # The messages themselves are already in the context or in a chunk.
+    filters_or_default = RecallFilters() if filters is None else filters
+    return replace(filters_or_default, messages=False)
 
 
 def _build_config(config: MemorySystemConfig | None, settings: dict[str, Any]) -> MemorySystemConfig:
     if config is not None and not isinstance(config, MemorySystemConfig):
         raise InvalidConfigError(f"config must be a MemorySystemConfig, got a {type(config).__name__}")
-    known = {field.name for field in fields(MemorySystemConfig)}
+    valid_names = {field.name for field in fields(MemorySystemConfig)}
     for name in settings:
-        if name not in known:
-            raise InvalidConfigError(f"unknown setting {name!r}: use one of {', '.join(sorted(known))}")
+        if name not in valid_names:
+            raise InvalidConfigError(f"unknown setting {name!r}: use one of {', '.join(sorted(valid_names))}")
     return replace(MemorySystemConfig() if config is None else config, **settings)
 
 

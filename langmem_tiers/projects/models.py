@@ -1,4 +1,4 @@
-"""A project's memory: its settings, its conversations, and how a context is divided among its parts."""
+"""Models of a project's memory: settings, conversations, and the division of a context window."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.models import Hit
 
 RECENT_SHARE = 0.6
-"""What recent messages may take of what is available; retrieved memories have the rest."""
+"""Share of the available tokens for recent messages. Retrieved memories get the rest."""
 SYSTEM_PRIORITY, RECENT_PRIORITY, CHUNK_PRIORITY = 1.0, 0.9, 0.5
 MAX_RETRIEVED_MEMORIES = 1000
 PRIORITY_STEP = 0.01
-"""By how much each older message, and each older chunk, comes behind the one after it."""
+"""Difference in priority between a message or chunk and the next newer one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySystemConfig:
-    """How a ``MemorySystem`` keeps and shows the memory of a project.
+    """Settings of a ``MemorySystem``.
 
     Args:
-        memory_dir: The folder of its database and its JSON files.
-        project_name: What the project is called: its namespace.
-        max_context_tokens: The model's whole context window.
-        working_memory_tokens: Reserved for the turn at hand.
-        system_prompt_tokens: Reserved for the system prompt.
-        chunk_size: Messages in a chunk.
-        max_recent_messages: Beyond so many messages the oldest become a chunk.
-        short_term_retention_turns: Chunks of the last so many turns are in every context, if there is room; older
-            ones only where retrieval finds them.
-        consolidation_threshold_days: How old an entry must be for consolidation to archive it.
-        max_episodic_memories: Episodes that are kept in sight.
-        retrieval_top_k: Memories that are retrieved for a context, at most.
-        relevance_threshold: What a memory must score for that.
-        recency_weight: What being new counts in that score.
-        importance_weight: What being important counts in it.
+        memory_dir: Folder for the database and the JSON files.
+        project_name: Name of the project. It is also the name of the namespace.
+        max_context_tokens: Size of the model's context window, in tokens.
+        working_memory_tokens: Tokens reserved for the current turn.
+        system_prompt_tokens: Tokens reserved for the system prompt.
+        chunk_size: Number of messages in a chunk.
+        max_recent_messages: Number of recent messages to keep. Beyond it, the oldest ones become a chunk.
+        short_term_retention_turns: Chunks of this many latest turns are in every context, if they fit. Older
+            chunks are included only if retrieval finds them.
+        consolidation_threshold_days: Minimum age in days of entries that consolidation archives.
+        max_episodic_memories: Maximum number of active episodes. The rest is archived.
+        retrieval_top_k: Maximum number of memories retrieved for a context.
+        relevance_threshold: Minimum score of a retrieved memory, from 0 to 1.
+        recency_weight: Weight of recency in the score, from 0 to 1.
+        importance_weight: Weight of importance in the score, from 0 to 1.
     """
 
     memory_dir: str | Path = ".project-memory"
@@ -85,12 +85,12 @@ class MemorySystemConfig:
 
     @property
     def available_tokens(self) -> int:
-        """What is left for messages and memories."""
+        """Number of tokens for messages and memories: the window without the reserves."""
         return self.max_context_tokens - self.system_prompt_tokens - self.working_memory_tokens
 
 
 class ConversationStatus(StrEnum):
-    """Whether a conversation goes on."""
+    """State of a conversation."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -112,24 +112,24 @@ class Conversation(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextBudget(Displayable):
-    """How the tokens of a context window are divided."""
+    """Division of the tokens of a context window."""
 
     total: int
     system_prompt: int
-    """Reserved for the system prompt."""
+    """Tokens reserved for the system prompt."""
     working_memory: int
-    """Reserved for the turn at hand."""
+    """Tokens reserved for the current turn."""
     recent_messages: int
-    """What recent messages may take."""
+    """Maximum tokens for recent messages."""
     retrieved_context: int
-    """What retrieved memories may take."""
+    """Maximum tokens for retrieved memories."""
     used: int = 0
     available: int = 0
-    """What is left of the tokens for messages and memories."""
+    """Unused tokens for messages and memories."""
 
 
 class ContextItemKind(StrEnum):
-    """What an item of a context is."""
+    """Kind of a context item."""
 
     SYSTEM_PROMPT = "system_prompt"
     MESSAGE = "message"
@@ -139,7 +139,7 @@ class ContextItemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextItem(Displayable):
-    """One thing that is in a context, and how much it matters there."""
+    """A part of a context with its priority and size."""
 
     kind: ContextItemKind
     id: str
@@ -150,18 +150,18 @@ class ContextItem(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextAllocation(Displayable):
-    """What is in a context."""
+    """Content of a context."""
 
     items: tuple[ContextItem, ...]
-    """By priority, the highest first."""
+    """All items by priority, highest first."""
     messages: tuple[Message, ...] = field(repr=False)
-    """What goes to the model, in its order."""
+    """Messages for the model, in order."""
     total_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextBuildResult(Displayable):
-    """A context, what was retrieved for it, and what had no room."""
+    """A context, the retrieved memories, and warnings about everything that did not fit."""
 
     allocation: ContextAllocation
     budget: ContextBudget
@@ -170,7 +170,7 @@ class ContextBuildResult(Displayable):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What goes to the model."""
+        """Messages for the model, in order."""
         return self.allocation.messages
 
     def _to_display(self) -> DisplayContent:

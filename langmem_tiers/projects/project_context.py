@@ -1,4 +1,4 @@
-"""Dividing a context window by priority: the system prompt, recent messages, retrieved memories, chunks."""
+"""Division of a context window by priority: system prompt, recent messages, retrieved memories, chunks."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ _MIN_PRIORITY = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSources:
-    """What a context is made of."""
+    """Material for a context."""
 
     system_prompt: str
     recent: Sequence[Message]
-    """Oldest first."""
+    """Recent messages, oldest first."""
     retrieved: Sequence[Hit]
-    """Best first."""
+    """Retrieved memories, best first."""
     chunks: Sequence[Chunk]
-    """Oldest first."""
+    """Chunks, oldest first."""
 
 
 @dataclass(slots=True)
 class _ContextSection:
-    """One part of a context as it is laid out."""
+    """One section of a context while it is built."""
 
     messages: list[Message] = field(default_factory=list)
     items: list[ContextItem] = field(default_factory=list)
@@ -62,12 +62,12 @@ class _ContextSection:
 
 
 class ContextAllocator:
-    """Divides one context.
+    """Divides the tokens of one context window.
 
     Args:
-        parts: Counts tokens and makes messages.
-        config: Sizes and reserves.
-        now: The time of the messages that it makes.
+        parts: Session services that count tokens and create messages.
+        config: Window size and reserves.
+        now: Creation time of the messages that it creates.
     """
 
     def __init__(self, parts: SessionDependencies, config: MemorySystemConfig, now: datetime) -> None:
@@ -77,38 +77,43 @@ class ContextAllocator:
         self._now = now
 
     def allocate(self, material: ContextSources) -> ContextBuildResult:
-        """The context, never more than its budget.
+        """Build a context within its budget.
 
         Raises:
             BudgetExceededError: The system prompt and the newest message do not fit.
         """
         system = self._build_system_section(material.system_prompt)
-        frame = count_messages(self._counter, ())
-        beyond = max(0, system.tokens + frame - self._config.system_prompt_tokens)
-        room = self._config.available_tokens - beyond
-        if room < 0 and system.messages:
+        overhead = count_messages(self._counter, ())
+        # The overhead of the message format counts as part of the system prompt. If the prompt exceeds its reserve, the
+        # excess is taken from messages and memories.
+        excess = max(0, system.tokens + overhead - self._config.system_prompt_tokens)
+        available = self._config.available_tokens - excess
+        if available < 0 and system.messages:
             raise BudgetExceededError(
                 f"the system prompt takes {system.tokens} tokens and does not fit into a context of "
                 f"{self._config.max_context_tokens}: shorten it or raise max_context_tokens"
             )
-        room = max(0, room)
-        recent = self._build_recent_section(material.recent, room)
-        left = room - recent.tokens
-        share = room - int(room * RECENT_SHARE + 1e-9)
-        untold = _drop_echoes(material.retrieved, recent.messages)
-        retrieved = self._build_retrieved_section(untold, min(left, share))
+        available = max(0, available)
+        # The recent messages come first: retrieved memories and chunks share the tokens that they leave.
+        recent = self._build_recent_section(material.recent, available)
+        left = available - recent.tokens
+        # 1e-9 compensates for floating-point errors, as in int(0.29 * 100) == 28.
+        share = available - int(available * RECENT_SHARE + 1e-9)
+        new_hits = _drop_echoes(material.retrieved, recent.messages)
+        retrieved = self._build_retrieved_section(new_hits, min(left, share))
         chunks = self._build_chunk_section(material.chunks, left - retrieved.tokens)
-        parts = (system, retrieved, chunks, recent)
-        messages = tuple(message for part in parts for message in part.messages)
+        # In the order of the context: the recent messages come last, next to the model's answer.
+        sections = (system, retrieved, chunks, recent)
+        messages = tuple(message for section in sections for message in section.messages)
         items = sorted(
-            (item for part in (system, recent, retrieved, chunks) for item in part.items),
+            (item for section in (system, recent, retrieved, chunks) for item in section.items),
             key=lambda item: -item.priority,
         )
         total = count_messages(self._counter, messages) if messages else 0
-        warnings = [warning for part in parts for warning in part.warnings]
+        warnings = [warning for section in sections for warning in section.warnings]
         return ContextBuildResult(
             allocation=ContextAllocation(items=tuple(items), messages=messages, total_tokens=total),
-            budget=self._build_budget(total, room - recent.tokens - retrieved.tokens - chunks.tokens),
+            budget=self._build_budget(total, available - recent.tokens - retrieved.tokens - chunks.tokens),
             retrieval_results=tuple(material.retrieved),
             warnings=tuple(warnings),
         )
@@ -130,58 +135,61 @@ class ContextAllocator:
         if not prompt.strip():
             return _ContextSection()
         message = self._build_message(prompt, "system-prompt", speaker=None)
-        laid = self._build_section(
+        section = self._build_section(
             [message], [(ContextItemKind.SYSTEM_PROMPT, message.id, prompt, SYSTEM_PRIORITY)]
         )
-        if laid.tokens > self._config.system_prompt_tokens:
-            laid.warnings.append(
-                f"the system prompt takes {laid.tokens} tokens, more than the {self._config.system_prompt_tokens} "
-                "that are reserved for it: messages and memories have less"
+        if section.tokens > self._config.system_prompt_tokens:
+            section.warnings.append(
+                f"the system prompt takes {section.tokens} tokens, more than the {self._config.system_prompt_tokens} "
+                "reserved for it: fewer are left for messages and memories"
             )
-        return laid
+        return section
 
-    def _build_recent_section(self, recent: Sequence[Message], room: int) -> _ContextSection:
+    def _build_recent_section(self, recent: Sequence[Message], available: int) -> _ContextSection:
         groups = group_tool_calls(recent)
         kept: list[Message] = []
-        left, share = room, int(room * RECENT_SHARE + 1e-9)
+        left, share = available, int(available * RECENT_SHARE + 1e-9)
+        # Backwards from the newest group. A tool call and its results are one group, so they are kept or dropped
+        # together.
         for start, end in reversed(groups):
             size = sum(count_framed(self._counter, message) for message in recent[start:end])
-            most = left if not kept else share - (room - left)  # the newest may take all there is
-            if size > most:
+            # The newest group may use everything; older ones share the rest of the quota.
+            limit = left if not kept else share - (available - left)
+            if size > limit:
                 break
             kept[:0] = recent[start:end]
             left -= size
         if recent and not kept:
             raise BudgetExceededError(
-                f"the newest message does not fit into the {room} tokens that are left for messages: "
+                f"the newest message does not fit into the {available} tokens that are left for messages: "
                 "raise max_context_tokens or lower the reserves"
             )
         shown = remove_orphans(kept)
-        places = {message.id: place for place, message in enumerate(reversed(shown))}
-        laid = self._build_section(
+        positions = {message.id: position for position, message in enumerate(reversed(shown))}
+        section = self._build_section(
             shown,
             [
                 (
                     ContextItemKind.MESSAGE,
-                    one.id,
-                    one.content,
-                    _compute_priority(RECENT_PRIORITY, places[one.id]),
+                    message.id,
+                    message.content,
+                    _compute_priority(RECENT_PRIORITY, positions[message.id]),
                 )
-                for one in reversed(shown)
+                for message in reversed(shown)
             ],
         )
         if len(kept) < len(recent):
-            laid.warnings.append(f"{len(recent) - len(kept)} recent messages had no room")
-        return laid
+            section.warnings.append(f"{len(recent) - len(kept)} recent messages did not fit")
+        return section
 
-    def _build_retrieved_section(self, hits: Sequence[Hit], room: int) -> _ContextSection:
+    def _build_retrieved_section(self, hits: Sequence[Hit], available: int) -> _ContextSection:
         lines = [
             (ContextItemKind.MEMORY, hit.entry.id, _format_line(hit), max(_MIN_PRIORITY, min(1.0, hit.score)))
             for hit in hits
         ]
-        return self._pack_lines(lines, room, "retrieved-memories", "retrieved memories")
+        return self._pack_lines(lines, available, "retrieved-memories", "retrieved memories")
 
-    def _build_chunk_section(self, chunks: Sequence[Chunk], room: int) -> _ContextSection:
+    def _build_chunk_section(self, chunks: Sequence[Chunk], available: int) -> _ContextSection:
         lines = [
             (
                 ContextItemKind.CHUNK,
@@ -193,34 +201,36 @@ class ContextAllocator:
                         ).split()
                     )
                 ),
-                _compute_priority(CHUNK_PRIORITY, place),
+                _compute_priority(CHUNK_PRIORITY, position),
             )
-            for place, chunk in enumerate(reversed(chunks))
+            for position, chunk in enumerate(reversed(chunks))
         ]
-        return self._pack_lines(lines, room, "earlier-chunks", "chunks", backwards=True)
+        return self._pack_lines(lines, available, "earlier-chunks", "chunks", backwards=True)
 
     def _pack_lines(
         self,
         lines: Sequence[tuple[ContextItemKind, str, str, float]],
-        room: int,
+        available: int,
         name: str,
         what: str,
         *,
         backwards: bool = False,
     ) -> _ContextSection:
-        chosen: list[tuple[ContextItemKind, str, str, float]] = []
-        laid = _ContextSection()
+        packed: list[tuple[ContextItemKind, str, str, float]] = []
+        section = _ContextSection()
+        # A line that does not fit is skipped, and shorter ones after it are still tried. The whole message is
+        # counted each time, because tokens of joined lines are not the sum of their parts.
         for line in lines:
-            texts = [text for _, _, text, _ in (*chosen, line)]
+            texts = [text for _, _, text, _ in (*packed, line)]
             message = self._build_message(wrap_in_fence(texts[::-1] if backwards else texts), name)
             tokens = count_framed(self._counter, message)
-            if tokens <= room:
-                chosen.append(line)
-                laid.messages, laid.tokens = [message], tokens
-        laid.items = [self._build_item(*line) for line in chosen]
-        if len(chosen) < len(lines):
-            laid.warnings.append(f"{len(lines) - len(chosen)} {what} had no room")
-        return laid
+            if tokens <= available:
+                packed.append(line)
+                section.messages, section.tokens = [message], tokens
+        section.items = [self._build_item(*line) for line in packed]
+        if len(packed) < len(lines):
+            section.warnings.append(f"{len(lines) - len(packed)} {what} did not fit")
+        return section
 
     def _build_section(
         self, messages: Sequence[Message], items: Sequence[tuple[ContextItemKind, str, str, float]]
@@ -239,17 +249,17 @@ class ContextAllocator:
 
 
 def _drop_echoes(hits: Sequence[Hit], recent: Sequence[Message]) -> list[Hit]:
-    # What a recent message says is in sight already, and what one memory says another need not.
+    # Skip memories that repeat a recent message or a better memory.
     echoes = find_repeated_hits(hits, [message.content for message in recent])
     return [hit for hit in hits if id(hit) not in echoes]
 
 
-def _compute_priority(highest: float, place: int) -> float:
-    return round(max(_MIN_PRIORITY, highest - PRIORITY_STEP * place), 6)
+def _compute_priority(highest: float, position: int) -> float:
+    return round(max(_MIN_PRIORITY, highest - PRIORITY_STEP * position), 6)
 
 
 def _format_line(hit: Hit) -> str:
-    said = (
+    line = (
         f"- {hit.entry.created_at.date().isoformat()} | {hit.entry.kind}: {strip_fences(hit.entry.content)}"
     )
-    return neutralize_fence_tags(" ".join(said.split()))
+    return neutralize_fence_tags(" ".join(line.split()))

@@ -1,1 +1,1 @@
-"""Recall: query in, ranked entries with reasons out."""
+"""Recall: rank stored memories by a query and explain each score."""

@@ -1,7 +1,8 @@
-"""What the words of a query say for each message: BM25 over messages, neighbourhoods and sessions.
+"""Score messages by the words of a query: BM25 over messages, their neighborhoods and sessions.
 
-All of it comes from where the words stand. What a message borrows from its neighbours is added up at
-query time, so nothing is indexed twice, and how rare a word is counts within one namespace alone.
+All scores are computed from the postings. The terms that a message borrows from its neighbors are added up at
+query time, so each term is indexed once. IDF is computed within one namespace, so tenants do not affect each
+other's scores.
 """
 
 from __future__ import annotations
@@ -24,83 +25,92 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.search.postings import Postings
 
 K1, B = 1.2, 0.75
-"""How soon more of the same word adds nothing, and how much longer texts are discounted."""
+"""BM25 parameters: saturation of repeated terms, and discount of long texts. The usual values."""
 MIN_IDF_SHARE = 0.15
-"""What a word counts at least, beside one that is nowhere else: where all speak of boats, boats still matter."""
+"""Minimum IDF as a share of the maximum. Without it, a term of nearly every message would count almost nothing."""
 NGRAM_WEIGHT = 0.4
-"""What a pair or a single character counts beside a word: a word of two characters makes three of them."""
+"""Weight of a pair or single character relative to a word. A word of two characters makes three such terms."""
 
 
 @dataclass(frozen=True, slots=True)
 class TermMatches:
-    """The words of a query where they stand: one entry for each word in each message that holds it."""
+    """Occurrences of query terms in messages: one element per term and message that contains it.
+
+    ``term_numbers``, ``rows`` and ``counts`` are parallel arrays, ``idf`` and ``weights`` have one element per term.
+    """
 
     term_numbers: Rows
-    """Which word, in their order."""
+    """Number of the term. Ascending."""
     rows: Rows
+    """Row of the message."""
     counts: Floats
+    """Number of occurrences of the term in the message."""
     idf: Floats
-    """Of each word: how rare it is, times what it is worth."""
+    """IDF of each term times its weight."""
     weights: Floats
-    """Of each word: less for a piece of a run of characters, of which a word makes several."""
+    """Weight of each term: 1 for words, less for single characters and pairs, of which a word makes several."""
     missing_weight: float = 0.0
-    """What the words of the query that are nowhere would be worth."""
+    """Total IDF of the query's words that no message contains."""
 
     @property
     def total_weight(self) -> float:
-        """What all words that are there are worth together."""
+        """Total IDF of the terms that occur, or 1 if there are none."""
         return float(self.idf.sum()) or 1.0
 
     @property
     def shares(self) -> Floats:
-        """Of each word in what the whole query is worth: half a query that is found is half an answer.
+        """Share of each term in the total IDF of the query, so that a message with half of it scores about half.
 
-        Words that are nowhere count no more than those that are there: they may be mere phrases.
+        Missing words add at most as much to the total as the words that occur, because they may be filler.
         """
         return self.idf / (self.total_weight + min(self.missing_weight, self.total_weight))
 
 
 @dataclass(frozen=True, slots=True)
 class WordScores:
-    """Scores in [0, about 1], for messages by themselves, with their neighbours, and for sessions."""
+    """BM25 scores from 0 to about 1."""
 
     own: Floats
+    """Scores of the messages by their own terms."""
     with_neighbors: tuple[Floats, ...]
-    """One for each kernel."""
+    """Scores of the messages together with their neighbors. One array per kernel."""
     sessions: Floats
+    """Scores of the sessions, by session number."""
 
 
 def find_term_matches(
     places: MessagePositions, postings: Postings | None, asked: Sequence[str] = (), asking: int | None = None
 ) -> TermMatches:
-    """The words that are in the namespace, as rows of its places.
+    """Convert postings to rows, and compute the IDF of each term.
 
     Args:
-        places: The namespace.
-        postings: Where words are.
-        asked: The words that were looked for.
-        asking: The row of the message that asks, which is no place for its words to be found.
+        places: Positions of the namespace's messages.
+        postings: Postings of the query's terms.
+        asked: All terms of the query, including those without postings. Default: none.
+        asking: Row of the message that asks, which is excluded. Default: none.
     """
     if postings is None or not len(postings.keys):
         nothing = np.zeros(0, np.int64)
         return TermMatches(nothing, nothing, np.zeros(0), np.zeros(0), np.zeros(0))
     rows = places.find_rows(postings.keys)
-    here = rows >= 0  # what was written since the places were read is found the next time
+    # A message that was written after the positions were loaded has no row yet. The next recall finds it.
+    here = rows >= 0
     if asking is not None:
         here &= rows != asking
     of = postings.term_numbers[here]
     holding = np.bincount(of, minlength=len(postings.terms))
     worth = np.array([NGRAM_WEIGHT if is_unspaced(term) else 1.0 for term in postings.terms])
+    # compute_idf has a lower bound: a term whose matches were all excluded above has to be set to 0.
     idf = compute_idf(places.count, holding) * (holding > 0) * worth
-    # Pieces across two words are in no text: that they are nowhere says nothing.
-    there = {term for term, held in zip(postings.terms, holding.tolist(), strict=True) if held}
-    nowhere = sum(term not in there and not is_unspaced(term) for term in asked)
-    absent = nowhere * compute_max_idf(places.count)
+    # Missing single characters and pairs are not counted: a pair that spans two words is not expected to occur.
+    found = {term for term, held in zip(postings.terms, holding.tolist(), strict=True) if held}
+    missing_count = sum(term not in found and not is_unspaced(term) for term in asked)
+    absent = missing_count * compute_max_idf(places.count)
     return TermMatches(of, rows[here], postings.counts[here], idf, worth, absent)
 
 
 def score_words(places: MessagePositions, words: TermMatches) -> WordScores:
-    """BM25 of all messages and sessions."""
+    """Return the BM25 scores of all messages and sessions."""
     return WordScores(
         own=score_own_words(places, words),
         with_neighbors=_score_with_neighbors(places, words, words.shares),
@@ -109,7 +119,7 @@ def score_words(places: MessagePositions, words: TermMatches) -> WordScores:
 
 
 def score_own_words(places: MessagePositions, words: TermMatches) -> Floats:
-    """BM25 of all messages by their own words."""
+    """Return the BM25 scores of all messages by their own terms."""
     own = saturate_counts(words.counts, _get_own_norms(places)[words.rows]) * words.shares[words.term_numbers]
     return _sum_by_row(words.rows, own, places.count)
 
@@ -119,21 +129,26 @@ def _score_with_neighbors(
 ) -> tuple[Floats, ...]:
     count, rows = places.count, words.rows[:, None]
     near = places["neighbours"][words.rows]
-    # Each word goes to its own message and to its neighbours. Where there is none, nothing is lent.
+    # Each occurrence counts for its own message and, with less weight, for the neighbors. A missing neighbor (-1) is
+    # replaced by the message itself: its outgoing weight is 0, so nothing is added.
     to = np.concatenate([rows, np.where(near < 0, rows, near)], axis=1)
     kernels = range(len(places.kernels))
-    # Each kernel has a stretch of cells, one for each message, so that all are filled in one go.
+    # One array serves all kernels: the cell of a message in kernel k is k * count + row. All kernels are then summed
+    # and saturated by the same numpy calls.
     cells = np.concatenate([to + kernel * count for kernel in kernels], axis=1)
     whole = np.ones(rows.shape, np.float32)
     shares = [part for kernel in kernels for part in (whole, places.outgoing_weights(kernel)[words.rows])]
     given = np.concatenate(shares, axis=1) * words.counts[:, None]
     norms, scores = _get_kernel_norms(places), np.zeros(len(kernels) * count)
+    # BM25 saturates per term, so the terms are processed one by one. term_numbers ascends: the occurrences of a term
+    # are one slice, and `ends` are the ends of these slices.
     ends = np.searchsorted(words.term_numbers, np.arange(len(weights)), side="right").tolist()
     for start, end, weight in zip([0, *ends], ends, weights.tolist(), strict=False):
         filled = cells[start:end].ravel()
-        held = _sum_by_row(filled, given[start:end].ravel(), len(scores))[filled]
-        # A cell that is filled several times holds the same each time, and is set, not added to.
-        scores[filled] += saturate_counts(held, norms[filled]) * weight
+        term_counts = _sum_by_row(filled, given[start:end].ravel(), len(scores))[filled]
+        # A cell occurs several times in `filled` if several occurrences reach it. `scores[filled] += ...` adds to
+        # such a cell only once, and all of its values are equal. np.add.at would be wrong here.
+        scores[filled] += saturate_counts(term_counts, norms[filled]) * weight
     return tuple(scores.reshape(len(kernels), count))
 
 
@@ -142,26 +157,33 @@ def _score_sessions(places: MessagePositions, words: TermMatches) -> Floats:
     number = len(words.idf)
     if not number:
         return np.zeros(count)
+    # A table of terms by sessions, filled by one bincount over flattened cells.
     cells = words.term_numbers * count + places["session"][words.rows]
-    held = _sum_by_row(cells, words.counts, number * count).reshape(number, count)
-    idf = compute_idf(count, (held > 0).sum(axis=1)) * words.weights / words.total_weight
-    scores: Floats = (saturate_counts(held, _get_session_norms(places)) * idf[:, None]).sum(axis=0)
+    term_counts = _sum_by_row(cells, words.counts, number * count).reshape(number, count)
+    # Here a session is the document, so IDF counts sessions. The divisor is the weight by messages.
+    idf = compute_idf(count, (term_counts > 0).sum(axis=1)) * words.weights / words.total_weight
+    scores: Floats = (saturate_counts(term_counts, _get_session_norms(places)) * idf[:, None]).sum(axis=0)
     return scores
 
 
 def compute_idf(count: int, holding: NDArray[np.integer]) -> Floats:
-    """How rare words are that so many of all texts hold."""
+    """Return the IDF of terms.
+
+    Args:
+        count: Number of texts.
+        holding: Number of texts that contain each term.
+    """
     idf = np.log1p((count - holding + 0.5) / (holding + 0.5))
     return np.maximum(idf, MIN_IDF_SHARE * compute_max_idf(count))
 
 
 def compute_max_idf(count: int) -> float:
-    """What a word counts that none of the texts holds."""
+    """Return the IDF of a term that no text contains."""
     return math.log1p((count + 0.5) / 0.5)
 
 
 def _get_kernel_norms(places: MessagePositions) -> Floats:
-    # One stretch for each kernel, each with a mean of its own.
+    # One section per kernel, as in the cells of _score_with_neighbors, each normalized by its own mean length.
     lengths = (places.lengths_with_neighbors(kernel) for kernel in range(len(places.kernels)))
     return places.get_or_compute(
         "kernel norms", lambda: np.concatenate([compute_length_norms(each) for each in lengths])
@@ -181,14 +203,21 @@ def _get_session_norms(places: MessagePositions) -> Floats:
 
 
 def compute_length_norms(lengths: Floats, mean: float | None = None) -> Floats:
-    """What the lengths of texts take from their words, beside a mean length; their own if left out."""
+    """Return the BM25 length norms of texts.
+
+    Args:
+        lengths: Lengths of the texts in words.
+        mean: Mean length to compare with. Default: the mean of ``lengths``.
+    """
+    # 1e-9 prevents a division by zero if all texts are empty.
     return K1 * (1 - B + B * lengths / max(float(lengths.mean()) if mean is None else mean, 1e-9))
 
 
 def saturate_counts(counts: Floats, norms: Floats) -> Floats:
-    """What so many of the same word in a text count; 1 for one in a text of middling length."""
+    """Return the BM25 term score for counts of a term: 1 for one occurrence in a text of mean length."""
     return counts * (K1 + 1) / (counts + norms)
 
 
-def _sum_by_row(where: Rows, what: Floats, count: int) -> Floats:
-    return np.bincount(where, what, count).astype(np.float64, copy=False)
+def _sum_by_row(rows: Rows, values: Floats, count: int) -> Floats:
+    # bincount returns integers if `rows` is empty.
+    return np.bincount(rows, values, count).astype(np.float64, copy=False)

@@ -1,7 +1,8 @@
-"""Vectors for what has none yet: made outside a namespace's lock, used at once, stored as soon as that can be.
+"""Embedding of new messages and queries, and maintenance of stored vectors.
 
-Nothing of it may keep a recall: an embedder or a database that fails is told of, and what cannot be compared
-by meaning is found by its words.
+Messages are embedded without holding the lock of their namespace. Their vectors are used at once and stored as soon
+as possible. A failing embedder or database never fails a recall: it is reported as a problem, and messages without
+vectors are found by their words.
 """
 
 from __future__ import annotations
@@ -27,18 +28,21 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.vector_index import VectorIndex
 
 
-_MAX_UNINDEXED_VECTORS = 1000  # vectors that were made since the index was last looked after
+# Number of new vectors after which the store is asked to index them.
+_MAX_UNINDEXED_VECTORS = 1000
 UNUSED_MODEL_RETENTION = timedelta(days=7)
-"""For so long nobody must have used a model before its vectors are erased."""
+"""Time after the last use of a model at which its vectors are deleted."""
 
 
 class VectorMaintenance:
-    """Looks after the vectors of namespaces that are in use.
+    """Cleans up and indexes vectors, and stores measured trusts, in the background.
+
+    Failures are ignored: each task is optional and is tried again later.
 
     Args:
-        embedding: Knows the model and the store.
-        background: Does it.
-        clock: Where the time comes from.
+        embedding: Client of the embedder, with the store.
+        background: Worker that runs the tasks.
+        clock: Source of the time.
     """
 
     def __init__(self, embedding: EmbeddingClient, background: BackgroundWorker, clock: Clock) -> None:
@@ -47,9 +51,10 @@ class VectorMaintenance:
         self._clock = clock
 
     def schedule(self, held: NamespaceIndex, vectors: VectorIndex) -> None:
-        """Do later what there is to do."""
+        """Schedule the tasks that are due for a namespace."""
         today = self._clock.now().toordinal()
-        # While two models are in use, as when one takes over from the other, neither erases the other's work.
+        # Vectors of other models are deleted once a day, after all messages have vectors of this one. While two models
+        # are in use, for example during a migration, neither is out of use long enough to be deleted.
         if vectors.last_cleanup_day != today and vectors.is_complete(held.positions):
             vectors.last_cleanup_day = today
             self._background.submit(("tidy", held.path), lambda: self._delete_unused_vectors(held))
@@ -58,7 +63,7 @@ class VectorMaintenance:
             self._background.submit(("index", held.path), lambda: self._build_index_in_background(held))
 
     def publish_trust(self, held: NamespaceIndex, vectors: VectorIndex, tried: TrialRecord) -> None:
-        """Have other processes spared the trial that was made."""
+        """Store a measured trust, so that other processes need not measure it."""
         tenant, trust = held.tenant, vectors.trust
         if tenant is not None:
             self._background.submit(
@@ -66,49 +71,55 @@ class VectorMaintenance:
             )
 
     def build_index(self, held: NamespaceIndex, go_on: Callable[[], bool]) -> None:
-        """Have the nearest of a large namespace found sooner."""
+        """Have the store index the vectors of a large namespace."""
         if held.tenant is not None:
             self._embedding.store.build_index(
                 held.tenant.key, self._embedding.get_model_key(), held.positions.count, go_on
             )
 
-    def _build_index_in_background(self, held: NamespaceIndex) -> None:
+    def _build_index_in_background(self, namespace_index: NamespaceIndex) -> None:
         try:
-            self.build_index(held, lambda: not self._background.is_stopping)
+            self.build_index(namespace_index, lambda: not self._background.is_stopping)
         except (EmbeddingError, StorageError):
-            return  # another time; until then they are found one by one
+            # The next run tries again. Until then the store compares these vectors one by one.
+            return
 
     def _publish_trust_in_background(self, tenant: Tenant, tried: TrialRecord, trust: Trust) -> None:
         try:
             self._embedding.store.update_trust(tenant, self._embedding.get_model_key(), tried, trust)
         except (EmbeddingError, StorageError):
-            return  # they find out for themselves
+            # Other processes measure the trust themselves.
+            return
 
-    def _delete_unused_vectors(self, held: NamespaceIndex) -> None:
-        tenant, since = held.tenant, self._clock.now() - UNUSED_MODEL_RETENTION
+    def _delete_unused_vectors(self, namespace_index: NamespaceIndex) -> None:
+        tenant, since = namespace_index.tenant, self._clock.now() - UNUSED_MODEL_RETENTION
         try:
             if tenant is not None:
                 self._embedding.store.delete_unused_vectors(
                     tenant.key, self._embedding.get_model_key(), since
                 )
         except (EmbeddingError, StorageError):
-            return  # another time
+            # The next day's run tries again.
+            return
 
 
 INLINE_WRITE_TIMEOUT_SECONDS = 0.1
-"""How long a recall waits to store vectors, before it leaves that to the background."""
+"""Maximum wait of a recall for other writers. After it, vectors are stored in the background."""
 _CLOSE_WRITE_TIMEOUT_SECONDS = 5.0
-_MAX_DEFERRED_MESSAGES = 50  # new messages in sight, from which on they get their vectors all the same
+# From this number of new messages on, they are embedded even if all of them are in the current context.
+_MAX_DEFERRED_MESSAGES = 50
+# These strategies embed the query as it is. The others remove the names of speakers.
 _WHOLE_TEXT_STRATEGIES = {Strategy.SIMILARITY, Strategy.HYBRID}
 _VECTOR_STRATEGIES = {Strategy.BEST, Strategy.SECOND_LOOK, *_WHOLE_TEXT_STRATEGIES}
 
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """The vector of a query, or why there is none."""
+    """The vector of a query, or the reasons why there is none."""
 
     vector: Floats | None = None
     embedder: str | None = None
+    """Identity of the embedder, None without a vector."""
     problems: tuple[str, ...] = ()
 
 
@@ -121,14 +132,14 @@ class _Batch:
 
 
 class EmbeddingBackfill:
-    """Embeds the messages of namespaces and the queries that are put to them.
+    """Embeds queries, and messages that have no vectors yet.
 
     Args:
-        index: Words and places.
-        embedding: Makes vectors.
-        background: Goes on where a recall has no time.
+        index: Store of terms and positions.
+        embedding: Client of the embedder.
+        background: Worker that continues after a recall has run out of time.
         config: Limits.
-        clock: Where the time comes from.
+        clock: Source of the time.
     """
 
     def __init__(
@@ -149,13 +160,13 @@ class EmbeddingBackfill:
     def get_query_vector(
         self, held: NamespaceIndex, query: Query, strategy: Strategy, unneeded: Sequence[int] = ()
     ) -> QueryVector:
-        """The vector of a query, after new messages got theirs. Hold no lock.
+        """Embed new messages within the time limit, then the query. Call it without holding the index's lock.
 
         Args:
-            held: The namespace.
-            query: What is asked.
-            strategy: How it will be answered.
-            unneeded: Keys of messages that cannot be the answer. If nothing else is new, it can wait.
+            held: Index of the namespace.
+            query: The query.
+            strategy: Ranking strategy. Some do not need a vector.
+            unneeded: Keys of messages that are excluded from the recall. If no others are new, embedding is deferred.
         """
         if strategy not in _VECTOR_STRATEGIES:
             return QueryVector()
@@ -177,31 +188,35 @@ class EmbeddingBackfill:
             return QueryVector(problems=tuple(dict.fromkeys([*problems, str(error)])))
         return QueryVector(vector, None if vector is None else embedding.identity, tuple(problems))
 
-    def _load_vectors(self, held: NamespaceIndex) -> VectorIndex | None:
-        return None if held.tenant is None else held.load_vectors(self._embedding)
+    def _load_vectors(self, namespace_index: NamespaceIndex) -> VectorIndex | None:
+        return None if namespace_index.tenant is None else namespace_index.load_vectors(self._embedding)
 
-    def _prepare_vectors(self, held: NamespaceIndex) -> bool:
-        vectors = held.vectors or self._load_vectors(held)  # loaded a moment ago, unless somebody began anew
-        if vectors is None or not vectors.get_vector_flags(held.positions.count).any():
+    def _prepare_vectors(self, namespace_index: NamespaceIndex) -> bool:
+        # Usually loaded by _embed_inline(), unless another thread has reset the index since.
+        vectors = namespace_index.vectors or self._load_vectors(namespace_index)
+        if vectors is None or not vectors.get_vector_flags(namespace_index.positions.count).any():
             return False
-        self._run_trial(held, vectors, may_wait=True)
+        self._run_trial(namespace_index, vectors, may_wait=True)
         if vectors.is_trial_pending:
-            self._background.submit(("trial", held.path), lambda: self._run_pending_trial(held))
-        self._maintenance.schedule(held, vectors)
+            self._background.submit(
+                ("trial", namespace_index.path), lambda: self._run_pending_trial(namespace_index)
+            )
+        self._maintenance.schedule(namespace_index, vectors)
         return True
 
-    def _run_trial(self, held: NamespaceIndex, vectors: VectorIndex, *, may_wait: bool) -> None:
-        tried = held.update_trust(self._embedding, self._index, may_wait=may_wait)
+    def _run_trial(self, namespace_index: NamespaceIndex, vectors: VectorIndex, *, may_wait: bool) -> None:
+        tried = namespace_index.update_trust(self._embedding, self._index, may_wait=may_wait)
         if tried is not None:
-            self._maintenance.publish_trust(held, vectors, tried)
+            self._maintenance.publish_trust(namespace_index, vectors, tried)
 
-    def _run_pending_trial(self, held: NamespaceIndex) -> None:
+    def _run_pending_trial(self, namespace_index: NamespaceIndex) -> None:
         try:
-            with held.lock:
-                if held.vectors is not None and held.tenant is not None:
-                    self._run_trial(held, held.vectors, may_wait=False)
+            with namespace_index.lock:
+                if namespace_index.vectors is not None and namespace_index.tenant is not None:
+                    self._run_trial(namespace_index, namespace_index.vectors, may_wait=False)
         except (EmbeddingError, StorageError):
-            return  # what was found before does until then
+            # The previous trust remains in use. The next recall tries again.
+            return
 
     def embed_missing(
         self,
@@ -209,7 +224,14 @@ class EmbeddingBackfill:
         go_on: Callable[[], bool],
         progress: Callable[[int, int], None] | None = None,
     ) -> int:
-        """Embed and store every message that has no vector, for as long as it may go on; how many that were."""
+        """Embed and store every message that has no vector, and return their number.
+
+        Args:
+            held: Index of the namespace.
+            go_on: Called before each batch. Embedding stops when it returns False.
+            progress: Called after each batch with the number of embedded messages and the total.
+        """
+        # Raises an error if the embedder is unavailable, before any work is done.
         self._embedding.get_model_key()
         done = self._embed_batches(held, go_on, waiting_seconds=-1, progress=progress)
         self._save(held, None)
@@ -218,146 +240,186 @@ class EmbeddingBackfill:
         return done
 
     def save_all(self, all_held: Iterable[NamespaceIndex]) -> None:
-        """Store what is not stored yet, if that can be done soon."""
+        """Store pending vectors of namespaces and queries, unless the database is busy."""
         try:
-            for held in all_held:
-                self._save(held, _CLOSE_WRITE_TIMEOUT_SECONDS)
+            for namespace_index in all_held:
+                self._save(namespace_index, _CLOSE_WRITE_TIMEOUT_SECONDS)
             self._embedding.write_cache(_CLOSE_WRITE_TIMEOUT_SECONDS)
         except (EmbeddingError, StorageError):
-            return  # they are made again when they are needed
+            # The texts are embedded again when their vectors are needed.
+            return
 
-    def _embed_inline(self, held: NamespaceIndex, unneeded: Sequence[int]) -> list[str]:
-        with held.lock:
-            vectors = self._load_vectors(held)
-            if vectors is None or (vectors.is_complete(held.positions) and not vectors.unsaved):
+    def _embed_inline(self, namespace_index: NamespaceIndex, unneeded: Sequence[int]) -> list[str]:
+        with namespace_index.lock:
+            vectors = self._load_vectors(namespace_index)
+            if vectors is None or (vectors.is_complete(namespace_index.positions) and not vectors.unsaved):
                 return []
-            if self._can_defer(held, vectors, unneeded):
+            if self._can_defer(namespace_index, vectors, unneeded):
                 return []
         end = self._clock.monotonic() + self._config.inline_seconds
-        # Somebody else may be at it: a recall waits for a batch only where that takes no time.
+        # Another thread may be embedding a batch. Wait for it only if the embedder is fast.
         waiting = self._config.inline_seconds if self._embedding.is_quick else 0
         try:
-            self._embed_batches(held, lambda: self._clock.monotonic() < end, waiting, is_fresh=True)
+            self._embed_batches(
+                namespace_index, lambda: self._clock.monotonic() < end, waiting, is_fresh=True
+            )
         except (EmbeddingError, StorageError) as error:
-            return [str(error), *self._report_remaining(held, goes_on=False)]
-        return self._report_remaining(held, goes_on=True)
+            return [str(error), *self._report_remaining(namespace_index, continues=False)]
+        return self._report_remaining(namespace_index, continues=True)
 
-    def _can_defer(self, held: NamespaceIndex, vectors: VectorIndex, unneeded: Sequence[int]) -> bool:
-        # The newest messages of a conversation are in sight: they get their vectors together, later.
+    def _can_defer(
+        self, namespace_index: NamespaceIndex, vectors: VectorIndex, unneeded: Sequence[int]
+    ) -> bool:
+        # During a conversation, usually only its newest messages have no vectors. They are in the context and not
+        # recalled, so they can be embedded later, several at once.
         if not unneeded or vectors.unsaved:
             return False
-        wanted = vectors.list_keys_to_embed(held.positions, self._clock.monotonic(), _MAX_DEFERRED_MESSAGES)
-        if len(wanted) == _MAX_DEFERRED_MESSAGES or not set(unneeded).issuperset(wanted):
+        missing = vectors.list_keys_to_embed(
+            namespace_index.positions, self._clock.monotonic(), _MAX_DEFERRED_MESSAGES
+        )
+        if len(missing) == _MAX_DEFERRED_MESSAGES or not set(unneeded).issuperset(missing):
             return False
         if not self._embedding.is_quick:
-            self._background.submit(("embed", held.path), lambda: self._continue_in_background(held))
+            self._background.submit(
+                ("embed", namespace_index.path), lambda: self._continue_in_background(namespace_index)
+            )
         return True
 
-    def _report_remaining(self, held: NamespaceIndex, *, goes_on: bool) -> list[str]:
+    def _report_remaining(self, namespace_index: NamespaceIndex, *, continues: bool) -> list[str]:
+        # Returns problems for messages without vectors, and continues in the background if `continues` is True.
         problems = []
-        with held.lock:
-            vectors = self._load_vectors(held)
+        with namespace_index.lock:
+            vectors = self._load_vectors(namespace_index)
             if vectors is None:
                 return []
-            wanted = vectors.list_keys_to_embed(held.positions, self._clock.monotonic(), 1)
+            missing = vectors.list_keys_to_embed(namespace_index.positions, self._clock.monotonic(), 1)
             refused, is_saved = len(vectors.refused_until), not vectors.unsaved
         if refused:
             problems.append(
-                f"the embedder refuses {refused} of the messages: they are found by their words, and it is "
-                "asked again later"
+                f"the embedder rejects {refused} of the messages: they are found by their words and tried again later"
             )
-        if wanted and goes_on:
-            self._background.submit(("embed", held.path), lambda: self._continue_in_background(held))
+        if missing and continues:
+            self._background.submit(
+                ("embed", namespace_index.path), lambda: self._continue_in_background(namespace_index)
+            )
             problems.append("some messages are not embedded yet: they are found by their words")
         if not is_saved:
-            self._save_later(held)
-            problems.append("some vectors are not stored yet: the database is busy, or cannot be written")
+            self._save_later(namespace_index)
+            problems.append("some vectors are not stored yet: the database is busy or read-only")
         return problems
 
-    def _continue_in_background(self, held: NamespaceIndex) -> None:
+    def _continue_in_background(self, namespace_index: NamespaceIndex) -> None:
         try:
-            self._embed_batches(held, lambda: not self._background.is_stopping, waiting_seconds=-1)
+            self._embed_batches(namespace_index, lambda: not self._background.is_stopping, waiting_seconds=-1)
         except (EmbeddingError, StorageError):
-            return  # the next recall tries again, and says so
+            # The next recall tries again and reports the error.
+            return
 
-    def _save_later(self, held: NamespaceIndex) -> None:
-        self._background.submit(("save", held.path), lambda: self._save_now(held))
+    def _save_later(self, namespace_index: NamespaceIndex) -> None:
+        self._background.submit(("save", namespace_index.path), lambda: self._save_now(namespace_index))
 
-    def _save_now(self, held: NamespaceIndex) -> None:
+    def _save_now(self, namespace_index: NamespaceIndex) -> None:
         try:
-            self._save(held, None)
+            self._save(namespace_index, None)
         except StorageError:
-            return  # as above
+            # The vectors remain in `unsaved`. The next recall schedules this again.
+            return
 
     def _embed_batches(
         self,
-        held: NamespaceIndex,
+        namespace_index: NamespaceIndex,
         go_on: Callable[[], bool],
         waiting_seconds: float,
         *,
         is_fresh: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> int:
+        # waiting_seconds is the time-out for the embedding lock, -1 waits without limit. is_fresh means that the index
+        # was refreshed just now, which saves the refresh before the first batch.
         done = 0
         while go_on():
-            if not held.embedding_lock.acquire(timeout=waiting_seconds):
+            if not namespace_index.embedding_lock.acquire(timeout=waiting_seconds):
                 return done
             try:
-                batch = self._next_batch(held, is_fresh=is_fresh)
+                batch = self._next_batch(namespace_index, is_fresh=is_fresh)
                 is_fresh = False
-                made = None if batch is None else self._embed_batch(held, batch, go_on)
+                embedded = None if batch is None else self._embed_batch(namespace_index, batch, go_on)
             finally:
-                held.embedding_lock.release()
-            if made is None:
+                namespace_index.embedding_lock.release()
+            if embedded is None:
                 return done
-            done += made
-            self._try_save(held)
+            done += embedded
+            # After the release, so that another thread can embed while this one waits for the database.
+            self._try_save(namespace_index)
             if progress is not None:
-                progress(done, done + self._count_missing(held))
+                progress(done, done + self._count_missing(namespace_index))
             if batch is not None and len(batch.keys) < self._embedding.batch_size:
-                return done  # that was all there was a moment ago
+                # A batch that is not full was the last one.
+                return done
         return done
 
-    def _count_missing(self, held: NamespaceIndex) -> int:
-        with held.lock:
-            return 0 if held.vectors is None else len(held.vectors.list_missing_keys(held.positions))
-
-    def _next_batch(self, held: NamespaceIndex, *, is_fresh: bool) -> _Batch | None:
-        with held.lock:
-            if not is_fresh:
-                held.refresh(self._index)
-            if held.tenant is None:
-                return None
-            vectors = held.vectors if is_fresh and held.vectors else held.load_vectors(self._embedding)
-            keys = vectors.list_keys_to_embed(
-                held.positions, self._clock.monotonic(), self._embedding.batch_size
+    def _count_missing(self, namespace_index: NamespaceIndex) -> int:
+        with namespace_index.lock:
+            return (
+                0
+                if namespace_index.vectors is None
+                else len(namespace_index.vectors.list_missing_keys(namespace_index.positions))
             )
-            return _Batch(held.tenant, self._embedding.get_model_key(), vectors, keys) if keys else None
 
-    def _embed_batch(self, held: NamespaceIndex, batch: _Batch, go_on: Callable[[], bool]) -> int | None:
-        # Without the lock: whoever recalls by words meanwhile does not wait for a model.
+    def _next_batch(self, namespace_index: NamespaceIndex, *, is_fresh: bool) -> _Batch | None:
+        with namespace_index.lock:
+            if not is_fresh:
+                namespace_index.refresh(self._index)
+            if namespace_index.tenant is None:
+                return None
+            vectors = (
+                namespace_index.vectors
+                if is_fresh and namespace_index.vectors
+                else namespace_index.load_vectors(self._embedding)
+            )
+            keys = vectors.list_keys_to_embed(
+                namespace_index.positions, self._clock.monotonic(), self._embedding.batch_size
+            )
+            return (
+                _Batch(namespace_index.tenant, self._embedding.get_model_key(), vectors, keys)
+                if keys
+                else None
+            )
+
+    def _embed_batch(
+        self, namespace_index: NamespaceIndex, batch: _Batch, go_on: Callable[[], bool]
+    ) -> int | None:
+        # Without the lock of the index, so that recalls by words do not wait for the embedder. Returns the number of
+        # new vectors, or None if a message was erased in the meantime.
         texts = self._embedding.store.get_texts(batch.tenant, batch.keys)
         if len(texts) < len(batch.keys):
-            return None  # something was erased: the next recall looks anew
-        made = self._embedding.embed_documents([strip_fences(texts[key]) for key in batch.keys], go_on)
+            # Something was erased: the next recall reloads the index.
+            return None
+        result = self._embedding.embed_documents([strip_fences(texts[key]) for key in batch.keys], go_on)
         retry_at = self._clock.monotonic() + self._config.retry_seconds
-        with held.lock:
-            batch.vectors.mark_refused([batch.keys[number] for number in made.refused_numbers], retry_at)
-            if made.embedded_numbers:
-                keys = [batch.keys[number] for number in made.embedded_numbers]
-                batch.vectors.add_unsaved(held.positions, keys, made.vectors[made.embedded_numbers])
-        return len(made.embedded_numbers)
+        with namespace_index.lock:
+            batch.vectors.mark_refused([batch.keys[number] for number in result.refused_numbers], retry_at)
+            # batch.vectors, not namespace_index.vectors: the index may have been reset in the meantime. Then the keys
+            # may belong to other messages, and these vectors have to be dropped with the previous object.
+            if result.embedded_numbers:
+                keys = [batch.keys[number] for number in result.embedded_numbers]
+                batch.vectors.add_unsaved(
+                    namespace_index.positions, keys, result.vectors[result.embedded_numbers]
+                )
+        return len(result.embedded_numbers)
 
-    def _try_save(self, held: NamespaceIndex) -> None:
+    def _try_save(self, namespace_index: NamespaceIndex) -> None:
         try:
-            self._save(held, INLINE_WRITE_TIMEOUT_SECONDS)
+            self._save(namespace_index, INLINE_WRITE_TIMEOUT_SECONDS)
         except StorageError:
-            self._save_later(held)
+            self._save_later(namespace_index)
 
-    def _save(self, held: NamespaceIndex, patience_seconds: float | None) -> None:
+    def _save(self, namespace_index: NamespaceIndex, patience_seconds: float | None) -> None:
+        # Stores one batch per turn. The lock is not held while writing. insert_vectors() writes nothing if anything was
+        # erased since `tenant` was read, and the batch is dropped in both cases.
         while True:
-            with held.lock:
-                tenant, vectors = held.tenant, held.vectors
+            with namespace_index.lock:
+                tenant, vectors = namespace_index.tenant, namespace_index.vectors
                 if tenant is None or vectors is None or not vectors.unsaved:
                     return
                 keys, table = vectors.unsaved[0]
@@ -365,12 +427,14 @@ class EmbeddingBackfill:
             self._embedding.store.insert_vectors(
                 tenant, model, keys, table, patience_seconds=patience_seconds
             )
-            with held.lock:
-                vectors.mark_saved(held.positions, keys)
+            with namespace_index.lock:
+                vectors.mark_saved(namespace_index.positions, keys)
                 vectors.unindexed_count += len(keys)
 
 
-def _find_speaker_names(held: NamespaceIndex, query: Query) -> set[str]:
+def _find_speaker_names(namespace_index: NamespaceIndex, query: Query) -> set[str]:
     return {
-        name for name in query.find_speaker_names(held.positions.speakers) if name in held.positions.speakers
+        name
+        for name in query.find_speaker_names(namespace_index.positions.speakers)
+        if name in namespace_index.positions.speakers
     }

@@ -1,4 +1,4 @@
-"""Finding entries by a text: ranked by words and meaning, then read as far as it takes to have enough that is meant."""
+"""Search of entries by text: rank all, then read the best until enough of them match the filters."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.item_records import ItemIndex
 
 MIN_ENTRY_SCORE = 0.05
-"""What an entry must score to be found at all: what is below shares neither words nor sense with the text."""
+"""Minimum score of a hit. Entries below it have neither words nor meaning in common with the text."""
 _READ_BATCH_SIZE = 2000
-_TF_IDF_CANDIDATES = 200  # that TF-IDF scores, those that rank best
+# Maximum number of entries that TF-IDF scores: those that rank best by words and vectors.
+_TF_IDF_CANDIDATES = 200
 _DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntrySearchRequest:
-    """What is looked for."""
+    """A search text with its filters."""
 
     namespace: NamespacePath
     text: str
@@ -45,7 +46,7 @@ class EntrySearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class ScoredEntry:
-    """An entry and how well it answers, from 0 to 1."""
+    """An entry with its score from 0 to 1."""
 
     stored: StoredEntry
     score: float
@@ -53,7 +54,7 @@ class ScoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class SimilarEntries:
-    """The entries that share most words with a text, and the revision that this was seen at."""
+    """Entries that share words with a text, and the revision of the namespace at the time of the search."""
 
     entries: tuple[StoredEntry, ...]
     revision: int
@@ -63,11 +64,11 @@ class MemorySearch:
     """Finds entries of all tiers in one namespace.
 
     Args:
-        store: Where they are.
-        index: What they are found by.
-        embedding: Compares what texts mean; None finds by words alone.
+        store: Store of the entries.
+        index: Store of their search texts and vectors.
+        embedding: Client of the embedder. None searches by words only.
         config: Limits.
-        clock: Where the time comes from.
+        clock: Source of the time.
     """
 
     def __init__(
@@ -86,25 +87,25 @@ class MemorySearch:
         self._cached_ranker: ItemRanker | None = None
 
     def has_entries(self, namespace: NamespacePath) -> bool:
-        """Whether anything was ever kept in a namespace."""
+        """Return True if anything was ever stored in a namespace."""
         return bool(self._index.list_namespace_states(namespace))
 
     def invalidate(self) -> None:
-        """Hold nothing in memory; all is read anew when it is asked for."""
+        """Discard everything that is cached."""
         self._cached_ranker = None
 
     def find(self, sought: EntrySearchRequest) -> list[ScoredEntry]:
-        """Entries that answer a text by words or by meaning, the best first."""
+        """Return entries that match a text by words or meaning, best first."""
         return self._read_matching(
             sought, self._get_ranker().rank(sought.namespace, sought.text), sought.limit
         )
 
     def find_similar(self, sought: EntrySearchRequest) -> SimilarEntries:
-        """Entries that share words with a text, those with the most telling ones first."""
+        """Return entries that share words with a text, those with the rarest words first."""
         ranking = self._get_ranker().rank(sought.namespace, sought.text, by_words=True)
         found = self._read_matching(sought, ranking, sought.limit)
         revision = max((state.revision for state in ranking.namespace_states.values()), default=0)
-        return SimilarEntries(tuple(one.stored for one in found), revision)
+        return SimilarEntries(tuple(match.stored for match in found), revision)
 
     def find_by_tf_idf(
         self,
@@ -113,24 +114,24 @@ class MemorySearch:
         now: datetime,
         seen: Callable[[StoredEntry], StoredEntry],
     ) -> list[tuple[ScoredEntry, dict[str, float]]]:
-        """Entries by the weighted mean of five signals, each with what they gave.
+        """Return entries by the weighted mean of five signals, each with its score breakdown.
 
-        What has to do with the text neither by words nor by meaning is left out. Where there is an embedder and meaning
-        says more than words, it counts in place of TF-IDF.
+        Entries that match neither by words nor by meaning are left out. With an embedder, the semantic signal is the
+        higher one of TF-IDF and the score by vectors.
 
         Args:
-            sought: What is looked for.
-            weights: What each signal counts.
-            now: When.
-            seen: An entry with the uses that are not written yet.
+            sought: The search.
+            weights: Weight of each signal.
+            now: Current time.
+            seen: Function that adds the access counts that are not written yet to an entry.
         """
         ranking = self._get_ranker().rank(sought.namespace, sought.text)
         scored = []
-        for one in self._read_matching(sought, ranking, max(sought.limit, _TF_IDF_CANDIDATES)):
-            kept = seen(one.stored)
+        for match in self._read_matching(sought, ranking, max(sought.limit, _TF_IDF_CANDIDATES)):
+            kept = seen(match.stored)
             signals = compute_tf_idf_signals(kept, ranking.text_counts, len(ranking), now)
             if self._embedding is not None:
-                signals["semantic"] = max(signals["semantic"], min(1.0, one.score))
+                signals["semantic"] = max(signals["semantic"], min(1.0, match.score))
             total = sum(getattr(weights, name) for name in signals)
             given = {name: getattr(weights, name) / total * value for name, value in signals.items()}
             scored.append((ScoredEntry(kept, sum(given.values())), given))
@@ -140,23 +141,29 @@ class MemorySearch:
     def _read_matching(
         self, sought: EntrySearchRequest, ranking: ItemRanking, limit: int
     ) -> list[ScoredEntry]:
+        # The index does not know tiers and filters, the store applies them. Read the ranking in batches of growing size
+        # until enough entries match or the scores are too low.
         found: list[ScoredEntry] = []
         start, size = 0, limit
         while len(found) < limit and start < len(ranking):
-            some = [
-                one for one in ranking.get_slice(start, start + size) if (one.score or 0.0) >= MIN_ENTRY_SCORE
+            batch = [
+                ranked
+                for ranked in ranking.get_slice(start, start + size)
+                if (ranked.score or 0.0) >= MIN_ENTRY_SCORE
             ]
-            if not some:
+            if not batch:
                 break
-            keys = [one.pk for one in some]
+            keys = [ranked.pk for ranked in batch]
             kept = self._store.get_by_keys(sought.namespace, keys, sought.tiers, sought.filters)
-            found += [ScoredEntry(kept[one.pk], one.score or 0.0) for one in some if one.pk in kept]
+            found += [
+                ScoredEntry(kept[ranked.pk], ranked.score or 0.0) for ranked in batch if ranked.pk in kept
+            ]
             start, size = start + size, min(2 * size, _READ_BATCH_SIZE)
         return found[:limit]
 
     def _get_ranker(self) -> ItemRanker:
         if self._cached_ranker is None:
-            from langmem_tiers.recall.item_ranking import (  # noqa: PLC0415 - numpy, not before it is needed
+            from langmem_tiers.recall.item_ranking import (  # noqa: PLC0415 - imports numpy
                 ItemRanker,
             )
 
@@ -167,23 +174,24 @@ class MemorySearch:
 def compute_tf_idf_signals(
     kept: StoredEntry, holding: Mapping[str, int], count: int, now: datetime
 ) -> dict[str, float]:
-    """The five signals of an entry, each from 0 to 1.
+    """Return the five signals of an entry, each from 0 to 1.
 
     Args:
         kept: The entry.
-        holding: The terms that are asked for, and how many entries hold each.
-        count: How many entries there are.
-        now: When it is asked.
+        holding: Terms of the query, with the number of texts that contain each.
+        count: Number of entries.
+        now: Current time.
     """
     entry, counts = kept.entry, Counter(build_search_terms(get_search_texts(kept.entry)).split())
-    idf = {term: math.log(count / held) if held else 0.0 for term, held in holding.items()}
+    idf = {term: math.log(count / texts) if texts else 0.0 for term, texts in holding.items()}
     most, best = max(counts.values(), default=1), sum(idf.values())
-    there = [term for term in idf if term in counts]
-    semantic = sum(counts[term] / most * idf[term] for term in there) / best if best else 0.0
+    found = [term for term in idf if term in counts]
+    # TF is relative to the most frequent term of the entry. The sum is divided by that of all IDFs.
+    semantic = sum(counts[term] / most * idf[term] for term in found) / best if best else 0.0
     age_days = max(0.0, (now - entry.created_at).total_seconds() / _DAY_SECONDS)
     return {
         "semantic": min(1.0, semantic),
-        "keyword": len(there) / len(idf) if idf else 0.0,
+        "keyword": len(found) / len(idf) if idf else 0.0,
         "recency": 0.5 ** (age_days / 30),
         "importance": entry.importance,
         "access": min(1.0, entry.access_count * 0.1),
@@ -191,10 +199,10 @@ def compute_tf_idf_signals(
 
 
 def get_search_texts(entry: Entry) -> list[str]:
-    """The texts by which an entry is found: its words, its kind, its category and its tags."""
+    """Return the search texts of an entry: content, kind, category and tags."""
     return [entry.content, entry.kind.replace("_", " "), entry.category or "", *sorted(entry.tags)]
 
 
 def build_search_terms(texts: Sequence[str]) -> str:
-    """The terms by which an entry with these texts is found, with spaces between."""
+    """Return the search terms of texts, separated by spaces."""
     return " ".join(term for text in texts for term in extract_terms(text))

@@ -1,4 +1,4 @@
-"""One query on one namespace: the evidence gathered and ranked by the strategy that was asked for."""
+"""Execution of one query on one namespace: filter, gather evidence and rank by the requested strategy."""
 
 from __future__ import annotations
 
@@ -35,16 +35,22 @@ if TYPE_CHECKING:
 
 _ROLE_NUMBERS = {role: number for number, role in enumerate(Role)}
 _MIN_NEAREST = 200
-"""The nearest messages that a store is asked for."""
+"""Minimum number of nearest messages that a store is asked for."""
 MAX_LEADS, MAX_LEAD_TERMS, LEAD_SPEAKER_WEIGHT = 3, 48, 0.3
-"""Hits of a first look that are followed, words of theirs that are looked for, and what it counts if one of
-those is the speaker's name."""
+"""Second look: number of first hits to follow, of their terms to search, and weight of a speaker named in them."""
 ALL_ROWS = slice(None)
 WEIGHTS = Weights()
 
 
 class QueryExecution:
-    """Ranks the messages of a namespace for one wish. The namespace's lock must be held."""
+    """Ranks the messages of a namespace for one request. The caller must hold the lock of the index.
+
+    Args:
+        retriever: Stores and configuration.
+        held: Index of the namespace.
+        wish: The request.
+        meaning: Vector of the query.
+    """
 
     def __init__(
         self, retriever: Retriever, held: NamespaceIndex, wish: RecallRequest, meaning: QueryVector
@@ -61,7 +67,7 @@ class QueryExecution:
         self._session_keys: tuple[int, ...] | None = None
 
     def run(self) -> RankedRows:
-        """The best rows by the strategy."""
+        """Return the best rows by the requested strategy."""
         allowed = self._find_allowed()
         if allowed is not None and not allowed.any():
             return RankedRows(np.zeros(0, np.int64), np.zeros(0), {"message": np.zeros(0)})
@@ -70,7 +76,7 @@ class QueryExecution:
             Strategy.BEST: self._rank_best,
             Strategy.SECOND_LOOK: self._rank_second_look,
             Strategy.WORDS: self._rank_by_words,
-            Strategy.RECENCY: lambda some, limit: presets.rank_by_recency(self._positions, some, limit),
+            Strategy.RECENCY: lambda rows, limit: presets.rank_by_recency(self._positions, rows, limit),
             Strategy.IMPORTANCE: self._rank_by_importance,
             Strategy.SIMILARITY: self._rank_by_similarity,
             Strategy.HYBRID: self._rank_hybrid,
@@ -79,7 +85,8 @@ class QueryExecution:
         return by[self._request.strategy](allowed, self._request.limit)
 
     def compute_importance(self, rows: Rows | slice = ALL_ROWS) -> Floats:
-        """How much messages matter now: by content, by age and by use."""
+        """Return the current importance of messages from 0 to 1, by content, age and use."""
+        # To the stored importance by content, add up to 0.2 for the last two days and up to 0.1 for five accesses.
         places = self._positions
         hours = np.maximum(0, to_microseconds(self._request.now) - places["times"][rows]) / 3.6e9
         recent = np.maximum(0.0, 0.2 - hours / 24 * 0.1)
@@ -88,14 +95,15 @@ class QueryExecution:
         return np.minimum(np.maximum(together, 0.0), 1.0)
 
     def gather_evidence(self, allowed: Flags | None = None) -> Evidence:
-        """All that the query finds to speak for messages.
+        """Return the evidence for each message: words, speaker, time and cosines.
 
         Args:
-            allowed: Which may come; the nearest are looked for among those.
+            allowed: Flags of the rows that may be returned, for the search of the nearest. Default: all.
         """
         query, places = self._request.query, self._positions
         speakers, spoken = places.find_speakers(query.find_speaker_names(places.speakers))
-        # A speaker's name stands in what others say to them: it tells who, not what.
+        # A speaker's name is evidence for who spoke. As a term it would match the messages of others, who address the
+        # speaker by name.
         terms = query.get_terms_without(speakers)
         postings = self._find_postings(terms)
         evidence = Evidence(
@@ -110,20 +118,26 @@ class QueryExecution:
         return rank(self._positions, self.gather_evidence(allowed), allowed, limit, WEIGHTS)
 
     def _rank_second_look(self, allowed: Flags | None, limit: int) -> RankedRows:
+        # For questions that depend on an entity they do not name: rank once, then search for the other terms of the
+        # best hits and rank again.
         places, evidence = self._positions, self.gather_evidence(allowed)
         first = rank(places, evidence, allowed, MAX_LEADS, WEIGHTS)
-        telling = first.signals["message"] + first.signals["meaning"]
-        leads = first.rows[telling >= telling.max(initial=0) / 2]
-        told = self._retriever.index.get_terms(places["keys"][leads].tolist())
-        asked = {*self._request.query.terms, *self._request.query.names}
-        terms = list(dict.fromkeys(term for text in told.values() for term in text if term not in asked))
+        # Follow only hits that match by themselves, at least half as well as the best.
+        match_scores = first.signals["message"] + first.signals["meaning"]
+        leads = first.rows[match_scores >= match_scores.max(initial=0) / 2]
+        lead_terms = self._retriever.index.get_terms(places["keys"][leads].tolist())
+        query_terms = {*self._request.query.terms, *self._request.query.names}
+        terms = list(
+            dict.fromkeys(term for text in lead_terms.values() for term in text if term not in query_terms)
+        )
         postings = self._find_postings(terms[:MAX_LEAD_TERMS])
         _, spoken = places.find_speakers(terms)
         evidence.second_look = score_words(places, find_term_matches(places, postings)).with_neighbors[
             NEAR_KERNEL
         ]
         evidence.second_look += LEAD_SPEAKER_WEIGHT * spoken
-        evidence.second_look[leads] = 0  # they led here, they are not found by it
+        # Each lead contains all of its own terms and would match best.
+        evidence.second_look[leads] = 0
         return rank(places, evidence, allowed, limit, WEIGHTS)
 
     def _find_postings(self, terms: Sequence[str]) -> Postings | None:
@@ -138,27 +152,28 @@ class QueryExecution:
         evidence.trust = vectors.trust
         if vectors.is_in_memory:
             evidence.cosines = vectors.compute_cosines(self._positions.count, vector)
+            # The cosine of the message that asks is close to 1, which would also raise the score of its neighbors.
             if self._asking_row is not None:
                 evidence.cosines[self._asking_row] = 0
             return
         evidence.fetch_cosines = self._fetch_cosines
-        if (
-            evidence.trust.share > 0 and self._count_allowed(allowed) > MAX_EXHAUSTIVE_MESSAGES
-        ):  # up to there all are candidates
+        # In a small namespace all messages are candidates, so there is no need to search the nearest.
+        if evidence.trust.share > 0 and self._count_allowed(allowed) > MAX_EXHAUSTIVE_MESSAGES:
             evidence.nearest = self._find_nearest_allowed(vector, allowed)
 
     def _count_allowed(self, allowed: Flags | None) -> int:
         return self._positions.count if allowed is None else int(np.count_nonzero(allowed))
 
     def _find_nearest_allowed(self, vector: Floats, allowed: Flags | None) -> Rows:
-        """The nearest of those that may come, also where the store knows only a part of what is asked for."""
+        # The store filters by session and time only. The other filters are applied to its result, which may leave
+        # too few messages.
         near = self._find_nearest(vector, allowed)
         if allowed is None:
             return near
-        there = near[allowed[near]]
-        if len(there) == len(near) or len(there) >= self._request.limit:
-            return there
-        # Too few are left of them: all that may come are compared, which takes longer the more there are.
+        allowed_near = near[allowed[near]]
+        if len(allowed_near) == len(near) or len(allowed_near) >= self._request.limit:
+            return allowed_near
+        # Too few: compare all allowed messages, which is slower but complete.
         rows = np.flatnonzero(allowed)
         return rows[np.argsort(-self._fetch_cosines(rows)[rows], kind="stable")[: self._nearest_limit]]
 
@@ -183,19 +198,22 @@ class QueryExecution:
         rows = self._positions.find_rows(near[0]) if near is not None else np.zeros(0, np.int64)
         return rows[rows >= 0]
 
-    def _fetch_cosines(self, wanted: Rows) -> Floats:
+    def _fetch_cosines(self, requested: Rows) -> Floats:
         embedding, places, vectors = self._retriever.embedding, self._positions, self._index.vectors
         assert embedding is not None  # noqa: S101 - there is a vector
         assert vectors is not None  # noqa: S101 - there is a vector
-        assert self._vector is not None  # noqa: S101 - asked for with it
+        assert self._vector is not None  # noqa: S101 - checked by the callers
         keys, found = embedding.store.compute_cosines(
-            embedding.get_model_key(), self._vector, places["keys"][wanted]
+            embedding.get_model_key(), self._vector, places["keys"][requested]
         )
         rows = places.find_rows(keys)
-        if len(rows) < len(wanted) and (gone := vectors.mark_lost(np.setdiff1d(wanted, rows))):
+        # Messages without vectors are expected while they are being embedded. mark_lost() counts only those whose
+        # vectors existed before: somebody has deleted them from the database.
+        if len(rows) < len(requested) and (lost := vectors.mark_lost(np.setdiff1d(requested, rows))):
             self.problems.append(
-                f"the vectors of {gone} messages are gone from the database: they are made anew"
+                f"the vectors of {lost} messages are missing from the database: they are created again"
             )
+        # As in VectorIndex.compute_cosines(), a message without a vector gets the mean of the others.
         cosines = np.full(places.count, found.mean() if len(found) else 0.0, np.float32)
         cosines[rows] = found
         return cosines
@@ -223,7 +241,8 @@ class QueryExecution:
         if len(rows) > MAX_EXHAUSTIVE_MESSAGES:
             near = self._find_nearest(vector, allowed)
             near = near if allowed is None else near[allowed[near]]
-            if len(near) >= min(limit, len(rows)):  # else they are of others, or gone: compare one by one
+            # If the filters leave too few, or vectors are missing, compare all allowed messages instead.
+            if len(near) >= min(limit, len(rows)):
                 rows = near
         return presets.rank_by_score("similarity", rows, self._fetch_cosines(rows)[rows], limit)
 
@@ -243,7 +262,8 @@ class QueryExecution:
         if allowed is not None:
             scores = np.where(allowed, scores, -1.0)
         rows = np.flatnonzero(scores > 0)
-        if len(rows) < limit:  # nothing shares a word with it: the newest may do
+        # Too few messages share words with the query: add the newest, which may score by recency.
+        if len(rows) < limit:
             rows = np.union1d(
                 rows,
                 presets.rank_by_recency(self._positions, allowed, limit * presets.CANDIDATES_PER_RESULT).rows,
@@ -257,6 +277,7 @@ class QueryExecution:
             "importance": self.compute_importance(rows),
             "access": np.minimum(1.0, self._positions["accesses"][rows] * 0.1),
         }
+        # Terms that occur nowhere count 0 messages. They still lower the keyword signal.
         holding = dict.fromkeys(self._request.query.terms, 0) | dict(
             {} if postings is None else postings.count_messages()
         )
@@ -274,7 +295,8 @@ class QueryExecution:
         if filters.kinds is not None and "message" not in filters.kinds:
             allowed[:] = False
         if filters.categories is not None or filters.tags is not None:
-            allowed[:] = False  # messages have neither
+            # Messages have neither a category nor tags.
+            allowed[:] = False
         if filters.roles is not None:
             allowed &= np.isin(places["roles"], [_ROLE_NUMBERS[Role(role)] for role in filters.roles])
         if filters.since is not None:
@@ -308,6 +330,7 @@ class QueryExecution:
         rows = self._positions.find_rows(
             self._retriever.index.list_keys_in_tier(self._index.tenant.key, Tier.LONG_TERM)
         )
+        # A message is in the short-term tier unless it was promoted to the long-term tier.
         promoted = np.zeros(self._positions.count, np.bool_)
         promoted[rows[rows >= 0]] = True
         if Tier.LONG_TERM not in filters.tiers:

@@ -1,7 +1,7 @@
-"""What a search by query needs of the items under one prefix, in memory and changed in place.
+"""In-memory search index of the items under one prefix, updated in place.
 
-Each text of an item is ranked by itself, and an item is as good as its best text. How rare a word is
-counts among the texts on this shelf alone.
+Each text of an item is scored separately, and the score of an item is that of its best text. IDF is computed among
+the texts of this index only.
 """
 
 from __future__ import annotations
@@ -37,31 +37,33 @@ if TYPE_CHECKING:
 
 
 def to_search_text(value: Mapping[str, Any]) -> str:
-    """All that a value says, a line for each of its parts: ``{"user": {"name": "Ann"}}`` is "user name: Ann"."""
+    """Return a value as text, one line per leaf: ``{"user": {"name": "Ann"}}`` gives "user name: Ann"."""
     return "\n".join(_iter_lines(value, ""))
 
 
 def build_item_texts(texts: Sequence[str], vectors: Mapping[str, bytes]) -> tuple[ItemText, ...]:
-    """Texts with their terms, and the vectors that there are."""
+    """Build texts of an item with their terms, and with their vectors where given."""
     return tuple(
         ItemText(text=text, terms=" ".join(extract_terms(text)), vector=vectors.get(text)) for text in texts
     )
 
 
 def embed_texts(texts: Sequence[str], embedding: EmbeddingClient) -> dict[str, bytes]:
-    """The vectors of all texts, each asked for once.
+    """Embed the distinct texts, and return their vectors as bytes.
 
     Raises:
-        EmbeddingError: The embedder failed, or refuses one of them.
+        EmbeddingError: The embedder failed or rejected a text.
     """
-    each = list(dict.fromkeys(texts))
-    embedded = embedding.embed_documents(each)
+    distinct = list(dict.fromkeys(texts))
+    embedded = embedding.embed_documents(distinct)
     if embedded.refused_numbers:
         raise EmbeddingError(
-            f"the embedder {embedding.identity!r} refuses {len(embedded.refused_numbers)} of {len(each)} texts: "
+            f"embedder {embedding.identity!r} rejected {len(embedded.refused_numbers)} of {len(distinct)} texts: "
             "leave them out of the index, or shorten them; nothing was written"
         )
-    return {text: vector.astype("<f4").tobytes() for text, vector in zip(each, embedded.vectors, strict=True)}
+    return {
+        text: vector.astype("<f4").tobytes() for text, vector in zip(distinct, embedded.vectors, strict=True)
+    }
 
 
 def _iter_lines(value: object, name: str) -> Iterator[str]:
@@ -76,14 +78,16 @@ def _iter_lines(value: object, name: str) -> Iterator[str]:
 
 
 WORD_LIFT_WEIGHT = 0.5
-"""How far the words of a query, all found, lift the score of a text from its cosine towards 1."""
-_SCORE_DIGITS = 6  # of a score: what lies behind is noise of the order of summing
-_BYTES_PER_TEXT = 1500  # its terms, about
+"""Share of the distance from a text's cosine to 1 that a full word match adds to the score."""
+# Scores are rounded: further digits depend on the order of summing, and would make ties differ between processes.
+_SCORE_DIGITS = 6
+# Approximate memory for the terms of a text.
+_BYTES_PER_TEXT = 1500
 
 
 @dataclass(frozen=True, slots=True)
 class RankedItem:
-    """An item as of a revision, with its score; None if it has no text."""
+    """A revision of an item with its score. The score is None if the item has no text."""
 
     pk: int
     revision: int
@@ -92,22 +96,22 @@ class RankedItem:
 
 @dataclass(frozen=True, slots=True)
 class ItemRanking:
-    """Items in their order, the best first."""
+    """Ranked items, best first."""
 
     pks: Rows
     revisions: Rows
     scores: Floats
-    """Those without a text have none and come last: minus infinity."""
+    """Scores. Items without a text are last, with minus infinity."""
     namespace_states: Mapping[int, ItemNamespaceState] = field(default_factory=dict)
-    """The namespaces as they were when it was made."""
+    """States of the namespaces at the time of the ranking."""
     text_counts: Mapping[str, int] = field(default_factory=dict)
-    """The terms of the query, and how many texts hold each."""
+    """Number of texts that contain each term of the query."""
 
     def __len__(self) -> int:
         return len(self.pks)
 
     def get_slice(self, start: int, end: int) -> list[RankedItem]:
-        """Some of them."""
+        """Return the items at positions ``start`` to ``end - 1``."""
         columns = (column[start:end].tolist() for column in (self.pks, self.revisions, self.scores))
         return [
             RankedItem(pk, revision, None if score == -math.inf else score)
@@ -119,13 +123,16 @@ class ItemRanking:
 class _ItemSlots:
     item: IndexedItem
     row: int
-    """Its place in the columns of items."""
+    """Slot of the item in the columns of items."""
     slots: list[int] = field(default_factory=list)
-    """The places of its texts."""
+    """Slots of its texts in the columns of texts."""
 
 
 class _ColumnPool:
-    """Arrays of one length whose places are taken and given back."""
+    """Parallel arrays whose slots are allocated and reused.
+
+    Removing an item frees its slots without moving other items, so indexes into the arrays stay valid.
+    """
 
     def __init__(self, **kinds: type) -> None:
         self._arrays: dict[str, NDArray[Any]] = {name: np.zeros(16, kind) for name, kind in kinds.items()}
@@ -137,38 +144,38 @@ class _ColumnPool:
 
     @property
     def count(self) -> int:
-        """Places that are taken."""
+        """Number of allocated slots."""
         return self.size - len(self._free)
 
     @property
     def capacity(self) -> int:
-        """Places that there is room for."""
+        """Number of slots that fit without growing."""
         return len(next(iter(self._arrays.values())))
 
     def allocate(self, **values: float) -> int:
-        """A place that holds these values."""
-        place = self._free.pop() if self._free else self.size
-        self.size = max(self.size, place + 1)
+        """Allocate a slot with the given values, and return its number."""
+        slot = self._free.pop() if self._free else self.size
+        self.size = max(self.size, slot + 1)
         if self.size > self.capacity:
             self._arrays = {name: double_length(array) for name, array in self._arrays.items()}
         for name, value in values.items():
-            self._arrays[name][place] = value
-        return place
+            self._arrays[name][slot] = value
+        return slot
 
-    def release(self, place: int) -> None:
-        """Free a place; it holds zeros."""
+    def release(self, slot: int) -> None:
+        """Free a slot and set its values to 0."""
         for array in self._arrays.values():
-            array[place] = 0
-        self._free.append(place)
+            array[slot] = 0
+        self._free.append(slot)
 
 
 def double_length(array: NDArray[Any]) -> NDArray[Any]:
-    """The array with as many zeros behind it."""
+    """Return the array extended to twice its length with zeros."""
     return np.concatenate([array, np.zeros_like(array)])
 
 
 class ItemSearchIndex:
-    """Items, the places of their words and their vectors. Not safe to share between threads."""
+    """Items with the postings of their terms and their vectors. Not thread-safe."""
 
     def __init__(self) -> None:
         self.namespace_states: dict[int, ItemNamespaceState] = {}
@@ -183,47 +190,47 @@ class ItemSearchIndex:
 
     @property
     def size_bytes(self) -> int:
-        """About how many bytes it takes."""
+        """Approximate memory use in bytes."""
         return self._vectors.nbytes + self._texts.count * _BYTES_PER_TEXT
 
     @property
     def missing_vectors(self) -> list[ItemTextKey]:
-        """Texts whose vectors are not here."""
+        """Keys of the texts whose vectors are not loaded."""
         return list(self._missing_vectors.values())
 
     def use_model(self, model: int | None, dimension: int) -> None:
-        """Hold vectors of this model, and none of another."""
+        """Switch to the vectors of a model. Those of another model are discarded."""
         if model == self.model:
             return
         self.model = model
         self._vectors = np.zeros((self._texts.capacity, dimension), np.float32)
-        for held in self._items.values():
-            for number, slot in enumerate(held.slots):
-                self._missing_vectors[slot] = ItemTextKey(held.item.pk, held.item.revision, number)
+        for entry in self._items.values():
+            for number, slot in enumerate(entry.slots):
+                self._missing_vectors[slot] = ItemTextKey(entry.item.pk, entry.item.revision, number)
 
     def put(self, item: IndexedItem) -> None:
-        """Hold an item as it is now."""
-        held = self._items.get(item.pk)
-        if held is not None and held.item.revision == item.revision:
+        """Add an item, or replace an older revision of it."""
+        entry = self._items.get(item.pk)
+        if entry is not None and entry.item.revision == item.revision:
             return
         self.remove(item.pk)
         updated = to_microseconds(item.updated_at)
         row = self._rows.allocate(pk=item.pk, revision=item.revision, updated=updated)
-        held = self._items[item.pk] = _ItemSlots(item, row)
+        entry = self._items[item.pk] = _ItemSlots(item, row)
         for number, (terms, vector) in enumerate(item.texts):
             slot = self._allocate_text(row, terms.split())
-            held.slots.append(slot)
+            entry.slots.append(slot)
             self._missing_vectors[slot] = ItemTextKey(item.pk, item.revision, number)
             if vector is not None:
                 self._put_vector(slot, vector)
 
     def remove(self, pk: int) -> None:
-        """Hold an item no longer."""
-        held = self._items.pop(pk, None)
-        if held is None:
+        """Remove an item if it is present."""
+        entry = self._items.pop(pk, None)
+        if entry is None:
             return
-        self._rows.release(held.row)
-        for slot in held.slots:
+        self._rows.release(entry.row)
+        for slot in entry.slots:
             for term in self._terms.pop(slot):
                 del self._postings[term][slot]
                 if not self._postings[term]:
@@ -233,28 +240,35 @@ class ItemSearchIndex:
             self._texts.release(slot)
 
     def retain(self, namespaces: set[int], keys: set[int]) -> None:
-        """Of some namespaces, hold only the items with these keys."""
+        """Remove the items of some namespaces, except those with the given keys."""
+        # A list, because remove() changes the dictionary.
         for pk in [
-            pk for pk, held in self._items.items() if held.item.namespace_pk in namespaces and pk not in keys
+            pk
+            for pk, entry in self._items.items()
+            if entry.item.namespace_pk in namespaces and pk not in keys
         ]:
             self.remove(pk)
 
     def put_vectors(self, vectors: Iterable[tuple[ItemTextKey, bytes]]) -> None:
-        """Add vectors of texts that are here; an empty one for a text that can have none."""
-        for place, vector in vectors:
-            held = self._items.get(place.pk)
-            if held is not None and held.item.revision == place.revision:
-                self._put_vector(held.slots[place.number], vector)
+        """Add vectors of texts. Unknown items and other revisions are skipped.
+
+        An empty vector marks a text that the embedder rejects, so that it is not embedded again.
+        """
+        for key, vector in vectors:
+            entry = self._items.get(key.pk)
+            if entry is not None and entry.item.revision == key.revision:
+                self._put_vector(entry.slots[key.number], vector)
 
     def rank(
         self, terms: Sequence[str], vector: NDArray[np.float32] | None, share: float | None = None
     ) -> ItemRanking:
-        """All items, the best first; of those that are as good, the one by words, then the last updated.
+        """Rank all items. Ties are broken by the score by words, then by the last update.
 
         Args:
-            terms: Of the query.
-            vector: Of the query; None ranks by words alone.
-            share: What cosines count beside words; if left out, they are the score, which words lift.
+            terms: Terms of the query.
+            vector: Unit vector of the query. None ranks by words only.
+            share: Weight of the cosines from 0 to 1, the rest is the weight of the words. Default: the score is the
+                cosine, raised towards 1 by matching words.
         """
         rows = self._rows
         scores = words = np.clip(self._score_words(list(dict.fromkeys(terms))), 0, 1)
@@ -264,37 +278,41 @@ class ItemSearchIndex:
                 scores = cosines + (1 - cosines) * WORD_LIFT_WEIGHT * words
             else:
                 scores = share * np.maximum(cosines, 0) + (1 - share) * words
-        best, by_words, there = (
+        # Released slots have the key 0, which no item has.
+        best, by_words, used = (
             self._find_best_scores(scores),
             self._find_best_scores(words),
             np.flatnonzero(rows["pk"]),
         )
-        keys = (rows["pk"], rows["updated"], by_words, best)  # the last one counts first
-        order = there[np.lexsort([-key[there] for key in keys])]
+        # np.lexsort sorts by its last key first.
+        keys = (rows["pk"], rows["updated"], by_words, best)
+        order = used[np.lexsort([-key[used] for key in keys])]
         holding = {term: len(self._postings.get(term, ())) for term in terms}
         return ItemRanking(
             rows["pk"][order], rows["revision"][order], best[order], dict(self.namespace_states), holding
         )
 
     def _find_best_scores(self, scores: Floats) -> Floats:
-        # Of each item: the score of its best text.
+        # The score of each item's best text. Items without texts keep minus infinity. np.maximum.at is needed because
+        # an item's row occurs several times in the index.
         best, used = np.full(self._rows.size, -np.inf), self._texts["used"]
         np.maximum.at(best, self._texts["row"][used], scores[used].astype(np.float64).round(_SCORE_DIGITS))
         return best
 
     def _score_words(self, terms: Sequence[str]) -> Floats:
         texts, scores = self._texts, np.zeros(self._texts.size)
-        there = [term for term in terms if term in self._postings]
-        if not there:
+        found = [term for term in terms if term in self._postings]
+        if not found:
             return scores
-        worth = np.array([NGRAM_WEIGHT if is_unspaced(term) else 1.0 for term in there])
-        idf = compute_idf(texts.count, np.array([len(self._postings[term]) for term in there])) * worth
-        # As in recall: words that are nowhere count no more than those that are there.
-        nowhere = sum(term not in self._postings and not is_unspaced(term) for term in terms)
+        worth = np.array([NGRAM_WEIGHT if is_unspaced(term) else 1.0 for term in found])
+        idf = compute_idf(texts.count, np.array([len(self._postings[term]) for term in found])) * worth
+        # As in TermMatches.shares: missing words add at most as much as the words that occur.
+        missing_count = sum(term not in self._postings and not is_unspaced(term) for term in terms)
         total = float(idf.sum())
-        shares = idf / (total + min(nowhere * compute_max_idf(texts.count), total))
+        shares = idf / (total + min(missing_count * compute_max_idf(texts.count), total))
+        # Released slots have length 0, so the sum is right. The mean of the array would count them.
         mean = texts["length"].sum() / texts.count
-        for term, share in zip(there, shares.tolist(), strict=True):
+        for term, share in zip(found, shares.tolist(), strict=True):
             posting = self._postings[term]
             slots = np.fromiter(posting, np.int64, len(posting))
             counts = np.fromiter(posting.values(), np.float64, len(posting))

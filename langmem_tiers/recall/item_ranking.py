@@ -1,7 +1,7 @@
-"""Ranks the items under a prefix by a query: words and vectors together.
+"""Rank the items under a prefix by a query, with words and vectors.
 
-What is held in memory is checked against the revisions of its namespaces before each use, so a write
-by another process is seen at once.
+Each cached index is compared with the revisions of its namespaces before each use, so that writes by other
+processes are found at once.
 """
 
 from __future__ import annotations
@@ -28,26 +28,24 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langmem_tiers")
 _MAX_PREFIXES = 1_000
-"""Prefixes whose items are held, however few those are: each search weighs all of them."""
+"""Maximum number of cached prefixes. Limited even if all are small, because each search measures all of them."""
 _EMBED_BATCH_SIZE = 500
 
 
 class _LockedIndex:
-    """A shelf and the lock that keeps others from it."""
-
     def __init__(self) -> None:
         self.index = ItemSearchIndex()
         self.lock = threading.Lock()
 
 
 class ItemRanker:
-    """Holds a shelf for each prefix that is searched, the least recently used leave first.
+    """Ranks items, with an LRU cache of one index per searched prefix. Thread-safe.
 
     Args:
-        index: What is on the shelves.
-        embedding: Makes vectors of queries, and of texts that have none; None ranks by words alone.
+        index: Store of the items' texts and vectors.
+        embedding: Client that embeds queries, and texts without vectors. None ranks by words only.
         config: Limits.
-        clock: Where the time comes from.
+        clock: Source of the time.
     """
 
     def __init__(
@@ -65,36 +63,38 @@ class ItemRanker:
         self._lock = threading.Lock()
 
     def rank(self, prefix: NamespacePath, query: str, *, by_words: bool = False) -> ItemRanking:
-        """All items in namespaces that begin with the prefix's whole labels, the best first.
+        """Rank all items in the namespaces under a prefix.
 
         Args:
-            prefix: Where.
-            query: A question, or words.
-            by_words: By words alone, and no vector is made.
+            prefix: First labels of the namespaces.
+            query: A question or words.
+            by_words: True to rank by words only, without embedding anything. Default: False.
         """
         vector = None if by_words else self._embed_query(query)
         with self._lock:
-            place = self._indexes.pop(prefix, None) or _LockedIndex()
-            self._indexes[prefix] = place
-        with place.lock:
+            # Removing and inserting moves the prefix to the end: the first one is the least recently used.
+            cached = self._indexes.pop(prefix, None) or _LockedIndex()
+            self._indexes[prefix] = cached
+        with cached.lock:
+            # The model comes first, because the refresh loads the vectors of the current model.
             if vector is not None and self._embedding is not None:
-                place.index.use_model(self._embedding.get_model_key(), len(vector))
-            self._refresh(place.index, prefix)
+                cached.index.use_model(self._embedding.get_model_key(), len(vector))
+            self._refresh(cached.index, prefix)
             if vector is not None:
-                self._embed_missing(place.index)
+                self._embed_missing(cached.index)
             share = None if self._embedding is None else self._embedding.share
-            ranked = place.index.rank(extract_terms(query), vector, share)
+            ranked = cached.index.rank(extract_terms(query), vector, share)
         self._evict()
         return ranked
 
     def before_fork(self) -> None:
-        """Nothing to do: the child begins with empty shelves."""
+        """Do nothing: the child starts with an empty cache."""
 
     def after_fork(self) -> None:
-        """Nothing to do in the parent."""
+        """Do nothing in the parent."""
 
     def after_fork_in_child(self) -> None:
-        """A lock may be held by a thread that this process does not have."""
+        """Replace the locks and the cache: a lock may be held by a thread that does not exist in the child."""
         self._reset()
 
     def _embed_query(self, query: str) -> NDArray[np.float32] | None:
@@ -104,74 +104,85 @@ class ItemRanker:
             self._embedding.get_model_key()
             return self._embedding.embed_query(query)
         except EmbeddingError as error:
-            _log.warning("items are ranked by words alone: %s", error)
+            _log.warning("items are ranked by words only: %s", error)
             return None
 
-    def _refresh(self, shelf: ItemSearchIndex, prefix: NamespacePath) -> None:
+    def _refresh(self, index: ItemSearchIndex, prefix: NamespacePath) -> None:
         states = {state.pk: state for state in self._index.list_namespace_states(prefix)}
-        changed = [state for state in states.values() if shelf.namespace_states.get(state.pk) != state]
-        gone = shelf.namespace_states.keys() - states.keys()
+        # New items have revisions above the known one. Deleted items leave no row, so after an erasure the remaining
+        # keys are listed and all other items of the namespace are removed from the index.
+        changed = [state for state in states.values() if index.namespace_states.get(state.pk) != state]
+        deleted = index.namespace_states.keys() - states.keys()
         erased = {
             state.pk
             for state in changed
-            if state.pk in shelf.namespace_states
-            and shelf.namespace_states[state.pk].erasure_epoch != state.erasure_epoch
+            if state.pk in index.namespace_states
+            and index.namespace_states[state.pk].erasure_epoch != state.erasure_epoch
         }
-        if gone or erased:
-            shelf.retain(gone | erased, self._index.list_keys(sorted(erased)))
-        for seen_at, keys in _group_by_revision(shelf, [state.pk for state in changed]).items():
-            for item in self._index.load_items(keys, seen_at, shelf.model):
-                shelf.put(item)
-        shelf.namespace_states = states
+        if deleted or erased:
+            index.retain(deleted | erased, self._index.list_keys(sorted(erased)))
+        for revision, keys in _group_by_revision(index, [state.pk for state in changed]).items():
+            for item in self._index.load_items(keys, revision, index.model):
+                index.put(item)
+        # The states were read before the items. An item that was written in between is loaded again next time, but
+        # never missed.
+        index.namespace_states = states
 
-    def _embed_missing(self, shelf: ItemSearchIndex) -> None:
+    def _embed_missing(self, index: ItemSearchIndex) -> None:
         until = self._clock.monotonic() + self._config.embedding.inline_seconds
-        waiting = shelf.missing_vectors
-        for start in range(0, len(waiting), _EMBED_BATCH_SIZE):
+        missing = index.missing_vectors
+        for start in range(0, len(missing), _EMBED_BATCH_SIZE):
+            # The first batch is always embedded. The next search continues with the rest, which is found by words.
             if start and self._clock.monotonic() >= until:
-                return  # the next search goes on; until then these are found by their words
+                return
             try:
-                self._embed_batch(shelf, waiting[start : start + _EMBED_BATCH_SIZE])
+                self._embed_batch(index, missing[start : start + _EMBED_BATCH_SIZE])
             except EmbeddingError as error:
-                _log.warning("%d texts of items have no vector yet: %s", len(waiting) - start, error)
+                _log.warning("%d texts of items have no vector yet: %s", len(missing) - start, error)
                 return
 
-    def _embed_batch(self, shelf: ItemSearchIndex, places: list[ItemTextKey]) -> None:
+    def _embed_batch(self, index: ItemSearchIndex, keys: list[ItemTextKey]) -> None:
         if self._embedding is None:
             return
         model = self._embedding.get_model_key()
-        texts = self._index.get_texts(places, model)
-        shelf.put_vectors((place, vector) for place, (_, vector) in texts.items() if vector is not None)
-        lacking = [place for place, (_, vector) in texts.items() if vector is None]
-        if not lacking:
+        # Another process may have stored some of the vectors in the meantime.
+        texts = self._index.get_texts(keys, model)
+        index.put_vectors((key, vector) for key, (_, vector) in texts.items() if vector is not None)
+        missing = [key for key, (_, vector) in texts.items() if vector is None]
+        if not missing:
             return
-        embedded = self._embedding.embed_documents([texts[place][0] for place in lacking])
-        made = {lacking[at]: embedded.vectors[at].astype("<f4").tobytes() for at in embedded.embedded_numbers}
-        shelf.put_vectors(made.items())
-        shelf.put_vectors(
-            (lacking[at], b"") for at in embedded.refused_numbers
-        )  # not asked for again by this process
+        embedded = self._embedding.embed_documents([texts[key][0] for key in missing])
+        vectors = {
+            missing[number]: embedded.vectors[number].astype("<f4").tobytes()
+            for number in embedded.embedded_numbers
+        }
+        index.put_vectors(vectors.items())
+        # An empty vector: this process does not try a rejected text again.
+        index.put_vectors((missing[number], b"") for number in embedded.refused_numbers)
         try:
-            self._index.insert_vectors(made, model)
-        except StorageError as error:  # they are made again by whoever needs them
-            _log.warning("%d vectors of items could not be kept: %s", len(made), error)
+            self._index.insert_vectors(vectors, model)
+        except StorageError as error:
+            # This search can use the vectors anyway. A process that needs them later embeds the texts again.
+            _log.warning("%d vectors of items could not be stored: %s", len(vectors), error)
 
     def _evict(self) -> None:
-        most = self._config.recall.index_megabytes * 1_000_000
+        max_bytes = self._config.recall.index_megabytes * 1_000_000
         with self._lock:
-            weights = {prefix: place.index.size_bytes for prefix, place in self._indexes.items()}
-            total = sum(weights.values())
+            sizes = {prefix: cached.index.size_bytes for prefix, cached in self._indexes.items()}
+            total = sum(sizes.values())
+            # The last prefix is the most recently used one. It stays, however large it is.
             for prefix in list(self._indexes)[:-1]:
-                if total <= most and len(self._indexes) <= _MAX_PREFIXES:
+                if total <= max_bytes and len(self._indexes) <= _MAX_PREFIXES:
                     break
                 del self._indexes[prefix]
-                total -= weights[prefix]
+                total -= sizes[prefix]
 
 
-def _group_by_revision(shelf: ItemSearchIndex, namespaces: list[int]) -> dict[int, list[int]]:
-    # Namespaces that are new to the shelf are read together, each of the others from where it was left.
-    found: dict[int, list[int]] = {}
+def _group_by_revision(index: ItemSearchIndex, namespaces: list[int]) -> dict[int, list[int]]:
+    # Namespaces by the revision to load from, so that those with the same one are loaded by one query: above all the
+    # new ones, which start at 0.
+    grouped: dict[int, list[int]] = {}
     for pk in namespaces:
-        at = shelf.namespace_states[pk].revision if pk in shelf.namespace_states else 0
-        found.setdefault(at, []).append(pk)
-    return found
+        revision = index.namespace_states[pk].revision if pk in index.namespace_states else 0
+        grouped.setdefault(revision, []).append(pk)
+    return grouped

@@ -1,4 +1,4 @@
-"""Indexed items: the texts they are found by and the contract of their index."""
+"""Indexed items: their search texts and the interface of their index."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemText:
-    """One text of an item, ready to be kept."""
+    """One search text of an item, ready to be stored."""
 
     text: str
     terms: str
-    """As ``scoring.terms.terms_of`` makes them, with spaces between."""
+    """Terms from ``extract_terms()``, separated by spaces."""
     vector: bytes | None = None
 
 
 class ItemNamespaceState(NamedTuple):
-    """By these numbers whoever holds a part of a namespace sees what has changed."""
+    """Counters of a namespace that show whether a cached part of it is outdated."""
 
     pk: int
     revision: int
@@ -32,19 +32,19 @@ class ItemNamespaceState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IndexedItem:
-    """What a search by query needs of an item."""
+    """An item with the data that a search needs."""
 
     pk: int
     namespace_pk: int
     revision: int
     updated_at: datetime
     texts: tuple[tuple[str, bytes | None], ...]
-    """Terms with spaces between, and the vector of the model that was asked for, if there is one."""
+    """Terms separated by spaces, and the vector of the requested model or None, for each text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemTextKey:
-    """Where a text stands: the item as of a revision, and the text's number in it."""
+    """Key of a text: item, revision of the item, and number of the text in the item."""
 
     pk: int
     revision: int
@@ -52,26 +52,26 @@ class ItemTextKey:
 
 
 class ItemIndex(Protocol):
-    """What searches by query look at."""
+    """Store of the search texts and vectors of items."""
 
     def list_namespace_states(self, prefix: NamespacePath) -> tuple[ItemNamespaceState, ...]:
-        """The namespaces that begin with the prefix's whole labels."""
+        """Return the states of the namespaces under a prefix. Labels are compared as a whole."""
         ...
 
     def list_keys(self, namespaces: Sequence[int]) -> set[int]:
-        """The keys of all items in some namespaces."""
+        """Return the keys of all items in the namespaces."""
         ...
 
     def load_items(self, namespaces: Sequence[int], after: int, model: int | None) -> list[IndexedItem]:
-        """The items of some namespaces that were written behind a revision."""
+        """Return the items of the namespaces that were written after a revision, with vectors of a model."""
         ...
 
     def get_texts(
         self, places: Sequence[ItemTextKey], model: int
     ) -> Mapping[ItemTextKey, tuple[str, bytes | None]]:
-        """Texts that are still as they were, each with its vector of that model, if there is one by now."""
+        """Return texts that are unchanged since their revision, each with its vector of the model or None."""
         ...
 
     def insert_vectors(self, vectors: Mapping[ItemTextKey, bytes], model: int) -> None:
-        """Keep vectors of texts that are still as they were."""
+        """Store vectors of texts that are unchanged since their revision."""
         ...

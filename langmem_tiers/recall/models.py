@@ -1,4 +1,4 @@
-"""Recall: a query in, ranked entries with reasons out."""
+"""Filters and results of recall."""
 
 from __future__ import annotations
 
@@ -26,23 +26,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallFilters:
-    """What may be recalled. Everything that is left out allows all.
+    """Restrictions on recall. A filter that is left out allows everything.
 
     Args:
         tiers: Only entries of these tiers.
         kinds: Only entries of these kinds: ``message``, or the kinds of long-term entries.
-        roles: Only what these said.
-        sessions: Only from these sessions.
+        roles: Only messages of these roles.
+        sessions: Only entries of these sessions.
         categories: Only knowledge and long-term entries of these categories.
-        tags: Only entries with one of these tags.
-        since: Only what was said at that time or later.
-        until: Only what was said before that time.
-        min_importance: Only what matters as much.
-        messages: Whether messages as they were said may come.
-        episodic: Whether moments may come.
-        chunks: Whether summaries of older messages may come.
-        valid_at: As it was at that time: what was in force then, and what had been said by then. What is in force
-            now, if left out.
+        tags: Only entries with at least one of these tags.
+        since: Only entries created at this time or later.
+        until: Only entries created before this time.
+        min_importance: Only entries of at least this importance, from 0 to 1. Default: 0.
+        messages: True if original messages may be recalled. Default: True.
+        episodic: True if episodes may be recalled. Default: True.
+        chunks: True if summaries of older messages may be recalled. Default: True.
+        valid_at: The state of memory at this time: entries valid then and messages created by then. Default: now.
     """
 
     tiers: AbstractSet[Tier | str] | None = None
@@ -60,6 +59,7 @@ class RecallFilters:
     valid_at: datetime | None = None
 
     def __post_init__(self) -> None:
+        # The class is frozen: normalized values can only be set past its own __setattr__.
         put = object.__setattr__
         put(self, "tiers", _to_set(self.tiers, "tiers", _check_tier))
         put(self, "roles", _to_set(self.roles, "roles", check_role))
@@ -71,37 +71,38 @@ class RecallFilters:
             put(self, name, None if moment is None else check_time(moment))
         if self.since is not None and self.until is not None and self.until <= self.since:
             raise InvalidInputError(
-                f"until {self.until.isoformat()!r} must lie after since {self.since.isoformat()!r}: "
+                f"until {self.until.isoformat()!r} must be later than since {self.since.isoformat()!r}: "
                 "swap them or leave one out"
             )
         check_score(self.min_importance, "min_importance")
 
 
+# Signals of how, when and by whom something was said. They favor any such memory, whatever the query is.
 _CIRCUMSTANCE_SIGNALS = {"form", "speaker", "time", "session", "standing"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit(Displayable):
-    """A memory that answers a query, and why."""
+    """A recalled memory with its score and the score breakdown."""
 
     entry: Entry
     score: float
-    """Higher is better; comparable within one recall only."""
+    """Score of this memory. Higher is better. Comparable only within one recall."""
     signals: Mapping[str, float]
-    """What each signal gave to the score, by its name."""
+    """Score breakdown: the contribution of each signal, by name."""
     found_by: str
-    """What gave most: ``message``, ``neighbours``, ``session``, ``meaning``, or a signal of a preset."""
+    """Largest signal: ``message``, ``neighbours``, ``session``, ``meaning``, or a signal of a preset."""
     message: Message | None = None
     knowledge: Knowledge | None = None
 
     @property
     def relevance(self) -> float:
-        """What words and meaning gave, without what speaks for any memory of that form, speaker, time or session."""
+        """Part of the score from words and meaning, without form, speaker, time and session."""
         return sum(value for name, value in self.signals.items() if name not in _CIRCUMSTANCE_SIGNALS)
 
     @property
     def session(self) -> str | None:
-        """The session that it comes from."""
+        """Session of the memory."""
         return self.entry.session
 
     def _to_row(self) -> dict[str, object]:
@@ -120,24 +121,24 @@ class Hit(Displayable):
         return f"{self.score:.2f} {self._to_row()['text']}"
 
     def _to_display(self) -> DisplayContent:
-        best = sorted(self.signals.items(), key=lambda one: -abs(one[1]))
+        best = sorted(self.signals.items(), key=lambda signal: -abs(signal[1]))
         signals = Table(("signal", "gave"), tuple((to_cell(name), value) for name, value in best))
         return DisplayContent(f"Hit: {self.score:.3f}, found by {self.found_by}", self._to_row(), (signals,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recall(Displayable):
-    """What a query brought back, best first."""
+    """Result of a recall: the hits, best first."""
 
     query: str
     hits: tuple[Hit, ...]
     strategy: Strategy
     candidates: int
-    """How many memories were looked at in the end."""
+    """Number of memories that passed the filters and were compared."""
     embedder: str | None = None
-    """Whose vectors were compared; None where words alone decided."""
+    """Identity of the embedder whose vectors were compared. None if only words were compared."""
     problems: tuple[str, ...] = field(default=())
-    """What did not work this time, such as an embedder that failed."""
+    """Problems of this recall, for example an embedder that failed."""
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -167,7 +168,7 @@ def _to_set(values: object, what: str, check: object) -> frozenset[object] | Non
         return None
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidInputError(f"{what} must be a set, got {type(values).__name__}: use {{...}}")
-    assert callable(check)  # noqa: S101 - of this module
+    assert callable(check)  # noqa: S101 - callers are in this module
     return frozenset(check(value) for value in values)
 
 
@@ -181,5 +182,5 @@ def _check_tier(tier: object) -> Tier:
 
 def _check_filter_name(word: object) -> str:
     if not isinstance(word, str) or not word:
-        raise InvalidInputError(f"a filter takes names, got {word!r}: use non-empty strings")
+        raise InvalidInputError(f"filter values must be non-empty strings, got {word!r}")
     return word

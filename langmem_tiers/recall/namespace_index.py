@@ -1,4 +1,4 @@
-"""What is held in memory of a namespace: places and vectors, brought up to date before each use."""
+"""In-memory index of a namespace: positions, terms and vectors, updated before each use."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ if TYPE_CHECKING:
 
 
 MAX_CACHED_TERMS = 100_000
-"""Words of all messages together up to which they are held: reading so many takes tens of milliseconds, once."""
+"""Number of words in a namespace up to which its terms are cached. Loading them takes tens of milliseconds once."""
+# A posting is one integer: the message's key, followed by 12 bits for the number of occurrences (at most 4,095).
 _COUNT_BITS = 12
 _MAX_COUNT = (1 << _COUNT_BITS) - 1
 _BYTES_PER_TERM, _BYTES_PER_POSTING = 200, 8
 
 
 class LexicalCache:
-    """The words of the messages that were added, in the order of their keys."""
+    """Postings of a namespace's first messages, in ascending order of keys."""
 
     def __init__(self) -> None:
         self.message_count = 0
@@ -48,11 +49,11 @@ class LexicalCache:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory, about."""
+        """Approximate memory use in bytes."""
         return len(self._postings) * _BYTES_PER_TERM + self._posting_count * _BYTES_PER_POSTING
 
     def add(self, keys: Sequence[int], terms: Mapping[int, Sequence[str]]) -> None:
-        """The next messages; those without terms hold none."""
+        """Append messages. A message without an entry in ``terms`` has no terms."""
         for key in keys:
             counts = Counter(terms.get(key, ()))
             for term, count in counts.items():
@@ -65,38 +66,45 @@ class LexicalCache:
     def insert_between(
         self, before: NDArray[np.int64], now: NDArray[np.int64], terms: Mapping[int, Sequence[str]]
     ) -> bool:
-        """Add messages that come between those that are held; False, if they are not the only ones that are missing.
+        """Insert messages between the cached ones.
 
         Args:
-            before: The keys of the messages that there were.
-            now: Those that there are.
-            terms: Of new ones; those at the end may be missing and are added later.
+            before: Keys of all messages before the update.
+            now: Keys of all messages after the update.
+            terms: Terms of new messages. They may be missing for the last messages, which are added later.
+
+        Returns:
+            False, with nothing changed, if messages other than the last ones would be missing.
         """
         new = np.setdiff1d(now, before).tolist()
         known = sorted(key for key in new if key in terms)
-        held = len(before) + len(known)
-        if self.message_count != len(before) or set(now[held:].tolist()) != set(new) - set(known):
+        cached_count = len(before) + len(known)
+        # find_postings() loads the messages from `message_count` on. So the cached messages have to be exactly the
+        # first ones: those without terms must all come after them.
+        if self.message_count != len(before) or set(now[cached_count:].tolist()) != set(new) - set(known):
             return False
         self.add(known, terms)
+        # add() appended the new postings. Only the terms of the new messages are out of order.
         for term in {term for key in known for term in terms[key]}:
             self._postings[term] = array("q", sorted(self._postings[term]))
         return True
 
     def append_new(self, keys: NDArray[np.int64], terms: Mapping[int, Sequence[str]]) -> None:
-        """Add the messages behind those that are held, if their terms are among these."""
+        """Append the messages that follow the cached ones, if all of their terms are given."""
         new = keys[self.message_count :].tolist()
         if all(key in terms for key in new):
             self.add(new, terms)
 
     def find_postings(self, terms: Sequence[str]) -> Postings:
-        """Where the terms are."""
-        there = sorted(term for term in set(terms) if term in self._postings)
-        places = [self._postings[term] for term in there]
-        together = np.concatenate(
-            [np.empty(0, np.int64), *(np.frombuffer(some, np.int64) for some in places)]
+        """Return the postings of the terms that occur."""
+        found = sorted(term for term in set(terms) if term in self._postings)
+        postings = [self._postings[term] for term in found]
+        # The empty array is for the case that no term occurs. np.frombuffer reads an array without a copy.
+        packed = np.concatenate(
+            [np.empty(0, np.int64), *(np.frombuffer(posting, np.int64) for posting in postings)]
         )
-        of = np.repeat(np.arange(len(there)), [len(some) for some in places])
-        return Postings(there, of, together >> _COUNT_BITS, (together & _MAX_COUNT).astype(np.float32))
+        term_numbers = np.repeat(np.arange(len(found)), [len(posting) for posting in postings])
+        return Postings(found, term_numbers, packed >> _COUNT_BITS, (packed & _MAX_COUNT).astype(np.float32))
 
 
 _BYTES_PER_ROW = 270
@@ -105,13 +113,13 @@ _PAGE_SIZE = 10_000
 
 
 class NamespaceIndex:
-    """One namespace. Hold ``lock`` while using it."""
+    """Index of one namespace. Hold ``lock`` while using it."""
 
     def __init__(self, path: NamespacePath) -> None:
         self.path = path
         self.lock = threading.RLock()
         self.embedding_lock = threading.Lock()
-        """Held while a batch of its messages is embedded, by one at a time; taken before ``lock``."""
+        """Serializes the embedding of batches. Acquire it before ``lock``, never while holding ``lock``."""
         self.tenant: Tenant | None = None
         self.has_knowledge: bool | None = None
         self.positions = MessagePositions(KERNELS)
@@ -122,24 +130,31 @@ class NamespaceIndex:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory, about."""
+        """Approximate memory use in bytes."""
         vectors = 0 if self.vectors is None else self.vectors.size_bytes
         words = 0 if self._lexical_cache is None else self._lexical_cache.size_bytes
         return _MIN_BYTES + self.positions.count * _BYTES_PER_ROW + vectors + words
 
     def refresh(self, store: IndexStore) -> bool:
-        """Read what others or we have written since; False if the namespace does not exist."""
+        """Load changes by this and other processes since the last call.
+
+        Returns:
+            False if the namespace does not exist.
+        """
+        # Terms come with new rows if they are cached. On the first read they are left out: the cache loads them later,
+        # unless the namespace is too large.
         news = store.load_changes(
             self.path, self._watermark, with_terms=bool(self._watermark) and self._lexical_cache is not None
         )
         self.has_knowledge = news.has_knowledge
         if news.tenant != self.tenant or news.watermark < self._watermark:
-            # Made anew, something was erased, or the server is an older copy now: nothing that is held holds.
+            # The namespace was recreated, something was erased, or the database was replaced by an older copy. The
+            # cached rows may be wrong, so load everything again.
             if self._watermark:
                 news = store.load_changes(self.path, 0)
             self._reset(news)
         elif not self.positions.extend(news.rows):
-            # Another writer was slower than one who began after it: its messages come in between.
+            # A transaction with lower keys was committed after one with higher keys. Its messages belong in between.
             self._insert_between(store.load_changes(self.path, 0), news.terms)
         elif self._lexical_cache is not None and news.terms:
             self._lexical_cache.append_new(self.positions["keys"], news.terms)
@@ -152,7 +167,7 @@ class NamespaceIndex:
         self.positions.extend(news.rows)
 
     def _insert_between(self, all_rows: IndexChanges, terms: Mapping[int, Sequence[str]]) -> None:
-        # Where rows stand is found anew, which is quick; words and vectors that are held stay.
+        # Rebuild the positions, which is fast. Keep the cached terms and vectors if possible.
         if all_rows.tenant != self.tenant:
             self._reset(all_rows)
             return
@@ -166,50 +181,52 @@ class NamespaceIndex:
             self.vectors = None
 
     def find_postings(self, store: IndexStore, terms: Sequence[str]) -> Postings:
-        """Where terms are: from memory where the namespace is small, else from the database."""
+        """Return the postings of terms: from the cache if the namespace is small, else from the store."""
         assert self.tenant is not None  # noqa: S101 - refresh() came first
-        held, places = self._lexical_cache, self.positions
-        if held is not None and held.message_count < places.count:
+        cache, places = self._lexical_cache, self.positions
+        if cache is not None and cache.message_count < places.count:
             if float(places["lengths"].sum()) > MAX_CACHED_TERMS:
-                held = self._lexical_cache = None  # it has outgrown that
+                # The namespace has become too large for the cache.
+                cache = self._lexical_cache = None
             else:
-                keys = places["keys"][held.message_count :].tolist()
-                held.add(keys, store.get_terms(keys))
-        return store.find_postings(self.tenant.key, terms) if held is None else held.find_postings(terms)
+                keys = places["keys"][cache.message_count :].tolist()
+                cache.add(keys, store.get_terms(keys))
+        return store.find_postings(self.tenant.key, terms) if cache is None else cache.find_postings(terms)
 
     def load_vectors(self, embedding: EmbeddingClient) -> VectorIndex:
-        """The vectors of this embedder, with those that were written since."""
+        """Return the vectors by this embedder, including those written since the last call."""
         model = embedding.get_model_key()
         if self.vectors is None or self._model != model:
             self.vectors, self._model = VectorIndex(embedding.dimension), model
         elif self.vectors.is_complete(self.positions):
-            return self.vectors  # a vector that is there is never changed
+            # A stored vector never changes, so there is nothing to load.
+            return self.vectors
         assert self.tenant is not None  # noqa: S101 - refresh() came first
         while True:
-            keys, found, mark = embedding.store.load_vectors(
+            keys, found, watermark = embedding.store.load_vectors(
                 self.tenant.key, model, self.vectors.watermark, _PAGE_SIZE
             )
             self.vectors.put(self.positions, keys, found)
-            self.vectors.watermark = mark
+            self.vectors.watermark = watermark
             if len(keys) < _PAGE_SIZE:
                 return self.vectors
 
     def update_trust(
         self, embedding: EmbeddingClient, store: IndexStore, *, may_wait: bool = False
     ) -> TrialRecord | None:
-        """Find how far the embedder is to be trusted here; again each time twice as much is known.
+        """Measure the trust in the embedder, each time the number of messages has doubled.
 
-        It follows from what is stored, not from when this process looked at it: what another one found is taken over.
-        Where a server keeps the vectors it takes time to fetch some, so what was found on fewer messages may do for
-        a while; ``vectors.trial_waits`` says so.
+        The trust depends on the stored messages only, so a result of another process is used as it is. If the store
+        searches the vectors, fetching the sample takes time. With ``may_wait``, a trust that was measured on fewer
+        messages then remains in use, and ``vectors.is_trial_pending`` is set.
 
         Args:
-            embedding: The embedder.
-            store: Words.
-            may_wait: Whether that is allowed.
+            embedding: Client of the embedder.
+            store: Store of the terms.
+            may_wait: True to postpone a slow measurement. Default: False.
 
         Returns:
-            What it was tried on, if nobody had done so.
+            The sample, if this call has measured the trust. The caller should store it for other processes.
         """
         vectors, places = self.vectors, self.positions
         sizes = list(iter_trial_sizes(places.count))
@@ -220,6 +237,8 @@ class NamespaceIndex:
             return None
         assert self.tenant is not None  # noqa: S101 - refresh() came first
         tried = TrialRecord(int(places["keys"][picked.size - 1]), *picked.extent)
+        # Use the stored trust if it was measured on the same sample. A process without a trust also uses one that was
+        # measured on fewer messages, if these are still the first ones.
         known = embedding.store.get_trust(self.tenant, embedding.get_model_key())
         if known is not None and (
             known[0] == tried or (vectors.trial_extent is None and self._has_same_messages(known[0]))
@@ -236,7 +255,7 @@ class NamespaceIndex:
         return tried
 
     def _has_same_messages(self, tried: TrialRecord) -> bool:
-        # Whether the messages that something was tried on are still the first ones.
+        # True if the messages that the sample was drawn from are still the first ones of the namespace.
         keys = self.positions["keys"]
         return tried.size <= len(keys) and int(keys[tried.size - 1]) == tried.last_key
 
@@ -253,9 +272,12 @@ class NamespaceIndex:
         return find_trust(places, picked, tables, [[terms.get(key, ()) for key in part] for part in keys])
 
     def _choose_sample(self, vectors: VectorIndex, sizes: list[int]) -> TrialSample | None:
+        # Use the largest sample that has vectors. `trial_size` remembers a final result, to skip this next time.
         for size in sizes:
             whole = draw_trial_sample(self.positions, size)
-            if whole is None:  # then there is none among fewer messages either
+            if whole is None:
+                # Fewer messages do not suffice either. Only the largest size is a final result: a smaller one is
+                # reached if vectors of a larger sample are still missing.
                 vectors.trial_size = sizes[0] if size == sizes[0] else 0
                 return None
             picked = whole.restrict_to(vectors.get_vector_flags(self.positions.count))

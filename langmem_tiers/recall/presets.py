@@ -1,7 +1,7 @@
-"""The ways of ranking that can be checked by hand, as presets beside the default.
+"""Simple ranking strategies: recency, importance, similarity, hybrid and TF-IDF.
 
-Recency, importance and their mixture with similarity take three times as many candidates of each as are
-asked for. The five signals of TF-IDF are a weighted mean.
+Their scores can be verified by hand. The hybrid strategy combines candidates by recency, similarity and
+importance, three times the limit of each. TF-IDF is a weighted mean of five signals.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.records import Flags, Floats, Rows
 
 CANDIDATES_PER_RESULT = 3
-"""Candidates of each kind for each memory that is asked for."""
+"""Number of candidates of each kind per requested memory."""
 HALF_LIFE_MICROSECONDS = 30 * 86_400 * 10**6
-"""In microseconds."""
+"""Half-life of recency: 30 days."""
 MAX_SCORED_MESSAGES = 1000
-"""Messages that TF-IDF looks at, those with the rarest words first."""
+"""Maximum number of messages that TF-IDF scores, chosen by BM25."""
 
 
 def rank_by_recency(places: MessagePositions, allowed: Flags | None, limit: int) -> RankedRows:
-    """The newest first, the later key among equals."""
+    """Return the newest messages first. Ties are broken by the higher key."""
     rows = _list_allowed_rows(places, allowed)
+    # np.lexsort sorts by its last key first. Rows ascend by key, so -rows prefers the higher key among equals.
     rows = rows[np.lexsort((-rows, -places["times"][rows]))][:limit]
     scores = 1 - np.arange(len(rows)) / limit
     return RankedRows(rows, scores, {"recency": scores})
@@ -39,7 +40,7 @@ def rank_by_recency(places: MessagePositions, allowed: Flags | None, limit: int)
 def rank_by_importance(
     places: MessagePositions, importance: Floats, allowed: Flags | None, limit: int
 ) -> RankedRows:
-    """The most important first, the newest among equals."""
+    """Return the most important messages first. Ties are broken by the newer message."""
     rows = _list_allowed_rows(places, allowed)
     rows = rows[np.lexsort((-rows, -places["times"][rows], -importance[rows]))][:limit]
     scores = importance[rows].astype(np.float64)
@@ -47,7 +48,7 @@ def rank_by_importance(
 
 
 def rank_by_score(signal: str, rows: Rows, scores: Floats, limit: int) -> RankedRows:
-    """The highest first, the later key among equals."""
+    """Return the rows with the highest scores first. Ties are broken by the higher key."""
     order = np.lexsort((-rows, -scores))[:limit]
     best = scores[order].astype(np.float64)
     return RankedRows(rows[order], best, {signal: best})
@@ -56,19 +57,20 @@ def rank_by_score(signal: str, rows: Rows, scores: Floats, limit: int) -> Ranked
 def rank_hybrid(
     recent: RankedRows, similar: RankedRows, important: RankedRows, limit: int, weights: HybridWeights
 ) -> RankedRows:
-    """The three lists of candidates, each row's scores added up.
+    """Merge three lists of candidates, with the weighted sum of their scores.
 
     Args:
-        recent: The newest, scored by rank.
-        similar: The nearest, scored by their cosine.
-        important: The most important.
-        limit: How many to keep.
-        weights: What each list counts.
+        recent: The newest messages, scored by rank.
+        similar: The nearest messages, scored by cosine.
+        important: The most important messages.
+        limit: Maximum number of rows.
+        weights: Weight of each list.
     """
     parts = (("recency", recent, weights.recency), ("similarity", similar, weights.similarity))
     rows = np.unique(np.concatenate([recent.rows, similar.rows, important.rows]))
     signals = {}
     for name, ranked, weight in (*parts, ("importance", important, weights.importance)):
+        # A row that is missing from this list scores 0 in it. np.unique sorted the rows, as searchsorted requires.
         signals[name] = np.zeros(len(rows))
         signals[name][np.searchsorted(rows, ranked.rows)] = weight * ranked.scores
     return _rank_by_signals(rows, signals, limit)
@@ -83,27 +85,30 @@ def rank_tf_idf(
     limit: int,
     weights: TfIdfWeights,
 ) -> RankedRows:
-    """The weighted mean of five signals.
+    """Rank candidates by the weighted mean of five signals.
 
     Args:
-        places: Where the messages stand.
+        places: Positions of the namespace's messages.
         rows: The candidates.
-        texts: Their terms.
-        holding: The query's terms, and how many messages hold each.
+        texts: Terms of each candidate.
+        holding: The query's terms, with the number of messages that contain each.
         others: Recency, importance and access of the candidates.
-        limit: How many to keep.
-        weights: What each signal counts.
+        limit: Maximum number of rows.
+        weights: Weight of each signal.
     """
     idf = {term: float(np.log(places.count / count)) if count else 0.0 for term, count in holding.items()}
     best = sum(idf.values())
     semantic, keyword = np.zeros(len(rows)), np.zeros(len(rows))
     for number, text in enumerate(texts):
+        # semantic: TF-IDF of the query's terms, with TF relative to the most frequent term of the message.
+        # Divided by the sum of all IDFs, it is at most 1. keyword: share of the query's terms that occur.
         counts = Counter(text)
         most = max(counts.values(), default=1)
         known = [term for term in idf if term in counts]
         semantic[number] = sum(counts[term] / most * idf[term] for term in known) / best if best else 0.0
         keyword[number] = len(known) / len(idf) if idf else 0.0
     given = {"semantic": semantic, "keyword": keyword, **others}
+    # Only the ratio of the weights matters: the configuration need not make them add up to 1.
     total = sum(getattr(weights, name) for name in given)
     return _rank_by_signals(
         rows, {name: getattr(weights, name) / total * part for name, part in given.items()}, limit
@@ -111,7 +116,7 @@ def rank_tf_idf(
 
 
 def compute_recency(places: MessagePositions, rows: Rows, now: int) -> Floats:
-    """1 for now, half as much each 30 days."""
+    """Return the recency of messages: 1 for now, halved every 30 days."""
     ages = np.maximum(0, now - places["times"][rows])
     faded: Floats = np.exp2(-ages / HALF_LIFE_MICROSECONDS)
     return faded

@@ -1,4 +1,4 @@
-"""What a query says: the words to look for, and the times it speaks of."""
+"""Parse a query into search terms, speaker names and time ranges."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ if TYPE_CHECKING:
     from langmem_tiers.text.time_expressions.extraction import TimeRange
 
 MAX_TERMS = 32
-"""Distinct words of a query that are looked for; the rest of a long one adds cost, not sense."""
+"""Maximum number of distinct search terms. More terms of a long query add cost, not precision."""
 _TERMS_PER_UNSPACED_WORD = 3
-"""Terms that a word makes in a script without spaces, about."""
+"""Approximate number of terms (single characters and pairs) per word of a script without spaces."""
 _MAX_CHARACTERS = 10_000
+"""Maximum length of a query that is parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query, read."""
+    """A parsed query."""
 
     text: str
     terms: tuple[str, ...]
     names: tuple[str, ...]
-    """All words as they would stand in a speaker's name."""
+    """Words of the query, normalized like the words of a speaker's name."""
     times: tuple[TimeRange, ...]
     normalized_text: str
-    """The text with one way to write each letter, where scripts without spaces have several."""
+    """The text in Unicode NFKC form if it contains a script without spaces, else unchanged."""
 
     def find_speaker_names(self, speakers: Speakers) -> set[str]:
-        """The names of speakers that the query says."""
+        """Return the speakers' names that occur in the query."""
         names: set[str] = set()
         for name in self.names:
             if is_unspaced(name):
+                # A run of characters without spaces may contain names at any position.
                 names.update(
                     name[start:end]
                     for start, end in _find_name_spans(name, speakers, speakers.max_name_characters)
@@ -51,13 +53,18 @@ class Query:
         return names
 
     def get_terms_without(self, speakers: Collection[str]) -> list[str]:
-        """The words to look for besides the names of speakers."""
+        """Return the search terms without the names of speakers."""
         cut = self._remove_names(speakers)
+        # self.terms were extracted from the same text: extract again only if a name was removed.
         terms = self.terms if cut == self.normalized_text else extract_distinct_terms(cut)
         return [term for term in terms if term not in speakers]
 
     def get_text_without(self, speakers: Collection[str]) -> str:
-        """The text without the names of speakers: who said it says nothing of what was said."""
+        """Return the text without the names of speakers.
+
+        The result is meant to be embedded: a name in it would pull the vector toward any message with that name.
+        The original text is returned if nothing else remains.
+        """
         if not speakers:
             return " ".join(self.text.split()) or self.text
         words = self._remove_names(speakers).split()
@@ -65,7 +72,9 @@ class Query:
         return " ".join(kept) or self.text
 
     def _remove_names(self, speakers: Collection[str]) -> str:
-        # Names that no spaces set apart are cut out; where scripts meet, a space goes between them.
+        # Only names in scripts without spaces are removed here. The other names are separate words, which the
+        # callers filter. The join inserts spaces where a name was removed and where scripts meet, so that no term
+        # is made of characters that were not adjacent.
         longest = max((len(name) for name in speakers if is_unspaced(name)), default=0)
         pieces, end = [], 0
         for run in find_unspaced_runs(self.normalized_text):
@@ -79,7 +88,12 @@ class Query:
 
 
 def parse_query(text: str, now: datetime) -> Query:
-    """Read a query; of a very long one the beginning and the end."""
+    """Parse a query. Only the beginning and the end of a very long query are used.
+
+    Args:
+        text: The query.
+        now: Current time, to resolve expressions such as "last week".
+    """
     half = _MAX_CHARACTERS // 2
     short = text if len(text) <= _MAX_CHARACTERS else f"{text[:half]}\n{text[-half:]}"
     has_runs = not short.isascii() and any(find_unspaced_runs(short))
@@ -95,16 +109,21 @@ def parse_query(text: str, now: datetime) -> Query:
 
 
 def extract_distinct_terms(text: str) -> list[str]:
-    """The different terms of a text; of many the first and the last, where people say what they want."""
+    """Return the distinct terms of a text in order.
+
+    Of too many terms only the first and the last are kept, because a long message usually states its request at
+    the beginning or at the end.
+    """
     terms = list(dict.fromkeys(extract_terms(text)))
     if len(terms) <= MAX_TERMS:
         return terms
+    # A word of a script without spaces makes several terms, so such a query may have more of them.
     most = MAX_TERMS * (_TERMS_PER_UNSPACED_WORD if any(find_unspaced_runs(text)) else 1)
     return terms if len(terms) <= most else [*terms[: most // 2], *terms[-most // 2 :]]
 
 
 def _find_name_spans(run: str, names: Container[str], longest: int) -> Iterator[tuple[int, int]]:
-    # The longest name at each place, from the first on.
+    # Yields the longest name at each position, from left to right and without overlaps.
     start = 0
     while start < len(run):
         ends = range(min(len(run), start + longest), start, -1)

@@ -1,7 +1,7 @@
-"""The default way of ranking: words and meaning, each with its neighbours, and who said it when.
+"""The default ranking: words and vectors, each combined with neighboring messages, speaker, time and form.
 
-The weights were found by a listwise fit over conversations of several kinds and checked on conversations
-that were left out each time. Nothing in them knows how long the turns are: that is in the reach of words.
+The weights were found by a listwise fit over conversations of several kinds, with cross-validation over
+conversations. They do not depend on the length of turns, because the kernels measure distance in words.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ if TYPE_CHECKING:
     from langmem_tiers.text.time_expressions.extraction import TimeRange
 
 NEAR_KERNEL, WIDE_KERNEL = 0, 1
+"""Indexes of the kernels."""
 KERNELS = (Kernel(15.0), Kernel(60.0))
+"""A narrow and a wide neighborhood of each message."""
 MAX_LENGTH_TERMS = 40
-"""Terms from which on a longer message says no more."""
+"""Length in terms above which a longer message gets no higher score."""
 SECOND_LOOK_WEIGHT = 3.0
-"""What the leads of a first look count: less than the words of the question."""
+"""Weight of terms from the hits of a first pass. Lower than that of the query's own words."""
 MAX_EXHAUSTIVE_MESSAGES = 2000
-"""Up to so many messages, all are candidates: choosing some would cost more than it saves."""
+"""Number of messages up to which all are scored: choosing candidates would cost more than it saves."""
 AFTERMATH_MICROSECONDS = 10 * 86_400 * 10**6
-"""Microseconds for which something is still told of after its day."""
+"""Time after a range during which messages may still talk about it: 10 days."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What each signal counts."""
+    """Weights of the signals."""
 
     near: float = 3.1
     wide: float = 3.5
@@ -51,33 +53,33 @@ class Weights:
 
     @property
     def max_score(self) -> float:
-        """What a message can reach, about: scores are shares of it."""
+        """Approximate maximum score. Scores are divided by it."""
         signals = self.near + self.wide + self.session + self.meaning + self.speaker + self.time
         return signals + self.answers + self.length * float(np.log1p(MAX_LENGTH_TERMS))
 
 
 @dataclass(slots=True)
 class Evidence:
-    """All that speaks for the messages of a namespace, each over all rows."""
+    """Evidence for the messages of a namespace. Each array covers all rows, unless noted otherwise."""
 
     words: WordScores
     speaker: Flags
     time: Floats
     trust: Trust | None = None
-    """None without vectors."""
+    """Trust in the vectors, or None without vectors."""
     cosines: Floats | None = None
-    """Of all rows, where they are at hand."""
+    """Cosines of all rows, if the vectors are in memory."""
     nearest: Rows | None = None
-    """The nearest of the rows that are allowed, where a store found them."""
+    """The nearest allowed rows, if the store searches the vectors."""
     fetch_cosines: Callable[[Rows], Floats] | None = None
-    """Cosines for some rows as an array over all, where a store computes them."""
+    """Return an array over all rows with the cosines of the given rows, if the store computes them."""
     second_look: Floats | None = None
-    """What the leads of a first look say for each row."""
+    """Scores by the terms of a first pass's best hits."""
 
 
 @dataclass(slots=True)
 class RankedRows:
-    """Rows with their scores, best first, and what each signal gave."""
+    """Rows with their scores and the score breakdown, best first."""
 
     rows: Rows
     scores: Floats
@@ -87,9 +89,20 @@ class RankedRows:
 def rank(
     places: MessagePositions, evidence: Evidence, allowed: Flags | None, limit: int, weights: Weights
 ) -> RankedRows:
-    """The best rows that are allowed."""
-    some = choose_candidates(places, evidence, allowed, limit, weights)
-    rows, signals = np.arange(places.count)[some], _compute_signals(places, evidence, some, weights)
+    """Return the best allowed rows.
+
+    Args:
+        places: Positions of the namespace's messages.
+        evidence: Evidence for each row.
+        allowed: Flags of the rows that may be returned. None allows all.
+        limit: Maximum number of rows.
+        weights: Weights of the signals.
+    """
+    candidates = choose_candidates(places, evidence, allowed, limit, weights)
+    rows, signals = (
+        np.arange(places.count)[candidates],
+        _compute_signals(places, evidence, candidates, weights),
+    )
     together = np.concatenate(list(signals.values())).reshape(len(signals), len(rows))
     scores = together.sum(axis=0)
     order = _find_best_rows(scores, limit)
@@ -98,9 +111,11 @@ def rank(
 
 
 def _find_best_rows(scores: Floats, limit: int) -> Rows:
-    # Among equals the newest first, so that the same memories always come in the same order.
+    # Ties are broken by the newest row, so that the order does not depend on the candidates.
     best = np.arange(len(scores))
-    if limit < len(scores):  # sorting all of them would cost more than finding where the best begin
+    if limit < len(scores):
+        # Find the lowest score among the best by partition, which is faster than sorting all. Keep every row with at
+        # least this score: argpartition alone would choose arbitrarily among ties.
         best = np.flatnonzero(scores >= scores[np.argpartition(scores, -limit)[-limit]])
     return best[np.lexsort((-best, -scores[best]))[:limit]]
 
@@ -110,6 +125,8 @@ def _compute_signals(
 ) -> dict[str, Floats]:
     found = _compute_match_features(places, evidence, rows)
     near, wide = found["near"], found["wide"]
+    # Report the part of the word score that the message reaches alone as "message", the rest as "neighbours". Length
+    # norms differ, so the own score may exceed the others: cap it, or "neighbours" would become negative.
     own = np.minimum(evidence.words.own[rows], np.minimum(near, wide))
     signals: dict[str, Floats] = {
         "message": (weights.near + weights.wide) * own,
@@ -126,7 +143,7 @@ def _compute_signals(
 
 
 def compute_features(places: MessagePositions, evidence: Evidence, rows: Rows | slice) -> dict[str, Floats]:
-    """What speaks for each row before it is weighed: one array for each field of ``Weights``."""
+    """Return the unweighted features of rows: one array per field of ``Weights``."""
     return _compute_match_features(places, evidence, rows) | _compute_form_features(places, rows)
 
 
@@ -156,7 +173,12 @@ def _compute_form_features(places: MessagePositions, rows: Rows | slice) -> dict
 def choose_candidates(
     places: MessagePositions, evidence: Evidence, allowed: Flags | None, limit: int, weights: Weights
 ) -> Rows | slice:
-    """A true union: the best by words, speaker and time, and the nearest by meaning."""
+    """Return the rows to score: all allowed rows of a small namespace, else the best by each kind of evidence.
+
+    The result is the union of the best rows by words, speaker and time, by cosine, and by the second pass. A message
+    that only one kind of evidence supports is therefore not lost.
+    """
+    # slice(None) means all rows. Indexing with it creates views, while an array of all rows would copy.
     if places.count <= MAX_EXHAUSTIVE_MESSAGES:
         return slice(None) if allowed is None else np.flatnonzero(allowed)
     if allowed is not None and np.count_nonzero(allowed) <= MAX_EXHAUSTIVE_MESSAGES:
@@ -168,6 +190,7 @@ def choose_candidates(
     by_words += weights.session * words.sessions[places["session"]]
     by_words += weights.time * evidence.time
     hint = by_words + weights.speaker * evidence.speaker
+    # Several times the limit: a candidate that is mediocre by one kind of evidence may win by the sum.
     many = max(100, 4 * limit)
     found = [_find_top_rows(hint, allowed, many)]
     if evidence.cosines is not None and evidence.trust is not None and evidence.trust.share > 0:
@@ -180,13 +203,13 @@ def choose_candidates(
 
 
 def score_times(places: MessagePositions, ranges: Sequence[TimeRange]) -> Floats:
-    """1 for what was said in one of the ranges, less for what was said in the days after it."""
-    told = np.zeros(places.count)
+    """Return 1 for messages within one of the ranges, falling to 0 over the 10 days after it."""
+    scores = np.zeros(places.count)
     for span in ranges:
         times, start, end = places["times"], to_microseconds(span.start), to_microseconds(span.end)
         late = 1 - (times - end) / AFTERMATH_MICROSECONDS
-        told = np.maximum(told, np.where(times < start, 0, np.where(times < end, 1, np.clip(late, 0, 1))))
-    return told
+        scores = np.maximum(scores, np.where(times < start, 0, np.where(times < end, 1, np.clip(late, 0, 1))))
+    return scores
 
 
 def _find_top_rows(scores: Floats, allowed: Flags | None, many: int) -> Rows:
@@ -205,6 +228,7 @@ def _score_meaning(places: MessagePositions, evidence: Evidence, rows: Rows | sl
     if cosines is None:
         if evidence.fetch_cosines is None:
             return np.zeros(count)
+        # The store computes cosines on demand: for the candidates and for their neighbors.
         near, own = places["neighbours"][rows], np.arange(places.count)[rows]
         cosines = evidence.fetch_cosines(np.unique(np.concatenate([own, near[near >= 0]])))
     together = combine_neighbor_cosines(places, NEAR_KERNEL, cosines, rows)
@@ -212,7 +236,8 @@ def _score_meaning(places: MessagePositions, evidence: Evidence, rows: Rows | sl
 
 
 def _score_form(places: MessagePositions, rows: Rows | slice, weights: Weights) -> Floats:
-    if isinstance(rows, slice):  # all of them, which stay as they are
+    # A slice is always all rows. Their form does not depend on the query, so it is cached until rows are added.
+    if isinstance(rows, slice):
         return places.get_or_compute(weights, lambda: _compute_form_score(places, rows, weights))
     return _compute_form_score(places, rows, weights)
 

@@ -1,4 +1,4 @@
-"""The contracts between recall and the indexes it reads: words, places and vectors of messages."""
+"""Interfaces of the stores that recall reads: terms, positions and vectors of messages."""
 
 from __future__ import annotations
 
@@ -23,71 +23,71 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 
 DEFAULT_TRUST_SHARE = 0.5
-"""The trust in a model where there is too little to try it on."""
+"""Trust in a model while there are too few messages to measure it."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexText:
-    """What is kept of a message for recall."""
+    """Index data of a message."""
 
     terms: Sequence[str]
-    """In their order, each as often as it is there."""
+    """Terms in the order of the text, with repetitions."""
     length: int
-    """How many words they stand for."""
+    """Number of words that the terms were made from."""
     speaker: str | None
-    """The terms of the speaker's name, apart: who speaks is not who is spoken of."""
+    """Terms of the speaker's name. Separate from ``terms``: a message is rarely about its own speaker."""
     is_question: bool
-    """Whether it ends with a question."""
+    """True if the message ends with a question."""
     importance: float
-    """By its content alone."""
+    """Importance by content alone, without age and use."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRows:
-    """Messages of a namespace by their places, oldest key first: one array a column."""
+    """Messages of a namespace in columns, one array per column, in ascending order of keys."""
 
     keys: NDArray[np.int64]
     sessions: NDArray[np.int64]
     positions: NDArray[np.int64]
     times: NDArray[np.int64]
-    """Microseconds since 1970."""
+    """Creation times in microseconds since 1970."""
     roles: NDArray[np.uint8]
-    """By their place in the enum ``Role``."""
+    """Indexes into the members of the enum ``Role``."""
     lengths: NDArray[np.float32]
     asks: NDArray[np.bool_]
     importance: NDArray[np.float64]
     accesses: NDArray[np.float32]
     speakers: Sequence[str | None]
-    """The terms of their names."""
+    """Terms of the speakers' names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A namespace as it was when somebody looked at it."""
+    """A namespace at the time it was read."""
 
     key: int
     erasure_epoch: int
-    """Another number than before means that something was erased: keys may stand for other messages now."""
+    """Counter of erasures. If it has changed, cached keys are invalid: a key may belong to another message now."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexChanges:
-    """What is new since a reader last looked."""
+    """Rows that were added since the last read."""
 
     tenant: Tenant | None
-    """None if there is no such namespace."""
+    """The namespace, or None if it does not exist."""
     rows: IndexRows
     watermark: int
-    """Where to go on next time."""
+    """Start of the next read."""
     has_knowledge: bool = False
-    """Whether anything is stored as knowledge."""
+    """True if the namespace has knowledge."""
     terms: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    """Of the messages by key, if they were asked for."""
+    """Terms of the messages by key. Empty unless they were requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecalledMessage:
-    """A message that recall has chosen, with the session it is of."""
+    """A recalled message and the name of its session."""
 
     view_item: ViewItem
     session: str
@@ -95,86 +95,94 @@ class RecalledMessage:
 
 @dataclass(frozen=True, slots=True)
 class VectorSearchFilter:
-    """Which messages of a namespace are looked through."""
+    """Restriction of a vector search to a part of a namespace."""
 
     count: int
-    """How many those are, at most."""
+    """Maximum number of messages that match."""
     sessions: tuple[int, ...] | None = None
-    """Keys of sessions; all, if left out."""
+    """Keys of sessions. Default: all sessions."""
     since: datetime | None = None
     until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
-    """On which messages a model was tried: with the same ones the outcome is the same."""
+    """Sample on which a model was measured. The same sample always gives the same trust."""
 
     last_key: int
-    """The key of the last message that the sample could be taken from."""
+    """Key of the last message that the sample could be drawn from."""
     size: int
-    """How many messages that were."""
+    """Number of messages that the sample could be drawn from."""
     pair_count: int
     other_count: int
 
     @property
     def extent(self) -> tuple[int, int, int]:
-        """How much that was."""
+        """Size of the sample: source messages, pairs and others."""
         return self.size, self.pair_count, self.other_count
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How much the cosines of a model count in a namespace, and by what they are stretched."""
+    """Weight of a model's cosines in a namespace."""
 
     share: float = DEFAULT_TRUST_SHARE
+    """Weight of the cosines, from 0 (ignored) to 1."""
     scale: float = 1.0
+    """Factor that brings the spread of the cosines to that of the model the weights were fitted with."""
 
 
 class IndexStore(Protocol):
-    """Words and places of messages, written in the same transaction as the messages."""
+    """Terms and positions of messages, written in the same transaction as the messages."""
 
     def load_changes(self, namespace: NamespacePath, mark: int, *, with_terms: bool = False) -> IndexChanges:
-        """The rows that were written behind the mark; 0 is the beginning.
+        """Return the rows that were written after a watermark.
 
         Args:
-            namespace: Whose.
-            mark: Where the reader stands.
-            with_terms: Whether to give the terms along, which spares a question where few are new.
+            namespace: The namespace to read.
+            mark: Watermark of the last read. 0 reads everything.
+            with_terms: True to include the terms, which saves a second query if few rows are new. Default: False.
         """
         ...
 
     def find_postings(self, namespace: int, terms: Sequence[str]) -> Postings:
-        """Where the terms are, in this namespace."""
+        """Return the postings of the terms in a namespace."""
         ...
 
     def list_keys_in_tier(self, namespace: int, tier: Tier) -> NDArray[np.int64]:
-        """The keys of the messages that were moved to a tier."""
+        """Return the keys of the messages that were moved to a tier."""
         ...
 
     def get_terms(self, keys: Sequence[int]) -> Mapping[int, Sequence[str]]:
-        """The terms of some messages."""
+        """Return the terms of messages by key."""
         ...
 
     def get_messages(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, RecalledMessage]:
-        """The messages with these keys; those that are gone are left out, all if anything was erased."""
+        """Return messages by key, without deleted ones.
+
+        Nothing is returned if anything was erased from the namespace since ``tenant`` was read.
+        """
         ...
 
     def add_accesses(self, tenant: Tenant, accesses: Mapping[int, int], now: datetime) -> None:
-        """Count that messages were recalled; nothing is counted if anything was erased since."""
+        """Add to the access counts of messages.
+
+        Nothing is counted if anything was erased from the namespace since ``tenant`` was read.
+        """
         ...
 
 
 class VectorStore(Protocol):
-    """Vectors of messages, each with the model that made it."""
+    """Vectors of messages, by model."""
 
     def register_model(
         self, identity: str, dimension: int, now: datetime, *, patience_seconds: float | None = None
     ) -> int:
-        """The key under which this model's vectors are kept; notes, to the day, that it is in use."""
+        """Return the key of a model, and record once a day that the model is in use."""
         ...
 
     def get_texts(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, str]:
-        """The texts of some messages, to be embedded; those that are gone are left out."""
+        """Return the texts of messages by key, without deleted ones."""
         ...
 
     def insert_vectors(
@@ -186,78 +194,84 @@ class VectorStore(Protocol):
         *,
         patience_seconds: float | None = None,
     ) -> bool:
-        """Keep vectors; messages that are gone meanwhile are left out.
+        """Store vectors. Messages that were deleted in the meantime are skipped.
 
         Args:
-            tenant: Whose messages they are.
-            model: Which made them.
-            keys: Of the messages.
-            vectors: One row for each.
-            patience_seconds: How long to wait for others who write; as long as for any write, if left out.
+            tenant: Namespace of the messages.
+            model: Key of the model.
+            keys: Keys of the messages.
+            vectors: One row per message.
+            patience_seconds: Maximum wait for other writers. Default: the time-out of any write.
 
         Returns:
-            False, with nothing written, if anything was erased since the tenant was looked at.
+            False, with nothing written, if anything was erased from the namespace since ``tenant`` was read.
         """
         ...
 
     def build_index(self, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> int:
-        """Have the nearest of a large namespace found sooner, where the store can; how many vectors that took.
+        """Build an index for the nearest-neighbor search of a large namespace, if the store supports it.
 
         Args:
-            namespace: Whose.
-            model: Which made them.
-            count: How many messages it has.
-            go_on: Asked from time to time.
+            namespace: Key of the namespace.
+            model: Key of the model.
+            count: Number of messages in the namespace.
+            go_on: Called from time to time. Indexing stops when it returns False.
+
+        Returns:
+            Number of vectors that were indexed.
         """
         ...
 
     def delete_unused_vectors(self, namespace: int, model: int, unused_since: datetime) -> int:
-        """Erase the vectors of other models that nobody has used since; how many those were."""
+        """Delete the vectors of other models that are out of use, and return their number."""
         ...
 
     def load_vectors(
         self, namespace: int, model: int, after: int, limit: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None, int]:
-        """Keys and vectors that were written behind a mark, and the next mark.
+        """Return keys and vectors that were written after a watermark, and the next watermark.
 
-        A store that finds the nearest itself gives the keys alone.
+        A store that searches the nearest vectors itself returns None in place of the vectors.
         """
         ...
 
     def get_vectors(self, model: int, keys: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The vectors of some messages, as far as there are any."""
+        """Return the keys of the messages that have vectors, and these vectors."""
         ...
 
     def find_nearest(
         self, namespace: int, model: int, query: NDArray[np.float32], limit: int, within: VectorSearchFilter
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
-        """The nearest messages with their cosines, best first; None if the store leaves that to its reader.
+        """Return the nearest messages and their cosines, best first. None if the store cannot search vectors.
 
         Args:
-            namespace: Whose.
-            model: By which model's vectors.
-            query: To what.
-            limit: As many as that, if there are so many that are meant.
-            within: Which are meant.
+            namespace: Key of the namespace.
+            model: Key of the model.
+            query: Vector of the query.
+            limit: Maximum number of messages.
+            within: Messages to search.
         """
         ...
 
     def compute_cosines(
         self, model: int, query: NDArray[np.float32], keys: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The cosines of some messages, for stores that find the nearest themselves."""
+        """Return keys and cosines of messages, for stores that search the nearest vectors themselves."""
         ...
 
     def get_trust(self, tenant: Tenant, model: int) -> tuple[TrialRecord, Trust] | None:
-        """What somebody found last, and on what; None if nobody has, or something was erased since."""
+        """Return the last measured trust and its sample.
+
+        None if nothing was measured, or if anything was erased from the namespace since.
+        """
         ...
 
     def update_trust(self, tenant: Tenant, model: int, tried: TrialRecord, trust: Trust) -> None:
-        """Tell others what was found, in place of what was found on fewer."""
+        """Store a measured trust for other processes, in place of the previous one."""
         ...
 
     def get_cached_vectors(self, model: int, hashes: Sequence[bytes], now: datetime) -> Mapping[bytes, bytes]:
-        """Vectors of texts that were embedded before, by the hash of the text."""
+        """Return cached vectors by the hash of their text."""
         ...
 
     def insert_cached_vectors(
@@ -270,14 +284,14 @@ class VectorStore(Protocol):
         keep: int,
         patience_seconds: float | None = None,
     ) -> None:
-        """Remember vectors of texts until then, the newest ``keep`` of them and at most a hundredth more.
+        """Cache vectors of texts. The newest ``keep`` are retained, and up to 1 % more until the next cleanup.
 
         Args:
-            model: Which made them.
-            vectors: By the hash of the text.
-            now: What has expired by then is erased.
-            until: When these expire.
-            keep: How many are remembered.
-            patience_seconds: How long to wait for others who write; as long as for any write, if left out.
+            model: Key of the model.
+            vectors: Vectors as bytes, by the hash of their text.
+            now: Entries that expired by this time are deleted.
+            until: Expiry of the new entries.
+            keep: Maximum number of cached vectors.
+            patience_seconds: Maximum wait for other writers. Default: the time-out of any write.
         """
         ...

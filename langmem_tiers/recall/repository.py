@@ -1,4 +1,4 @@
-"""Words and places of messages on SQL, for recall."""
+"""Terms and positions of messages in SQL, for recall."""
 
 from __future__ import annotations
 
@@ -52,11 +52,13 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
 
 _ROLE_NUMBERS = {role.value: number for number, role in enumerate(Role)}
-# What was begun before this and is not committed yet may come later, with a smaller key.
+# The oldest transaction that is still running. Such a transaction may commit rows later, with lower keys than rows that
+# are visible now. Therefore PostgreSQL readers continue from this transaction id, not from the highest key.
 _HORIZON: ColumnElement[int] = literal_column(
     "CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)"
 )
-_COUNT_ACCESSES = text(  # an access is counted beside the message, which stays as it is
+# Accesses have their own table, so that counting does not rewrite messages.
+_COUNT_ACCESSES = text(
     """INSERT INTO lmt_accesses (message_pk, count, last_at)
         SELECT pk, :count, :now FROM lmt_messages WHERE pk = :key AND namespace_pk = :namespace
         ON CONFLICT (message_pk) DO UPDATE
@@ -83,14 +85,15 @@ _MESSAGES_QUERY = (
 
 
 def filter_by_keys(query: Select[*tuple[Any, ...]], is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001
-    """A query for messages with some keys, to be given as ``keys_of()`` has them."""
+    """Restrict a query to messages with the keys in the parameter ``keys``, from ``to_keys_parameter()``."""
+    # One parameter for all keys: the statement is the same for any number of keys, and there is no limit of parameters.
     if is_sqlite:
         return query.where(text("lmt_messages.pk IN (SELECT value FROM json_each(:keys))"))
     return query.where(text("lmt_messages.pk = ANY(CAST(:keys AS bigint[]))"))
 
 
 def to_keys_parameter(keys: Sequence[int], is_sqlite: bool) -> object:  # noqa: FBT001 - which database
-    """Keys as a query ``of_keys()`` takes them."""
+    """Convert keys to the parameter of a query by ``filter_by_keys()``."""
     return str(list(keys)) if is_sqlite else list(keys)
 
 
@@ -109,7 +112,8 @@ def _build_rows_query(is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT
             messages.c.speaker,
         )
         .select_from(messages.outerjoin(accesses, accesses.c.message_pk == messages.c.pk))
-        # Whoever takes a message out of a list, or brings it back, counts it as erased: rows are read anew.
+        # Removing a message from a list, or restoring it, increments the erasure counter, so that readers load all rows
+        # again. Otherwise they would never notice a change to a row that they have passed.
         .where(messages.c.namespace_pk == bindparam("namespace"), ~IS_REMOVED)
         .order_by(messages.c.pk)
     )
@@ -121,18 +125,20 @@ def _build_rows_query(is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT
 def _to_microseconds(time: ColumnElement[datetime], is_sqlite: bool) -> ColumnElement[int]:  # noqa: FBT001
     if not is_sqlite:
         return cast(func.extract("epoch", time) * 1_000_000, BigInteger)
-    stored = type_coerce(time, String)  # 2023-05-08T13:56:00.000000Z
+    # SQLite stores "2023-05-08T13:56:00.000000Z". strftime has no microseconds, so they are read separately.
+    stored = type_coerce(time, String)
     seconds = cast(func.strftime("%s", func.substr(stored, 1, 19)), Integer)
     return seconds * 1_000_000 + cast(func.substr(stored, 21, 6), Integer)
 
 
 class SqlIndexStore:
-    """Serves the ``IndexStore`` port."""
+    """``IndexStore`` on SQLite and PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._search = sqlite if database.is_sqlite else postgres
-        # On SQLite what is newest, on PostgreSQL how far back to look the next time.
+        # Besides the namespace, read the newest key on SQLite, which has one writer at a time, so keys are committed in
+        # order. On PostgreSQL read the horizon, from which the next call continues.
         self._tenant_statement = DriverStatement(
             _TENANT_QUERY.add_columns(_NEWEST if database.is_sqlite else _HORIZON), database.dialect
         )
@@ -150,40 +156,44 @@ class SqlIndexStore:
 
     @retry_on_disconnect
     def load_changes(self, namespace: NamespacePath, mark: int, *, with_terms: bool = False) -> IndexChanges:
-        """The rows that were written behind the mark."""
+        """Return the rows that were written after a watermark."""
         statement = self._rows_with_terms_statement if with_terms else self._rows_statement
         with self._database.read_raw() as connection:
-            # In this order, nothing that happens meanwhile is missed: it is seen now or the next time.
+            # The horizon is read before the rows: a row that is committed in between is returned now or next time, and
+            # never missed. Rows may be returned twice, which MessagePositions.extend() accepts.
             tenant = self._tenant_statement.run(connection, {"path": build_namespace_key(namespace)})
             if tenant is None:
                 return IndexChanges(None, _build_empty_rows(), 0)
-            key, erased, knows, limit = tenant
-            is_new = not self._database.is_sqlite or (limit or 0) > mark
-            rows = statement.fetch_all(connection, {"namespace": key, "mark": mark}) if is_new else []
+            key, erased, has_knowledge, watermark = tenant
+            # SQLite: the newest key shows whether the second query is needed at all.
+            has_changes = not self._database.is_sqlite or (watermark or 0) > mark
+            rows = statement.fetch_all(connection, {"namespace": key, "mark": mark}) if has_changes else []
         if self._database.is_sqlite:
-            limit = rows[-1][0] if rows else mark
+            watermark = rows[-1][0] if rows else mark
         terms = {row[0]: self._unpack_terms(row[-1]) for row in rows} if with_terms else {}
         return IndexChanges(
             Tenant(key, erased),
             _build_index_rows(rows) if rows else _build_empty_rows(),
-            limit,
-            bool(knows),
+            watermark,
+            bool(has_knowledge),
             terms,
         )
 
     @retry_on_disconnect
     def find_postings(self, namespace: int, terms: Sequence[str]) -> Postings:
-        """Where the terms are, in this namespace."""
-        own = [f"{namespace}_{term}" for term in terms]
+        """Return the postings of the terms in a namespace."""
+        # Terms are indexed with the namespace's key as a prefix, so that one namespace never reads the postings of
+        # another.
+        prefixed = [f"{namespace}_{term}" for term in terms]
         with self._database.read_raw() as connection:
-            found: Postings = self._search.find_postings(connection, own)
-        bare = [term.partition("_")[2] for term in found.terms]
-        return Postings(bare, found.term_numbers, found.keys, found.counts)
+            found: Postings = self._search.find_postings(connection, prefixed)
+        plain = [term.partition("_")[2] for term in found.terms]
+        return Postings(plain, found.term_numbers, found.keys, found.counts)
 
     @retry_on_disconnect
     def list_keys_in_tier(self, namespace: int, tier: Tier) -> NDArray[np.int64]:
-        """The keys of the messages that were moved to a tier."""
-        import numpy as np  # noqa: PLC0415 - not before something is recalled
+        """Return the keys of the messages that were moved to a tier."""
+        import numpy as np  # noqa: PLC0415 - slow to import, only needed to recall
 
         query = select(entries.c.message_pk).where(
             entries.c.namespace_pk == namespace, entries.c.tier == tier.value
@@ -193,7 +203,7 @@ class SqlIndexStore:
 
     @retry_on_disconnect
     def get_terms(self, keys: Sequence[int]) -> Mapping[int, Sequence[str]]:
-        """The terms of some messages."""
+        """Return the terms of messages by key."""
         with self._database.read_raw() as connection:
             rows = self._terms_statement.fetch_all(
                 connection, {"keys": to_keys_parameter(keys, self._database.is_sqlite)}
@@ -205,25 +215,27 @@ class SqlIndexStore:
 
     @retry_on_disconnect
     def get_messages(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, RecalledMessage]:
-        """The messages with these keys; those that are gone are left out."""
-        wanted = to_keys_parameter(keys, self._database.is_sqlite)
+        """Return messages by key, without deleted ones."""
+        keys_parameter = to_keys_parameter(keys, self._database.is_sqlite)
         with self._database.read_raw() as connection:
             rows = self._messages_statement.fetch_named(
-                connection, {"keys": wanted, "namespace": tenant.key, "erased": tenant.erasure_epoch}
+                connection, {"keys": keys_parameter, "namespace": tenant.key, "erased": tenant.erasure_epoch}
             )
-        shown = to_view_items(rows, self._database.label)
+        items = to_view_items(rows, self._database.label)
         return {
             item.key: RecalledMessage(item, unescape(row.session_name))
-            for item, row in zip(shown, rows, strict=True)
+            for item, row in zip(items, rows, strict=True)
         }
 
     def add_accesses(self, tenant: Tenant, accesses: Mapping[int, int], now: datetime) -> None:
-        """Count that messages were recalled."""
+        """Add to the access counts of messages."""
         if not accesses:
             return
-        when = now if not self._database.is_sqlite else now.replace(tzinfo=None).isoformat() + "Z"
+        # The statement is text, so SQLAlchemy does not convert the time for SQLite.
+        timestamp = now if not self._database.is_sqlite else now.replace(tzinfo=None).isoformat() + "Z"
         rows = [
-            {"key": key, "count": count, "now": when, "namespace": tenant.key}
+            {"key": key, "count": count, "now": timestamp, "namespace": tenant.key}
+            # Sorted, so that concurrent processes lock the rows in the same order.
             for key, count in sorted(accesses.items())
         ]
         with self._database.write() as connection:
@@ -232,19 +244,23 @@ class SqlIndexStore:
 
 
 def is_unchanged(connection: Connection, tenant: Tenant) -> bool:
-    """Whether nothing of the namespace was erased since; until the transaction ends nothing will be."""
+    """Return True if nothing was erased from the namespace since ``tenant`` was read.
+
+    Nothing can be erased until the transaction ends: PostgreSQL locks the row, and SQLite has one writer at a time.
+    """
     return bool(
         connection.execute(ERASURE_EPOCH_QUERY, {"namespace": tenant.key}).scalar() == tenant.erasure_epoch
     )
 
 
-@cache  # most often nothing is new
+# Most calls find no new rows.
+@cache
 def _build_empty_rows() -> IndexRows:
     return _build_index_rows([])
 
 
 def _build_index_rows(rows: Sequence[AnyRow]) -> IndexRows:
-    import numpy as np  # noqa: PLC0415 - not before something is recalled
+    import numpy as np  # noqa: PLC0415 - slow to import, only needed to recall
 
     columns = list(zip(*rows, strict=True)) if rows else [()] * 10
     keys, session_keys, positions, times, roles, lengths, asks, importance, counts, speakers = columns[:10]

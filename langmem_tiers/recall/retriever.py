@@ -1,4 +1,4 @@
-"""A query on its way: words looked up, vectors compared, ranked, fetched and explained."""
+"""Recall of messages: indexes in memory per namespace, ranking, and the hits with their messages."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.records import IndexStore, RecalledMessage, Tenant
 
 _ACCESS_WRITE_BATCH_SIZE = 200
-_CIRCUMSTANCE_SIGNALS = {"form", "speaker", "time"}  # they support what was found, they do not find
-_MAX_TRIES = 3  # what was found may be erased before it is read
+# These signals support a hit but do not find it, so they are never reported as Hit.found_by.
+_CIRCUMSTANCE_SIGNALS = {"form", "speaker", "time"}
+# A recall starts again if a hit was erased between ranking and reading.
+_MAX_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RecallRequest:
-    """What is asked for."""
+    """A query with its limit, strategy and filters."""
 
     query: Query
     limit: int
@@ -46,23 +48,23 @@ class RecallRequest:
     filters: RecallFilters | None
     now: datetime
     excluded_keys: Sequence[int] = ()
-    """Keys of messages that may not come, such as those in sight."""
+    """Keys of messages that are not recalled, for example those in the current context."""
     asking_key: int | None = None
-    """Key of the message that asks: its words are not among those that are looked through."""
+    """Key of the stored message that is the query. It must not match itself."""
 
 
 class Retriever:
-    """Recalls messages.
+    """Recalls messages. Thread-safe.
 
-    How often a message was recalled is counted here and written from time to time; it counts for others when they
-    next load the namespace, and for this process once it is written.
+    Accesses are counted in memory and written in batches. This process uses a count once it is written, other
+    processes when they next load the namespace.
 
     Args:
-        index: Words and places.
-        sessions: Finds the sessions that a filter names.
-        embedding: Makes and compares vectors; without it words alone decide.
+        index: Store of terms and positions.
+        sessions: Store that resolves the session names of a filter.
+        embedding: Client of the embedder, or None to recall by words only.
         config: Limits and weights.
-        clock: Where the time comes from.
+        clock: Source of the time.
     """
 
     def __init__(
@@ -97,7 +99,13 @@ class Retriever:
         self._unwritten_access_count = 0
 
     def recall(self, namespace: NamespacePath, wish: RecallRequest, *, counts: bool = True) -> Recall:
-        """The memories that answer a query, best first."""
+        """Return the messages that match a request, best first.
+
+        Args:
+            namespace: The namespace to search.
+            wish: The request.
+            counts: True to count the hits as accessed. Default: True.
+        """
         for _ in range(_MAX_TRIES):
             found = self._try_recall(namespace, wish, counts=counts)
             if found is not None:
@@ -108,7 +116,7 @@ class Retriever:
                 hits=(),
                 strategy=wish.strategy,
                 candidates=0,
-                problems=("memory was erased each time while it was read: ask again",),
+                problems=("memory was erased repeatedly during the recall: try again",),
             )
         return found
 
@@ -118,89 +126,103 @@ class Retriever:
         go_on: Callable[[], bool] = lambda: True,
         progress: Callable[[int, int], None] | None = None,
     ) -> int:
-        """Embed every message that has no vector yet; how many that were.
+        """Embed every message that has no vector yet, and return their number.
 
         Args:
-            namespace: Whose.
-            go_on: Asked before each batch.
-            progress: Told how many are done, and of how many, after each batch.
+            namespace: The namespace.
+            go_on: Called before each batch. Embedding stops when it returns False.
+            progress: Called after each batch with the number of embedded messages and the total.
         """
         if self._backfill is None:
             return 0
-        held = self._get_index(namespace)
-        done = self._backfill.embed_missing(held, go_on, progress)
-        self._update_size(held)
+        index = self._get_index(namespace)
+        done = self._backfill.embed_missing(index, go_on, progress)
+        self._update_size(index)
         return done
 
     def may_have_knowledge(self, namespace: NamespacePath) -> bool:
-        """Whether the namespace held any knowledge when it was last recalled from; it may, if that is unknown."""
+        """Return False only if the namespace had no knowledge at its last recall."""
         with self._lock:
-            held = self._indexes.get(namespace)
-        return held is None or held.has_knowledge is None or held.has_knowledge
+            index = self._indexes.get(namespace)
+        return index is None or index.has_knowledge is None or index.has_knowledge
 
     def invalidate(self, namespace: NamespacePath | None = None) -> None:
-        """Let go of what is held in memory."""
+        """Discard the cached index of a namespace, or of all."""
         with self._lock:
             for path in list(self._indexes) if namespace is None else [namespace]:
                 self._evict(path)
 
     def close(self) -> None:
-        """Write what was counted or embedded and stop what is under way."""
+        """Stop background tasks, then store pending vectors and access counts."""
+        # In this order: a background task could add vectors or counts after they were stored.
         self._background.stop()
         if self._backfill is not None:
             self._backfill.save_all(list(self._indexes.values()))
         self._write_accesses()
 
     def before_fork(self) -> None:
-        """Nothing to do: what is held is read anew in the child."""
+        """Do nothing: the child loads its indexes again."""
 
     def after_fork(self) -> None:
-        """Nothing to do in the parent."""
+        """Do nothing in the parent."""
 
     def after_fork_in_child(self) -> None:
-        """Locks may be held by threads that this process does not have; what was counted the parent writes."""
+        """Replace the locks and indexes.
+
+        A lock may be held by a thread that does not exist in the child. Access counts are dropped, because the parent
+        writes them.
+        """
         self._reset()
 
-    def _try_recall(self, namespace: NamespacePath, wish: RecallRequest, *, counts: bool) -> Recall | None:
-        from langmem_tiers.recall.execution import QueryExecution  # noqa: PLC0415 - numpy, not before it is needed
+    def _try_recall(self, namespace: NamespacePath, request: RecallRequest, *, counts: bool) -> Recall | None:
+        # Returns None if anything was erased in the meantime. The caller tries again.
+        from langmem_tiers.recall.execution import QueryExecution  # noqa: PLC0415 - imports numpy
 
-        held = self._get_index(namespace)
-        with held.lock:
-            if not held.refresh(self.index):
-                self.invalidate(namespace)  # whoever asks for what is not there leaves nothing behind
-            if not held.positions.count:
-                return Recall(query=wish.query.text, hits=(), strategy=wish.strategy, candidates=0)
-        meaning = self.get_query_vector(held, wish)
-        with held.lock:
-            if held.tenant is None or not held.positions.count:  # erased meanwhile
+        index = self._get_index(namespace)
+        with index.lock:
+            if not index.refresh(self.index):
+                # Queries on namespaces that do not exist must not fill the cache.
+                self.invalidate(namespace)
+            if not index.positions.count:
+                return Recall(query=request.query.text, hits=(), strategy=request.strategy, candidates=0)
+        # The lock is released while the embedder works, so that other threads can recall from this namespace.
+        # Therefore the index has to be checked again below.
+        query_vector = self.get_query_vector(index, request)
+        with index.lock:
+            if index.tenant is None or not index.positions.count:
                 return None
-            if held.vectors is None and meaning.vector is not None and self.embedding is not None:
-                held.load_vectors(self.embedding)  # another thread has begun anew
-            answering = QueryExecution(self, held, wish, meaning)
-            ranked = answering.run()
-            keys = held.positions["keys"][ranked.rows].tolist()
-            importance = answering.compute_importance(ranked.rows).tolist()
-            tenant = held.tenant
+            if index.vectors is None and query_vector.vector is not None and self.embedding is not None:
+                # Another thread has reset the index in the meantime.
+                index.load_vectors(self.embedding)
+            execution = QueryExecution(self, index, request, query_vector)
+            ranked = execution.run()
+            keys = index.positions["keys"][ranked.rows].tolist()
+            importance = execution.compute_importance(ranked.rows).tolist()
+            tenant = index.tenant
         assert tenant is not None  # noqa: S101 - refreshed above
-        self._update_size(held)
-        there = self.index.get_messages(tenant, keys)
-        if len(there) < len(keys):  # something was erased meanwhile
+        self._update_size(index)
+        messages = self.index.get_messages(tenant, keys)
+        if len(messages) < len(keys):
+            # A hit was erased after the refresh: the index is outdated.
             self.invalidate(namespace)
             return None
         if counts:
             self._count_accesses(tenant, keys)
-        hits = _build_hits(namespace, [there[key] for key in keys], ranked, importance)
+        hits = _build_hits(namespace, [messages[key] for key in keys], ranked, importance)
         return Recall(
-            query=wish.query.text,
+            query=request.query.text,
             hits=hits,
-            strategy=wish.strategy,
-            candidates=answering.candidates,
-            embedder=answering.embedder,
-            problems=tuple(answering.problems),
+            strategy=request.strategy,
+            candidates=execution.candidates,
+            embedder=execution.embedder,
+            problems=tuple(execution.problems),
         )
 
     def get_query_vector(self, held: NamespaceIndex, wish: RecallRequest) -> QueryVector:
-        """The vector of what is asked for. Hold no lock: an embedder may take its time."""
+        """Return the vector of a request's query.
+
+        Call it without holding the lock of the index, because an embedder may be slow.
+        """
         if self._backfill is None:
             return QueryVector()
         return self._backfill.get_query_vector(held, wish.query, wish.strategy, wish.excluded_keys)
@@ -209,20 +231,22 @@ class Retriever:
         from langmem_tiers.recall.namespace_index import NamespaceIndex  # noqa: PLC0415 - as above
 
         with self._lock:
-            held = self._indexes.get(namespace)
-            if held is None:
-                held = self._indexes[namespace] = NamespaceIndex(namespace)
+            index = self._indexes.get(namespace)
+            if index is None:
+                index = self._indexes[namespace] = NamespaceIndex(namespace)
+            # The order of the dictionary is that of use: the first index is evicted first.
             self._indexes.move_to_end(namespace)
-            return held
+            return index
 
-    def _update_size(self, held: NamespaceIndex) -> None:
-        # Only the one that was used is weighed anew: there may be many.
-        most = self.config.recall.index_megabytes * 2**20
+    def _update_size(self, index: NamespaceIndex) -> None:
+        # Only the index that was used may have grown. Measuring all of them would be slow with many namespaces.
+        max_bytes = self.config.recall.index_megabytes * 2**20
         with self._lock:
-            if self._indexes.get(held.path) is held:
-                self._total_bytes += held.size_bytes - self._index_bytes.get(held.path, 0)
-                self._index_bytes[held.path] = held.size_bytes
-            while self._total_bytes > most and len(self._indexes) > 1:
+            # Another thread may have invalidated or replaced this index: then its size does not count.
+            if self._indexes.get(index.path) is index:
+                self._total_bytes += index.size_bytes - self._index_bytes.get(index.path, 0)
+                self._index_bytes[index.path] = index.size_bytes
+            while self._total_bytes > max_bytes and len(self._indexes) > 1:
                 self._evict(next(iter(self._indexes)))
 
     def _evict(self, path: NamespacePath) -> None:
@@ -230,7 +254,7 @@ class Retriever:
         self._total_bytes -= self._index_bytes.pop(path, 0)
 
     def _count_accesses(self, tenant: Tenant, keys: list[int]) -> None:
-        # Only noted here: writing waits until there is enough of it, or the engine closes.
+        # Only counted here. The counts are written when there are enough of them, or when the engine closes.
         with self._lock:
             self._accesses[tenant].update(keys)
             self._unwritten_access_count += len(keys)
@@ -239,26 +263,28 @@ class Retriever:
 
     def _write_accesses(self) -> None:
         with self._lock:
-            left, self._accesses, self._unwritten_access_count = self._accesses, defaultdict(Counter), 0
+            pending, self._accesses, self._unwritten_access_count = self._accesses, defaultdict(Counter), 0
         try:
-            while left:
-                tenant, accesses = next(iter(left.items()))
-                holding = self._find_indexes(tenant)
+            while pending:
+                tenant, accesses = next(iter(pending.items()))
+                indexes = self._find_indexes(tenant)
                 self.index.add_accesses(tenant, accesses, self._clock.now())
-                del left[tenant]
-                for held, places in holding:
-                    with held.lock:
-                        places.add_accesses(accesses)
-        except StorageError:  # another time
+                del pending[tenant]
+                for index, positions in indexes:
+                    with index.lock:
+                        positions.add_accesses(accesses)
+        except StorageError:
+            # Keep the counts that were not written for the next attempt.
             with self._lock:
-                for tenant, accesses in left.items():
+                for tenant, accesses in pending.items():
                     self._accesses[tenant].update(accesses)
                     self._unwritten_access_count += accesses.total()
 
     def _find_indexes(self, tenant: Tenant) -> list[tuple[NamespaceIndex, MessagePositions]]:
-        # Taken before the counts are written: what is loaded after that has them.
+        # Called before the counts are written. Positions that are loaded later include the counts already, and adding
+        # them again would count twice. Therefore the positions are returned too, not only their indexes.
         with self._lock:
-            return [(held, held.positions) for held in self._indexes.values() if held.tenant == tenant]
+            return [(index, index.positions) for index in self._indexes.values() if index.tenant == tenant]
 
 
 def _build_hits(
@@ -268,37 +294,40 @@ def _build_hits(
     importance: Sequence[float],
 ) -> tuple[Hit, ...]:
     names = list(ranked.signals)
-    telling = [name for name in names if name not in _CIRCUMSTANCE_SIGNALS]
-    gave = zip(*(part.tolist() for part in ranked.signals.values()), strict=True)
+    finding_signals = [name for name in names if name not in _CIRCUMSTANCE_SIGNALS]
+    # The signals are arrays over all hits. Transpose them to one tuple of values per hit.
+    breakdowns = zip(*(part.tolist() for part in ranked.signals.values()), strict=True)
     hits = []
-    for item, score, parts, weight in zip(found, ranked.scores.tolist(), gave, importance, strict=True):
-        signals = dict(zip(names, parts, strict=True))
+    for item, score, values, weight in zip(
+        found, ranked.scores.tolist(), breakdowns, importance, strict=True
+    ):
+        signals = dict(zip(names, values, strict=True))
         hits.append(
             Hit(
                 entry=_build_entry(namespace, item, weight),
                 message=item.view_item.message,
                 score=score,
                 signals=signals,
-                found_by=max(telling, key=signals.__getitem__),
+                found_by=max(finding_signals, key=signals.__getitem__),
             )
         )
     return tuple(hits)
 
 
 def _build_entry(namespace: NamespacePath, found: RecalledMessage, importance: float) -> Entry:
-    shown, message = found.view_item, found.view_item.message
+    item, message = found.view_item, found.view_item.message
     return Entry(
         id=message.id,
         namespace=namespace,
         session=found.session,
-        tier=shown.tier,
+        tier=item.tier,
         kind="message",
         role=message.role,
         content=message.content,
         created_at=message.created_at,
         importance=importance,
         token_count=message.token_count,
-        state=shown.state,
+        state=item.state,
     )
 
 
@@ -312,5 +341,15 @@ def build_recall_request(
     without: Sequence[int] = (),
     asking: int | None = None,
 ) -> RecallRequest:
-    """A query read and put together with what it is limited by."""
+    """Parse a query and build the request.
+
+    Args:
+        text: The query.
+        now: Current time, for time expressions and recency.
+        limit: Maximum number of hits.
+        strategy: Ranking strategy. Default: ``Strategy.BEST``.
+        filters: Restrictions on the hits. Default: none.
+        without: Keys of messages that are not recalled. Default: none.
+        asking: Key of the stored message that is the query. Default: none.
+    """
     return RecallRequest(parse_query(text, now), limit, strategy, filters, now, without, asking)

@@ -1,4 +1,4 @@
-"""Who speaks in a namespace, and by what names they are spoken of."""
+"""Speakers of a namespace and the names by which they are mentioned."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ if TYPE_CHECKING:
 
 
 class Speakers:
-    """Speakers by number, 0 for those without a name. Any word of a name is a name."""
+    """Numbers of speakers by name. 0 is the number of messages without a speaker's name.
+
+    Each word of a speaker's name refers to the speaker, for example the first name alone.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[str | None, int] = {None: 0}
         self._by_name: dict[str, set[int]] = {}
         self._by_name_form: dict[str, set[int]] = {}
         self.max_name_characters = 0
-        """Characters of the longest name that is one run of a script without spaces."""
+        """Length of the longest name in a script without spaces."""
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name or name in self._by_name_form
 
     def get_or_add_number(self, terms: str | None) -> int:
-        """The number of the speaker whose name has these terms."""
+        """Return the number of the speaker with these terms in the name, and add the speaker if unknown."""
         number = self._numbers.get(terms)
         if number is None:
             number = self._numbers[terms] = len(self._numbers)
@@ -35,7 +38,10 @@ class Speakers:
         return number
 
     def find_numbers(self, names: Iterable[str]) -> set[int]:
-        """Of all who have one of the names; a form of a name counts where it is nobody's name."""
+        """Return the numbers of the speakers with any of the names.
+
+        A short or familiar form of a name counts only if no speaker has exactly this name.
+        """
         return {
             number
             for name in names
@@ -47,7 +53,8 @@ class Speakers:
             self._by_name.setdefault(word, set()).add(number)
             return
         if len(word) == 1 and not is_whole:
-            return  # a surname by itself stands in too many words
+            # A single character, such as a Chinese surname, occurs in too many words.
+            return
         self.max_name_characters = max(self.max_name_characters, len(word))
         self._by_name.setdefault(word, set()).add(number)
         for form in build_name_forms(word):

@@ -1,10 +1,12 @@
-"""What vectors say for each message, and how far they are to be trusted.
+"""Vectors of a namespace's messages, and the trust in the model that made them.
 
-A message's cosine is taken together with those of its neighbours, like its words. How much that counts
-is found on the messages themselves: a useful model places what was said in a row nearer to each other
-than to the rest, about as well as shared words do. One that does not has no say. It is tried on the first
-16, 32, 64, ... messages, so that whoever looks at the same memory trusts it alike, whenever they came; where a
-server keeps the vectors, that of so many more is made behind a recall, by one process for all.
+The cosine of a message is combined with those of its neighbors, like its terms. The weight of the cosines is
+measured on the messages themselves. A useful model places consecutive messages closer to each other than to
+unrelated ones, about as well as shared words do. A model that does not is ignored.
+
+The model is measured on the first 16, 32, 64, ... messages. The sample depends on the stored messages only, so all
+processes arrive at the same trust, no matter when they loaded the namespace. If the database searches the vectors,
+the next measurement runs in the background after a recall, and one process stores the result for all.
 """
 
 from __future__ import annotations
@@ -23,42 +25,49 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.records import Flags, Floats, Rows
 
 MAX_SAMPLE_PAIRS, MAX_SAMPLE_OTHERS = 64, 512
+"""Maximum size of a sample: pairs of consecutive messages, and messages to compare them with."""
 MIN_SAMPLE_PAIRS, MIN_SAMPLE_OTHERS = 12, 4
+"""Minimum number of pairs in a sample, and of unrelated messages per pair."""
 FIRST_TRIAL_MESSAGES = 16
-"""Messages that a model is tried on first; each later time there are twice as many."""
+"""Number of messages of the first measurement. Each later one uses twice as many."""
 MIN_FAR_MESSAGES = 20
-"""Messages of one session that lie more than so many places apart need not be about the same."""
+"""Distance above which two messages of the same session count as unrelated."""
 MIN_VECTOR_SHARE = 0.9
-"""The part of a sample that must have vectors. A text that the embedder refuses holds nothing up."""
+"""Share of a sample that must have vectors. Below 1, so that texts that the embedder rejects do not block it."""
 MIN_ADVANTAGE = 0.05
-"""By how much words or vectors must beat chance; where neither does, a trial says nothing."""
+"""Minimum advantage over chance of words or vectors. If neither reaches it, the sample is inconclusive."""
+# More vectors than any index holds, so that a new process checks the index of the store once.
 _UNKNOWN = 2**62
 REFERENCE_SPREAD = 0.13
-"""By how much cosines of unrelated texts differ, for the model that the weights were found with."""
+"""Standard deviation of the cosines of unrelated texts, for the model that the weights were fitted with."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialSample:
-    """Messages to try a model on: some, for each the one before it, and others to tell it from."""
+    """Sample to measure a model on: messages, the message before each, and other messages for comparison."""
 
     size: int
-    """How many messages it was taken from."""
+    """Number of messages that the sample was drawn from."""
     rows: Rows
     before: Rows
     others: Rows
 
     @property
     def parts(self) -> tuple[Rows, Rows, Rows]:
-        """The rows of each kind."""
+        """Rows of the messages, of those before them and of the others."""
         return self.rows, self.before, self.others
 
     @property
     def extent(self) -> tuple[int, int, int]:
-        """What tells it from a sample that more of the messages had vectors for."""
+        """Size of the sample. Differs from that of the whole sample if some messages have no vectors."""
         return self.size, len(self.rows), len(self.others)
 
     def restrict_to(self, there: Flags) -> TrialSample | None:
-        """What of it has vectors; None if too much has not."""
+        """Return the part of the sample that has vectors, or None if it is too small.
+
+        Args:
+            there: Flags of the rows that have vectors.
+        """
         pairs, others = there[self.rows] & there[self.before], there[self.others]
         if min(pairs.mean(), others.mean()) < MIN_VECTOR_SHARE:
             return None
@@ -66,36 +75,45 @@ class TrialSample:
 
 
 class VectorIndex:
-    """The vectors of one namespace by one model, one row for each message, of length 1."""
+    """Unit vectors of one namespace by one model, one row per message.
+
+    If the store searches the vectors itself, only a flag per message is in memory.
+    """
 
     def __init__(self, dimension: int) -> None:
         self.watermark = 0
         self.trust = Trust()
         self.trial_extent: tuple[int, int, int] | None = None
-        """The extent of the sample that the trust was found on."""
+        """Size of the sample that the trust was measured on, None before the first measurement."""
         self.trial_size = 0
-        """How many messages that sample was taken from, if nothing can be added to it."""
+        """Number of messages that the sample was drawn from, if the sample is final. Else 0."""
         self.is_trial_pending = False
-        """Whether there are enough messages for another trial, which nobody had the time for."""
+        """True if there are enough messages for a larger sample that was not measured yet."""
         self.last_cleanup_day = 0
-        """The day on which vectors of other models were last looked for."""
+        """Day of the last search for unused vectors of other models, as a proleptic ordinal."""
         self.refused_until: dict[int, float] = {}
-        """The keys of messages that the embedder refuses, and when it is asked again."""
+        """Keys of messages that the embedder rejected, with the monotonic time of the next attempt."""
         self.unsaved: list[tuple[list[int], Floats]] = []
         """Keys and vectors that are not in the store yet."""
         self.unindexed_count = _UNKNOWN
-        """How many were stored since the store was last told to index them."""
+        """Number of vectors stored since the store was last asked to index them."""
         self._matrix = np.zeros((0, dimension), np.float32)
         self._has_vector = np.zeros(0, np.bool_)
         self.is_in_memory = True
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory."""
+        """Memory used by the vectors in bytes."""
         return self._matrix.nbytes
 
     def put(self, places: MessagePositions, keys: Rows, vectors: Floats | None) -> None:
-        """Take vectors over, or, where the store keeps them, note which there are."""
+        """Add vectors, or only record that they exist.
+
+        Args:
+            places: Positions of the namespace's messages.
+            keys: Keys of the messages.
+            vectors: One row per message. None if the store searches the vectors itself.
+        """
         self.is_in_memory = vectors is not None
         self._grow(places.count)
         rows = places.find_rows(keys)
@@ -105,88 +123,110 @@ class VectorIndex:
             self._matrix[rows[here]] = normalize_vectors(vectors[here])
 
     def move_rows(self, keys: Rows, places: MessagePositions) -> bool:
-        """Follow messages to their new rows, where a store keeps the vectors; False, if it does not.
+        """Update the rows after messages were inserted between others.
 
         Args:
-            keys: Of the messages, by the rows that they had.
-            places: Where they stand now.
+            keys: Keys of the messages by their previous rows.
+            places: The new positions.
+
+        Returns:
+            False, with nothing changed, if the vectors are in memory: they have to be loaded again.
         """
         if self.is_in_memory:
             return False
-        there = keys[self.get_vector_flags(len(keys))]
+        keys_with_vector = keys[self.get_vector_flags(len(keys))]
         self._has_vector = np.zeros(places.count, np.bool_)
-        rows = places.find_rows(there)
+        rows = places.find_rows(keys_with_vector)
         self._has_vector[rows[rows >= 0]] = True
+        # The trust holds only for the messages it was measured on. Measure again if one was inserted among them.
         tried = max(self.trial_size, 0 if self.trial_extent is None else self.trial_extent[0])
         if not np.array_equal(keys[:tried], places["keys"][:tried]):
             self.trial_extent, self.trial_size, self.trust = None, 0, Trust()
         return True
 
     def is_complete(self, places: MessagePositions) -> bool:
-        """Whether every message has a vector."""
+        """Return True if every message has a vector."""
         return len(self._has_vector) >= places.count and bool(self._has_vector[: places.count].all())
 
     def list_missing_keys(self, places: MessagePositions) -> Rows:
-        """The keys of messages that have no vector."""
+        """Return the keys of the messages that have no vector."""
         self._grow(places.count)
         return places["keys"][~self._has_vector[: places.count]]
 
     def list_keys_to_embed(self, places: MessagePositions, now: float, limit: int) -> list[int]:
-        """The keys of messages that are to be embedded: those that have no vector and are not left alone."""
+        """Return keys of messages to embed: without a vector, not rejected recently, not waiting to be stored.
+
+        Args:
+            places: Positions of the namespace's messages.
+            now: Current monotonic time.
+            limit: Maximum number of keys.
+        """
         self.refused_until = {key: until for key, until in self.refused_until.items() if until > now}
-        left_alone = [*self.refused_until, *(key for keys, _ in self.unsaved for key in keys)]
+        # Unsaved vectors are marked as present only if they are in memory, so they have to be excluded here.
+        skipped = [*self.refused_until, *(key for keys, _ in self.unsaved for key in keys)]
         missing = self.list_missing_keys(places)
-        if left_alone and len(missing):
-            missing = missing[~np.isin(missing, left_alone)]
-        wanted: list[int] = missing[:limit].tolist()
-        return wanted
+        if skipped and len(missing):
+            missing = missing[~np.isin(missing, skipped)]
+        selected: list[int] = missing[:limit].tolist()
+        return selected
 
     def mark_refused(self, keys: Sequence[int], until: float) -> None:
-        """Leave messages alone until then."""
+        """Record that the embedder rejected messages, and when to try again."""
         self.refused_until.update(dict.fromkeys(keys, until))
 
     def add_unsaved(self, places: MessagePositions, keys: list[int], vectors: Floats) -> None:
-        """Take vectors over that are not stored yet; a store that compares them itself has to get them first."""
+        """Add vectors that are not stored yet.
+
+        They can be compared at once if vectors are in memory. Otherwise the store has to receive them first.
+        """
         self.unsaved.append((keys, vectors))
         if self.is_in_memory:
             self.put(places, np.array(keys, np.int64), vectors)
 
     def mark_saved(self, places: MessagePositions, keys: list[int]) -> None:
-        """Note that the store has them now."""
-        self.unsaved = [some for some in self.unsaved if some[0] is not keys]
+        """Record that a batch of vectors was stored.
+
+        Args:
+            places: Positions of the namespace's messages.
+            keys: The list of keys in ``unsaved``, compared by identity.
+        """
+        self.unsaved = [batch for batch in self.unsaved if batch[0] is not keys]
         if not self.is_in_memory:
             self.put(places, np.array(keys, np.int64), None)
 
     def mark_lost(self, rows: Rows) -> int:
-        """Note that the store has no vectors for these rows; how many of them had one."""
+        """Record that the store has no vectors for these rows, and return the number of lost vectors."""
         self._grow(int(rows.max(initial=-1)) + 1)
-        gone = rows[self._has_vector[rows]]
-        self._has_vector[gone] = False
-        if len(gone):
+        lost = rows[self._has_vector[rows]]
+        self._has_vector[lost] = False
+        if len(lost):
             self.trial_extent, self.trial_size = None, 0
-        return len(gone)
+        return len(lost)
 
     def get_vector_flags(self, count: int) -> Flags:
-        """Which of the first rows have a vector."""
+        """Return flags of the first ``count`` rows: True if the message has a vector."""
         self._grow(count)
         return self._has_vector[:count]
 
     def get_vectors(self, rows: Rows) -> Floats:
-        """The vectors of some rows."""
+        """Return the vectors of rows."""
         return self._matrix[rows]
 
     def compute_cosines(self, count: int, query: Floats) -> Floats:
-        """The cosine of every message; those without a vector are like the average."""
-        self._grow(count)  # messages may have come since vectors were loaded
+        """Return the cosine of every message. Messages without a vector get the mean of the others."""
+        # Messages may have been added since the vectors were loaded.
+        self._grow(count)
         cosines = self._matrix[:count] @ query
-        there = self._has_vector[:count]
-        if not there.all():
-            cosines[~there] = cosines[there].mean() if there.any() else 0.0
+        has_vector = self._has_vector[:count]
+        # 0 would be an extreme value for models whose cosines are all high. The mean is neutral.
+        if not has_vector.all():
+            cosines[~has_vector] = cosines[has_vector].mean() if has_vector.any() else 0.0
         return cosines
 
     def _grow(self, needed: int) -> None:
         have = len(self._has_vector)
         if needed > have:
+            # The first allocation is exact. Later ones leave spare capacity, so that not every new message copies all.
             size = needed if have == 0 else max(needed, have + have // 4)
             wider = np.zeros((size if self.is_in_memory else 0, self._matrix.shape[1]), np.float32)
             if self.is_in_memory:
@@ -196,7 +236,7 @@ class VectorIndex:
 
 
 def normalize_vectors(vectors: Floats) -> Floats:
-    """The vectors stretched to the length 1; those without a direction stay 0."""
+    """Return the vectors scaled to length 1. Zero vectors remain zero."""
     lengths = np.sqrt(np.square(vectors).sum(axis=-1, keepdims=True))
     lengths[lengths == 0] = 1
     units: Floats = (vectors / lengths).astype(np.float32, copy=False)
@@ -206,14 +246,16 @@ def normalize_vectors(vectors: Floats) -> Floats:
 def combine_neighbor_cosines(
     places: MessagePositions, kernel: int, cosines: Floats, rows: Rows | slice
 ) -> Floats:
-    """The cosine of each row's text taken together with its neighbours', each as far as it lends.
+    """Return the cosines of the query with each message and its neighbors combined.
 
     Args:
-        places: Where the messages stand.
-        kernel: How far they reach.
-        cosines: Of all messages.
-        rows: For which.
+        places: Positions of the namespace's messages.
+        kernel: Number of the kernel.
+        cosines: Cosines of all messages.
+        rows: Rows to combine.
     """
+    # The dot product is linear: the cosine with a weighted sum of vectors is the weighted sum of the cosines, divided
+    # by the length of the vector sum. A missing neighbor (-1) reads some other cosine, but its weight is 0.
     near = cosines.take(places["neighbours"][rows])
     added = cosines[rows] + np.einsum("ij,ij->i", places.incoming_weights(kernel)[rows], near)
     together: Floats = added / places.joined_vector_lengths(kernel)[rows]
@@ -221,7 +263,7 @@ def combine_neighbor_cosines(
 
 
 def iter_trial_sizes(count: int) -> Iterator[int]:
-    """How many of the first messages a model is tried on, the most first."""
+    """Yield the sample sizes for a number of messages: 16 * 2**n, from the largest that fits down to 16."""
     size = FIRST_TRIAL_MESSAGES << max(0, (count // FIRST_TRIAL_MESSAGES).bit_length() - 1)
     while FIRST_TRIAL_MESSAGES <= size <= count:
         yield size
@@ -229,16 +271,20 @@ def iter_trial_sizes(count: int) -> Iterator[int]:
 
 
 def draw_trial_sample(places: MessagePositions, size: int) -> TrialSample | None:
-    """Some of the first ``size`` messages to try a model on; None if there are too few."""
+    """Draw a sample from the first ``size`` messages. None if too few are suitable."""
+    # The slot before the middle is offset -1, the previous message of the session.
     before = places["neighbours"][:size, NEIGHBORS_PER_SIDE - 1].astype(np.int64)
-    worth = places["lengths"][:size] >= 4
-    rows = np.flatnonzero((before >= 0) & (before < size) & worth)
-    rows = rows[worth[before[rows]]]
+    # Very short messages ("Yes.") say nothing about the model.
+    is_suitable = places["lengths"][:size] >= 4
+    rows = np.flatnonzero((before >= 0) & (before < size) & is_suitable)
+    rows = rows[is_suitable[before[rows]]]
     if len(rows) < MIN_SAMPLE_PAIRS:
         return None
-    rng = np.random.default_rng(size)  # the same messages, the same sample
+    # A fixed seed: every process draws the same sample from the same messages.
+    rng = np.random.default_rng(size)
     rows = rng.permutation(rows)[:MAX_SAMPLE_PAIRS]
-    return TrialSample(size, rows, before[rows], rng.permutation(np.flatnonzero(worth))[:MAX_SAMPLE_OTHERS])
+    others = rng.permutation(np.flatnonzero(is_suitable))[:MAX_SAMPLE_OTHERS]
+    return TrialSample(size, rows, before[rows], others)
 
 
 def find_trust(
@@ -247,31 +293,36 @@ def find_trust(
     vectors: Sequence[Floats],
     terms: Sequence[Sequence[Sequence[str]]],
 ) -> Trust:
-    """Compare how well vectors and shared words tell the message before from others.
+    """Measure how well vectors separate the previous message from unrelated ones, compared with shared words.
 
     Args:
-        places: Where the messages stand.
+        places: Positions of the namespace's messages.
         picked: The sample.
-        vectors: Of each of its three parts.
-        terms: Of each of its three parts.
+        vectors: Vectors of the three parts of the sample.
+        terms: Terms of the three parts of the sample.
     """
     units = [normalize_vectors(part) for part in vectors]
     elsewhere = _find_unrelated(places, picked)
+    # Rows with too few unrelated messages, as in a short single session, are not counted.
     counted = elsewhere.sum(axis=1) >= MIN_SAMPLE_OTHERS
     if counted.sum() < MIN_SAMPLE_PAIRS:
         return Trust()
+    # Cosines of some models vary little. The scale brings their spread to the one that the weights were fitted with,
+    # within limits, so that an extreme spread does not dominate the score.
     spread = float((units[0] @ units[2].T)[elsewhere].std())
     scale = float(np.clip(REFERENCE_SPREAD / max(spread, 1e-3), 0.5, 4))
     by_vectors = _measure_separation(units, elsewhere, counted) - 0.5
     by_words = _measure_separation(_build_term_vectors(terms), elsewhere, counted) - 0.5
     if max(by_vectors, by_words) < MIN_ADVANTAGE:
         return Trust(scale=scale)
+    # Vectors below 40 % of the advantage of words are ignored, from 80 % on they count fully.
     share = by_vectors / max(by_words, MIN_ADVANTAGE)
     return Trust(share=float(np.clip((share - 0.4) / 0.4, 0, 1)), scale=scale)
 
 
 def _find_unrelated(places: MessagePositions, picked: TrialSample) -> Flags:
-    # Which of the others are of another session than each row, or far away in its own.
+    # A table of rows by others: True if the other message is in another session, or far away in the same one.
+    # `order` is the rank of each row when all rows are sorted by session and position.
     session = places["session"][: picked.size]
     order = np.empty(picked.size, np.int64)
     order[np.lexsort((places["positions"][: picked.size], session))] = np.arange(picked.size)
@@ -281,7 +332,8 @@ def _find_unrelated(places: MessagePositions, picked: TrialSample) -> Flags:
 
 
 def _measure_separation(parts: Sequence[Floats], elsewhere: Flags, counted: Flags) -> float:
-    # How often the message before is nearer than one from elsewhere: 0.5 is chance, 1 is always.
+    # Share of comparisons in which the previous message is nearer than an unrelated one, averaged over the rows. Ties
+    # count half. This is the area under the ROC curve: 0.5 is chance, 1 is perfect.
     rows, before, others = parts
     near = (rows * before).sum(axis=1)[:, None]
     far = rows @ others.T
@@ -290,6 +342,7 @@ def _measure_separation(parts: Sequence[Floats], elsewhere: Flags, counted: Flag
 
 
 def _build_term_vectors(terms: Sequence[Sequence[Sequence[str]]]) -> list[Floats]:
+    # TF-IDF vectors of the sample, with binary term counts. IDF is computed within the sample.
     texts = [text for part in terms for text in part]
     columns = {term: number for number, term in enumerate(sorted({t for text in texts for t in text}))}
     table = np.zeros((len(texts), max(1, len(columns))), np.float32)

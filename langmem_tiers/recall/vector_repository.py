@@ -1,4 +1,4 @@
-"""Vectors of messages on SQL: float32 as bytes, or pgvector where PostgreSQL has it."""
+"""Vectors of messages in SQL: float32 values as bytes, or pgvector if PostgreSQL has the extension."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 _KEYS_PER_QUERY = 500
 _USAGE_UPDATE_INTERVAL = timedelta(days=1)
 _USAGE_WRITE_TIMEOUT_SECONDS = 0.1
-
-
-# One that is there is replaced under a new key, so that whoever holds it in memory reads it again.
+# Readers load vectors with keys above a watermark. A replaced vector gets a new key, so that readers that have passed
+# the old one load it again.
 _INSERT_VECTOR = text(
     """INSERT INTO lmt_vectors (namespace_pk, embedder_pk, message_pk, vector)
         VALUES (:namespace_pk, :embedder_pk, :message_pk, :vector)
@@ -53,6 +52,7 @@ _INSERT_CACHED_VECTOR = text(
 _TRUST_QUERY = select(
     trials.c.last_pk, trials.c.size, trials.c.pairs, trials.c.others, trials.c.share, trials.c.scale
 ).where(*(trials.c[name] == bindparam(name) for name in ("namespace_pk", "embedder_pk", "erased")))
+# Inserts nothing if anything was erased from the namespace since the sample was drawn.
 _UPDATE_TRUST = text(
     """INSERT INTO lmt_trials (
             namespace_pk, embedder_pk, erased, last_pk, size, pairs, others, share, scale
@@ -75,15 +75,15 @@ _NEWER_QUERY = (
 
 
 def list_embedders(database: Database) -> tuple[str, ...]:
-    """The identities of all models that made vectors of messages, in a fixed order."""
-    made = select(vectors.c.pk).where(vectors.c.embedder_pk == embedders.c.pk)
-    query = select(embedders.c.identity).where(made.exists()).distinct().order_by(embedders.c.identity)
+    """Return the identities of all models that have vectors of messages, sorted."""
+    has_vectors = select(vectors.c.pk).where(vectors.c.embedder_pk == embedders.c.pk)
+    query = select(embedders.c.identity).where(has_vectors.exists()).distinct().order_by(embedders.c.identity)
     with database.read() as connection:
         return tuple(connection.scalars(query))
 
 
 class SqlVectorStore:
-    """Serves the ``VectorStore`` port."""
+    """``VectorStore`` on SQLite and PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -107,7 +107,7 @@ class SqlVectorStore:
     def register_model(
         self, identity: str, dimension: int, now: datetime, *, patience_seconds: float | None = None
     ) -> int:
-        """The key under which this model's vectors are kept; notes that it is in use."""
+        """Return the key of a model, and record once a day that the model is in use."""
         identity = to_storable_text(identity)
         known = select(embedders.c.pk, embedders.c.used_at).where(
             embedders.c.identity == identity, embedders.c.dimension == dimension
@@ -119,7 +119,8 @@ class SqlVectorStore:
             try:
                 with self._database.write(patience_seconds) as connection:
                     key = connection.execute(row.returning(embedders.c.pk)).scalar_one()
-            except ConcurrentWriteError:  # somebody else was faster
+            except ConcurrentWriteError:
+                # Another process has registered the model at the same time: read its key.
                 return self.register_model(identity, dimension, now, patience_seconds=patience_seconds)
         else:
             key = found.pk
@@ -133,15 +134,16 @@ class SqlVectorStore:
         return int(key)
 
     def _update_usage(self, model: int, now: datetime) -> None:
+        # The time is only used to delete old vectors. A busy database must not delay or fail a recall for it.
         with suppress(StorageError), self._database.write(_USAGE_WRITE_TIMEOUT_SECONDS) as connection:
             connection.execute(update(embedders).where(embedders.c.pk == model).values(used_at=now))
 
     @retry_on_disconnect
     def get_texts(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, str]:
-        """The texts of some messages, to be embedded."""
-        wanted = {"namespace": tenant.key, "keys": to_keys_parameter(keys, self._database.is_sqlite)}
+        """Return the texts of messages by key, without deleted ones."""
+        parameters = {"namespace": tenant.key, "keys": to_keys_parameter(keys, self._database.is_sqlite)}
         with self._database.read_raw() as connection:
-            return {row.pk: row.content for row in self._texts_statement.fetch_named(connection, wanted)}
+            return {row.pk: row.content for row in self._texts_statement.fetch_named(connection, parameters)}
 
     @retry_on_disconnect
     def insert_vectors(
@@ -153,14 +155,15 @@ class SqlVectorStore:
         *,
         patience_seconds: float | None = None,
     ) -> bool:
-        """Keep vectors; messages that are gone meanwhile are left out."""
+        """Store vectors. Messages that were deleted in the meantime are skipped."""
         if self._is_native[model]:
             return self._insert_native(tenant, model, dict(zip(keys, table, strict=True)), patience_seconds)
         with self._database.write(patience_seconds) as connection:
             (erased,) = self._erasure_epoch_statement.run(
                 connection.connection, {"namespace": tenant.key}
             ) or (None,)
-            if erased != tenant.erasure_epoch:  # until the transaction ends it stays as it is
+            # The counter cannot change until the transaction ends: PostgreSQL locks the row, SQLite has one writer.
+            if erased != tenant.erasure_epoch:
                 return False
             _insert_vectors(connection, (tenant.key, model), keys, table)
         return True
@@ -172,28 +175,37 @@ class SqlVectorStore:
         rows: Mapping[int, NDArray[np.float32]],
         patience_seconds: float | None,
     ) -> bool:
-        kind = self._vector_type_oid  # other threads change it as well
-        if kind is None:
+        # The type's OID changes if the extension is recreated. It is cached only while writes succeed: a failed write
+        # leaves None, so that the next one reads it again. The local variable is needed because other threads change
+        # the attribute.
+        type_oid = self._vector_type_oid
+        if type_oid is None:
             with self._database.read() as connection:
-                kind = connection.execute(pgvector.VECTOR_TYPE_QUERY).scalar_one()
+                type_oid = connection.execute(pgvector.VECTOR_TYPE_QUERY).scalar_one()
         self._vector_type_oid = None
         with self._database.write_statement() as raw:
-            is_put = pgvector.insert_vectors(raw, tenant, (model, kind), rows, patience_seconds)
-        self._vector_type_oid = kind  # as long as it works
-        return is_put
+            is_inserted = pgvector.insert_vectors(raw, tenant, (model, type_oid), rows, patience_seconds)
+        self._vector_type_oid = type_oid
+        return is_inserted
 
     def build_index(self, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> int:
-        """Have pgvector find the nearest of a large namespace by its index."""
-        size, most = self._dimensions[model], self._database.config.postgres.exact_numbers
-        if not self._is_native[model] or size > pgvector.MAX_INDEXED_DIMENSIONS or count * size <= most:
+        """Add the vectors of a large namespace to the pgvector index, and return their number."""
+        # Up to `exact_numbers` numbers, comparing all vectors is fast enough, and exact.
+        dimension, exact_numbers = self._dimensions[model], self._database.config.postgres.exact_numbers
+        if (
+            not self._is_native[model]
+            or dimension > pgvector.MAX_INDEXED_DIMENSIONS
+            or count * dimension <= exact_numbers
+        ):
             return 0
-        few = min(pgvector.MAX_UNINDEXED_VECTORS, most // size)
+        few = min(pgvector.MAX_UNINDEXED_VECTORS, exact_numbers // dimension)
         return pgvector.index_vectors(self._database, (namespace, model), go_on, few=few)
 
     def delete_unused_vectors(self, namespace: int, model: int, unused_since: datetime) -> int:
-        """Erase the vectors of other models that nobody has used since."""
+        """Delete the vectors of other models that are out of use, and return their number."""
         unused = select(embedders.c.pk).where(embedders.c.pk != model, embedders.c.used_at < unused_since)
         others = (vectors.c.namespace_pk == namespace) & vectors.c.embedder_pk.in_(unused)
+        # Usually there are none: a read avoids waiting for the write lock.
         with self._database.read() as connection:
             if connection.execute(select(vectors.c.pk).where(others).limit(1)).first() is None:
                 return 0
@@ -204,24 +216,25 @@ class SqlVectorStore:
     def load_vectors(
         self, namespace: int, model: int, after: int, limit: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None, int]:
-        """Keys and vectors that were written behind a mark, and the next mark."""
-        import numpy as np  # noqa: PLC0415 - not before something is recalled
+        """Return keys and vectors that were written after a watermark, and the next watermark."""
+        import numpy as np  # noqa: PLC0415 - slow to import, only needed to recall
 
         native = self._is_native[model]
-        wanted = {"namespace": namespace, "model": model, "after": after, "limit": limit}
+        parameters = {"namespace": namespace, "model": model, "after": after, "limit": limit}
         with self._database.read_raw() as connection:
-            rows = (self._newer_statement if native else self._packed_statement).fetch_all(connection, wanted)
+            statement = self._newer_statement if native else self._packed_statement
+            rows = statement.fetch_all(connection, parameters)
         keys = np.array([row[1] for row in rows], np.int64)
-        mark = rows[-1][0] if rows else after
+        watermark = rows[-1][0] if rows else after
         if native:
-            return keys, None, mark
+            return keys, None, watermark
         joined = b"".join(row[2] for row in rows)
-        return keys, np.frombuffer(joined, "<f4").reshape(len(rows), self._dimensions[model]), mark
+        return keys, np.frombuffer(joined, "<f4").reshape(len(rows), self._dimensions[model]), watermark
 
     @retry_on_disconnect
     def get_vectors(self, model: int, keys: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The vectors of some messages."""
-        import numpy as np  # noqa: PLC0415 - not before something is recalled
+        """Return the keys of the messages that have vectors, and these vectors."""
+        import numpy as np  # noqa: PLC0415 - slow to import, only needed to recall
 
         if self._is_native[model]:
             return pgvector.get_vectors(self._database, model, keys, self._dimensions[model])
@@ -242,7 +255,7 @@ class SqlVectorStore:
     def find_nearest(
         self, namespace: int, model: int, query: NDArray[np.float32], limit: int, within: VectorSearchFilter
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
-        """The nearest messages, where PostgreSQL finds them itself."""
+        """Return the nearest messages and their cosines, best first. None without pgvector."""
         if not self._is_native[model]:
             return None
         return pgvector.find_nearest(self._database, (namespace, model), query, limit, within)
@@ -251,20 +264,20 @@ class SqlVectorStore:
     def compute_cosines(
         self, model: int, query: NDArray[np.float32], keys: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The cosines of some messages."""
+        """Return keys and cosines of messages. Requires pgvector."""
         return pgvector.compute_cosines(self._database, model, query, keys)
 
     @retry_on_disconnect
     def get_trust(self, tenant: Tenant, model: int) -> tuple[TrialRecord, Trust] | None:
-        """What somebody found last, and on what."""
-        wanted = {"namespace_pk": tenant.key, "embedder_pk": model, "erased": tenant.erasure_epoch}
+        """Return the last measured trust and its sample, or None."""
+        parameters = {"namespace_pk": tenant.key, "embedder_pk": model, "erased": tenant.erasure_epoch}
         with self._database.read_raw() as connection:
-            found = self._trust_statement.run(connection, wanted)
+            found = self._trust_statement.run(connection, parameters)
         return None if found is None else (TrialRecord(*found[:4]), Trust(*found[4:]))
 
     @retry_on_disconnect
     def update_trust(self, tenant: Tenant, model: int, tried: TrialRecord, trust: Trust) -> None:
-        """Tell others what was found."""
+        """Store a measured trust for other processes."""
         row = {
             "namespace_pk": tenant.key,
             "embedder_pk": model,
@@ -281,14 +294,14 @@ class SqlVectorStore:
 
     @retry_on_disconnect
     def get_cached_vectors(self, model: int, hashes: Sequence[bytes], now: datetime) -> Mapping[bytes, bytes]:
-        """Vectors of texts that were embedded before."""
+        """Return cached vectors by the hash of their text."""
         found: dict[bytes, bytes] = {}
         with self._database.read() as connection:
             for start in range(0, len(hashes), _KEYS_PER_QUERY):
-                some = hashes[start : start + _KEYS_PER_QUERY]
+                batch = hashes[start : start + _KEYS_PER_QUERY]
                 query = select(embedding_cache.c.hash, embedding_cache.c.vector).where(
                     embedding_cache.c.embedder_pk == model,
-                    embedding_cache.c.hash.in_(some),
+                    embedding_cache.c.hash.in_(batch),
                     embedding_cache.c.expires_at > now,
                 )
                 found.update((bytes(row.hash), bytes(row.vector)) for row in connection.execute(query))
@@ -305,32 +318,33 @@ class SqlVectorStore:
         keep: int,
         patience_seconds: float | None = None,
     ) -> None:
-        """Remember vectors of texts until then, the newest ``keep`` of them and at most a hundredth more."""
+        """Cache vectors of texts. The newest ``keep`` are retained, and up to 1 % more until the next cleanup."""
         rows = [
             {"embedder_pk": model, "hash": key, "vector": vectors[key], "expires_at": until}
             for key in sorted(vectors)
         ]
+        # Cleaning up costs more than a write, so it is done once per 1 % of new entries. The default `keep` makes the
+        # first write of a process clean up.
         self._untrimmed_counts[model] = self._untrimmed_counts.get(model, keep) + len(rows)
         with self._database.write(patience_seconds) as connection:
             if rows:
                 connection.execute(_INSERT_CACHED_VECTOR, rows)
-            if (
-                self._untrimmed_counts[model] > keep // 100
-            ):  # looking for what is too much costs more than a write
+            if self._untrimmed_counts[model] > keep // 100:
                 _trim_cache(connection, model, now, keep)
                 self._untrimmed_counts[model] = 0
 
 
 def _insert_vectors(
-    connection: Connection, place: tuple[int, int], keys: Sequence[int], table: NDArray[np.float32]
+    connection: Connection, scope: tuple[int, int], keys: Sequence[int], table: NDArray[np.float32]
 ) -> None:
-    namespace, model = place
+    namespace, model = scope
     packed = {key: row.astype("<f4").tobytes() for key, row in zip(keys, table, strict=True)}
     fixed = {"namespace_pk": namespace, "embedder_pk": model}
     for start in range(0, len(keys), _KEYS_PER_QUERY):
-        some = keys[start : start + _KEYS_PER_QUERY]
-        there = select(messages.c.pk).where(messages.c.namespace_pk == namespace, messages.c.pk.in_(some))
-        found = connection.execute(there).scalars()
+        # Skip messages that were deleted in the meantime.
+        batch = keys[start : start + _KEYS_PER_QUERY]
+        existing = select(messages.c.pk).where(messages.c.namespace_pk == namespace, messages.c.pk.in_(batch))
+        found = connection.execute(existing).scalars()
         rows = [{**fixed, "message_pk": key, "vector": packed[key]} for key in found]
         if rows:
             connection.execute(_INSERT_VECTOR, rows)
@@ -338,8 +352,11 @@ def _insert_vectors(
 
 def _trim_cache(connection: Connection, model: int, now: datetime, keep: int) -> None:
     cache = embedding_cache.c
-    known = select(embedders.c.pk)  # one by one, so that the index by model and age serves
-    connection.execute(delete(embedding_cache).where(cache.embedder_pk.in_(known), cache.expires_at <= now))
+    # Naming every model, instead of no model, lets the database use the index by model and expiry.
+    all_models = select(embedders.c.pk)
+    connection.execute(
+        delete(embedding_cache).where(cache.embedder_pk.in_(all_models), cache.expires_at <= now)
+    )
     last_kept = (
         select(cache.expires_at)
         .where(cache.embedder_pk == model)

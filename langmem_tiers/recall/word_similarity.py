@@ -1,4 +1,4 @@
-"""How near two words are in meaning, by an embedder, with the vectors of words that were met kept."""
+"""Similarity of two words by an embedder, with a cache of their vectors."""
 
 from __future__ import annotations
 
@@ -15,44 +15,51 @@ _MAX_WORDS = 20_000
 
 
 class WordSimilarity:
-    """The cosine of two words, for comparing statements: ``compare(old, new, Kinship(embedder.embed_documents))``."""
+    """Cosine of two words, for comparing statements. Thread-safe.
+
+    Example: ``compare(old, new, WordSimilarity(embedder.embed_documents))``.
+    """
 
     def __init__(
         self, embed: Callable[[Sequence[str]], NDArray[Any]], *, most_words: int = _MAX_WORDS
     ) -> None:
-        """Keep the vectors of words.
+        """Create an empty cache.
 
         Args:
-            embed: One row per text.
-            most_words: How many vectors are kept, those that were asked for last.
+            embed: Function that returns one vector per text.
+            most_words: Maximum number of cached vectors. The least recently used are evicted. Default: 20,000.
         """
         if most_words < 2:
-            raise ValueError(f"most_words must be at least 2, to compare two words, not {most_words!r}")
+            raise ValueError(
+                f"most_words must be at least 2, got {most_words!r}: a comparison needs two words"
+            )
         self._embed = embed
         self._max_words = most_words
         self._vectors: OrderedDict[str, NDArray[Any]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"Kinship({len(self._vectors)} of {self._max_words} words)"
+        return f"WordSimilarity({len(self._vectors)} of {self._max_words} words)"
 
     def __call__(self, a: str, b: str) -> float:
-        """The cosine of two words, in [-1, 1]; 0 if there is no vector for one of them."""
-        one, other = self._get_vector(a), self._get_vector(b)
-        return max(-1.0, min(1.0, float(one @ other)))
+        """Return the cosine of two words, from -1 to 1. 0 if one of the vectors is zero."""
+        vector_a, vector_b = self._get_vector(a), self._get_vector(b)
+        # Rounding may exceed the limits slightly.
+        return max(-1.0, min(1.0, float(vector_a @ vector_b)))
 
     def _get_vector(self, word: str) -> NDArray[Any]:
         with self._lock:
-            found = self._vectors.get(word)
-            if found is not None:
+            cached = self._vectors.get(word)
+            if cached is not None:
                 self._vectors.move_to_end(word)
-                return found
-        made = self._embed_unit_vector(word)
+                return cached
+        # Not under the lock: an embedder may be slow. At worst two threads embed the same word.
+        vector = self._embed_unit_vector(word)
         with self._lock:
-            self._vectors[word] = made
+            self._vectors[word] = vector
             while len(self._vectors) > self._max_words:
                 self._vectors.popitem(last=False)
-        return made
+        return vector
 
     def _embed_unit_vector(self, word: str) -> NDArray[Any]:
         vector: NDArray[Any] = self._embed([word])[0]

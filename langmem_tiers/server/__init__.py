@@ -1,4 +1,4 @@
-"""The HTTP server: a memory over the network, and pages to look into it. Needs ``langmem-tiers[server]``.
+"""The HTTP API for a memory, with an inspector for the browser. Requires ``langmem-tiers[server]``.
 
 >>> from langmem_tiers import MemoryEngine
 >>> from langmem_tiers.server import create_app
@@ -30,21 +30,21 @@ def create_app(
     config: ServerConfig | None = None,
     registry: CollectorRegistry | None = None,
 ) -> FastAPI:
-    """The server as an ASGI app, to be served by uvicorn or mounted into an app of your own.
+    """Build the server as an ASGI app, to run with uvicorn or to mount into another app.
 
-    The engine stays yours: close it after the server has stopped.
+    The app does not close the engine: close it after the server has stopped.
 
     Args:
-        engine: The memory.
-        config: Who may ask for what, and how much at once; without tokens it answers everybody who reaches it
-            by a name of this machine.
-        registry: What ``/metrics`` tells: the one that the engine's ``PrometheusMetrics`` was handed.
+        engine: Engine with the memory.
+        config: Access rules and limits. By default, every client that reaches the server under a name of this
+            machine has access.
+        registry: Registry that ``/metrics`` exports: the one passed to the engine's ``PrometheusMetrics``.
 
     Raises:
         MissingExtraError: FastAPI is not installed.
     """
     try:
-        import fastapi  # noqa: F401, PLC0415 - an extra, and not before it is needed
+        import fastapi  # noqa: F401, PLC0415 - an extra, imported on demand
     except ImportError as error:
         raise MissingExtraError("the server needs FastAPI: pip install 'langmem-tiers[server]'") from error
     from langmem_tiers.server.app import build_app  # noqa: PLC0415 - as above

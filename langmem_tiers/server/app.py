@@ -1,4 +1,4 @@
-"""Puts the server together."""
+"""Assembly of the FastAPI application."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _ERROR_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 421, 422, 503)
 
 
 def build_app(engine: MemoryEngine, config: ServerConfig, registry: CollectorRegistry | None) -> FastAPI:
-    """The server on an engine."""
-    refused: dict[int | str, dict[str, Any]] = {
+    """Build the application for an engine."""
+    error_responses: dict[int | str, dict[str, Any]] = {
         status: {"model": ProblemResponse} for status in _ERROR_STATUSES
     }
     app = FastAPI(
         title="langmem-tiers",
         version=__version__,
-        docs_url=None,  # its pages load scripts from elsewhere
+        docs_url=None,  # these pages would load scripts from another host
         redoc_url=None,
-        responses=refused,
+        responses=error_responses,
         middleware=[Middleware(SecurityMiddleware, config=config)],
     )
     app.state.served = AppState(engine, ThreadPools(config), registry)
@@ -56,21 +56,19 @@ def build_app(engine: MemoryEngine, config: ServerConfig, registry: CollectorReg
     return app
 
 
-def _document_limit(app: FastAPI, most: int) -> None:
-    # It is the engine's, and no model knows it.
-    made = app.openapi
+def _document_limit(app: FastAPI, max_limit: int) -> None:
+    # The maximum depends on the configuration of the engine, so it cannot be written in the request model.
+    build_document = app.openapi
 
-    def document() -> dict[str, Any]:
-        told = made()
-        (limit,) = (
-            one
-            for one in told["components"]["schemas"]["RecallMemoriesRequest"]["properties"]["limit"]["anyOf"]
-            if one["type"] == "integer"
-        )
-        limit["maximum"] = most
-        return told
+    def build_document_with_limit() -> dict[str, Any]:
+        document = build_document()
+        properties = document["components"]["schemas"]["RecallMemoriesRequest"]["properties"]
+        (limit,) = (schema for schema in properties["limit"]["anyOf"] if schema["type"] == "integer")
+        limit["maximum"] = max_limit
+        return document
 
-    app.openapi = document  # type: ignore[method-assign]  # the way that FastAPI documents
+    # FastAPI documents this assignment as the way to extend the OpenAPI document.
+    app.openapi = build_document_with_limit  # type: ignore[method-assign]
 
 
 async def _redirect_to_inspector() -> Response:

@@ -1,4 +1,4 @@
-"""What an endpoint has at hand: the engine, and how far the request may reach into it."""
+"""Dependencies of the endpoints: the engine, the access scope of a request and the thread pools."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _CONVERTOR_NAME = "langmem_tiers_name"
 
 
 class _AnyNameConvertor(Convertor[str]):
-    regex = r"[\s\S]*"  # the dot of Starlette's own, `path`, passes over no end of a line
+    # Starlette's own convertor "path" uses ".*", which does not match line breaks.
+    regex = r"[\s\S]*"
 
     def convert(self, value: str) -> str:
         return value
@@ -47,20 +48,20 @@ class _AnyNameConvertor(Convertor[str]):
 
 
 def build_path_parameter(parameter: str) -> str:
-    """A parameter of a path that takes any text, slashes and ends of lines included."""
+    """Return the placeholder of a path parameter that accepts any text, including slashes and line breaks."""
     register_url_convertor(_CONVERTOR_NAME, _AnyNameConvertor())
     return f"{{{parameter}:{_CONVERTOR_NAME}}}"
 
 
 _MAX_CACHED_MESSAGES = 300_000
-"""Of all that is kept."""
+"""Maximum weight of the cache, in messages."""
 _MIN_ENTRY_WEIGHT = 1_000
-"""As how many messages each counts besides, so that there are not too many."""
+"""Weight added to each cache entry, so that many small entries cannot fill the memory."""
 _TTL_SECONDS = 60.0
 
 
 class PreviewCache:
-    """Keeps verdicts for a minute, a bounded number of them. Of what messages and questions say it keeps nothing."""
+    """Bounded cache of previews, with a lifetime of one minute. It stores no content of messages or questions."""
 
     def __init__(self) -> None:
         config = CacheConfig(max_characters=_MAX_CACHED_MESSAGES, ttl_seconds=_TTL_SECONDS)
@@ -69,22 +70,24 @@ class PreviewCache:
     def get_verdicts(
         self, session: Session, question: str | None, budget: TokenBudget, *, is_first: bool
     ) -> MessageVerdicts:
-        """What becomes of the messages of a session in a context.
+        """Return the state that each message of a session would have in a context.
 
         Args:
-            session: Whose.
-            question: What memory is asked for; without one nothing is recalled.
-            budget: What there is.
-            is_first: Whether they are for a first page, which is told as it is now.
+            session: Session to preview.
+            question: Question for recall; without one, nothing is recalled.
+            budget: Token budget of the context.
+            is_first: True for the first page of a list, which always gets a fresh preview.
         """
-        # What was said or erased since changes all of them: then they are made anew.
-        asked = hashlib.blake2b((question or "").encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        key = (session.key, session.info().revision, asked, budget)
-        kept = None if is_first else self._cache.get(key)
-        if kept is None:
-            kept = session.preview(question, budget=budget, recall=bool(question)).verdicts
-            self._cache.put(key, kept, _MIN_ENTRY_WEIGHT + len(kept.reasons))
-        return kept
+        question_hash = hashlib.blake2b(
+            (question or "").encode("utf-8", "surrogatepass"), digest_size=16
+        ).digest()
+        # Every change of the session raises its revision, so a stale preview is never found.
+        key = (session.key, session.info().revision, question_hash, budget)
+        verdicts = None if is_first else self._cache.get(key)
+        if verdicts is None:
+            verdicts = session.preview(question, budget=budget, recall=bool(question)).verdicts
+            self._cache.put(key, verdicts, _MIN_ENTRY_WEIGHT + len(verdicts.reasons))
+        return verdicts
 
 
 T = TypeVar("T")
@@ -92,7 +95,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """What a server serves."""
+    """Objects that all requests of a server share."""
 
     engine: MemoryEngine
     thread_pools: ThreadPools
@@ -102,72 +105,73 @@ class AppState:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What is at hand for one request."""
+    """Shared objects and the access scope of one request."""
 
     app_state: AppState
     token_scope: TokenScope
 
     @property
     def engine(self) -> MemoryEngine:
-        """The memory."""
+        """Engine with the memory."""
         return self.app_state.engine
 
     def resolve_path(self, namespace: str | None) -> NamespacePath:
-        """The namespace that is meant; if none is named, the one that it is bound to, or the only one there is.
+        """Return the namespace of a request. Default: the namespace of its token, or the only one that exists.
 
         Raises:
-            Problem: It lies outside of what the request may reach.
-            InvalidInputError: None is named, or it is none.
+            Problem: The token does not open the namespace, or the server does not serve it.
+            InvalidInputError: The namespace is invalid, or missing although there are several.
         """
         if namespace is None:
             return self.token_scope.namespace or self._require_only_namespace()
         path = parse_namespace(namespace)
         if not self.token_scope.contains(path):
-            why = (
-                "is not yours to ask for with this token"
+            reason = (
+                "cannot be accessed with this token"
                 if self.token_scope.is_token_bound
                 else "is not served here"
             )
-            raise Problem(403, "forbidden", f"{format_namespace(path)!r} {why}")
+            raise Problem(403, "forbidden", f"{format_namespace(path)!r} {reason}")
         return path
 
     def _require_only_namespace(self) -> NamespacePath:
         found = find_only_namespace(self.engine)
         if found is None:
-            raise InvalidInputError("namespace: say whose memory is meant, as namespace=acme/alice")
+            raise InvalidInputError("namespace: required, for example namespace=acme/alice")
         return found
 
     def open_namespace(self, namespace: str | None) -> Namespace:
-        """The namespace, whether it holds anything yet or not."""
+        """Return the namespace of a request, even if nothing is stored in it yet."""
         return self.engine.namespace(self.resolve_path(namespace))
 
     def require_namespace(self, namespace: str | None) -> Namespace:
-        """The same, if it holds anything.
+        """Return the namespace of a request and check that something is stored in it.
 
         Raises:
-            NotFoundError: It does not.
+            NotFoundError: Nothing is stored in the namespace.
         """
+        # The scope is checked first, so a client cannot find out which other namespaces exist.
         path = self.resolve_path(namespace)
         if path not in find_used_namespaces(self.engine, path):
             raise NotFoundError(
-                f"there is nothing in {format_namespace(path)!r}: GET /namespaces tells what there is"
+                f"nothing is stored in namespace {format_namespace(path)!r}: GET /namespaces lists the namespaces"
             )
         return self.engine.namespace(path)
 
     def require_session(self, namespace: str | None, name: str) -> Session:
-        """A session that is there.
+        """Return an existing session.
 
         Raises:
-            NotFoundError: It is not.
+            NotFoundError: The session does not exist.
         """
         found = self.require_namespace(namespace).find_session(name)
         if found is None:
-            raise SessionNotFoundError(f"there is no session {name!r}: GET /sessions tells which there are")
+            raise SessionNotFoundError(f"there is no session {name!r}: GET /sessions lists the sessions")
         return found
 
     @staticmethod
     def build_budget(session: Session, tokens: int | None) -> TokenBudget:
-        """So many tokens for memory, divided as in contexts of a session; as many as the engine's, if left out."""
+        """Return the tuned budget of a session, resized to a number of tokens if one is given."""
         budget = session.tuned_budget()
         return budget.resized(budget.available if tokens is None else tokens)
 
@@ -182,19 +186,24 @@ CurrentRequest = Annotated[RequestContext, Depends(_build_request_context)]
 def run_in_thread_pool(
     pace: JobClass = JobClass.QUICK, *, writes: bool = False
 ) -> Callable[[Callable[..., T]], Callable[..., Awaitable[T]]]:
-    """For endpoints, which wait for the engine: they run in a thread of the server's."""
+    """Decorate an endpoint to run in a thread pool, because the engine blocks.
 
-    def made(work: Callable[..., T]) -> Callable[..., Awaitable[T]]:
+    Args:
+        pace: Expected duration, which selects the thread pool.
+        writes: The endpoint is not safe to repeat after a time-out.
+    """
+
+    def decorate(work: Callable[..., T]) -> Callable[..., Awaitable[T]]:
         @wraps(work)
-        async def run(**values: Any) -> T:  # noqa: ANN401 - whatever the endpoint takes
-            desk: RequestContext = values["desk"]
+        async def run(**values: Any) -> T:  # noqa: ANN401 - the parameters of the endpoint
+            context: RequestContext = values["context"]
 
-            def checked() -> T:
-                desk.engine.check()
+            def work_checked() -> T:
+                context.engine.check()
                 return work(**values)
 
-            return await desk.app_state.thread_pools.run(pace, checked, writes=writes)
+            return await context.app_state.thread_pools.run(pace, work_checked, writes=writes)
 
         return run
 
-    return made
+    return decorate

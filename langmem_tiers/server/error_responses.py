@@ -1,4 +1,4 @@
-"""What goes wrong, as a client is told: one word, one sentence, a status. Never where in the code."""
+"""Error responses: a code, a message and a status. They never reveal where in the code an error occurred."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _STATUS_BY_ERROR: tuple[tuple[type[Exception], int, str], ...] = (
 
 
 class Problem(HTTPException):
-    """An answer that says what is wrong with a request.
+    """Error response to a request.
 
     Args:
-        status: Of the answer.
-        kind: One word for programs.
+        status: HTTP status.
+        kind: Error code for programs.
         message: One sentence for people.
-        headers: More to tell.
+        headers: Additional response headers.
     """
 
     def __init__(self, status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> None:
@@ -50,27 +50,28 @@ class Problem(HTTPException):
         self.kind = kind
 
     def to_response(self) -> Response:
-        """As it is sent."""
-        told = {"error": {"kind": self.kind, "message": self.detail}}
-        body = json.dumps(told)  # ASCII: a message may name what no encoding takes
+        """Return the HTTP response."""
+        # json.dumps() escapes non-ASCII characters: a message may quote half a surrogate pair, which UTF-8 cannot
+        # encode.
+        body = json.dumps({"error": {"kind": self.kind, "message": self.detail}})
         return Response(body, self.status_code, self.headers, "application/json")
 
 
 def to_problem(error: Exception) -> Problem:
-    """What a client is told of an error: of ours what they say, of the database's and of all others nothing within."""
+    """Convert an exception to an error response; details of the database and of defects are only logged."""
     if isinstance(error, HTTPException):
         return error if isinstance(error, Problem) else _convert_http_exception(error)
-    for kind, status, word in _STATUS_BY_ERROR:
-        if isinstance(error, kind):
-            return Problem(status, word, str(error))
+    for error_class, status, kind in _STATUS_BY_ERROR:
+        if isinstance(error, error_class):
+            return Problem(status, kind, str(error))
     if isinstance(error, StorageBusyError):
         return build_unavailable_problem("busy", "the database is busy: try again in a moment")
     if isinstance(error, StorageError | EngineClosedError):
-        _log.warning("the database cannot be used: %s", error)
-        told = f"the database cannot be used now ({type(error).__name__}): try again later"
-        return build_unavailable_problem("unavailable", told)
+        _log.warning("the database is unavailable: %s", error)
+        message = f"the database is unavailable ({type(error).__name__}): try again later"
+        return build_unavailable_problem("unavailable", message)
     _log.error("a request failed", exc_info=error)
-    return Problem(500, "internal", "something went wrong in the server: its log says what")
+    return Problem(500, "internal", "internal error: see the log of the server")
 
 
 def _convert_http_exception(error: HTTPException) -> Problem:
@@ -79,14 +80,15 @@ def _convert_http_exception(error: HTTPException) -> Problem:
 
 
 def build_unavailable_problem(kind: str, message: str) -> Problem:
-    """An answer that says to come again."""
+    """Build a 503 response that asks the client to retry."""
     return Problem(503, kind, message, {"Retry-After": "1"})
 
 
 def build_invalid_problem(errors: list[Any]) -> Problem:
-    """What is wrong with the fields of a request; what was sent is not sent back."""
-    told = []
-    for one in errors[:5]:
-        *_, where = [str(part) for part in one["loc"]] or ["request"]
-        told.append(f"{'.'.join(str(part) for part in one['loc'][1:]) or where}: {one['msg']}")
-    return Problem(422, "invalid", "; ".join(told))
+    """Build the response to invalid fields of a request; it does not repeat the values that were sent."""
+    lines = []
+    for error in errors[:5]:
+        # "loc" starts with the part of the request, for example "body". Alone it names the problem; else it is noise.
+        location = [str(part) for part in error["loc"]] or ["request"]
+        lines.append(f"{'.'.join(location[1:]) or location[-1]}: {error['msg']}")
+    return Problem(422, "invalid", "; ".join(lines))

@@ -1,4 +1,4 @@
-"""Which namespaces hold anything."""
+"""Search for namespaces with content."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from langmem_tiers.namespace import Namespace
 
 _INTERNAL_LABEL_PREFIX = "langmem-tiers: "
-"""How the first label of items begins that stand beside sessions."""
+"""Prefix of the first label of internal items, which do not make a namespace count as used."""
 _MAX_NAMESPACES = 1_000_000
 
 
 def find_used_namespaces(engine: MemoryEngine, path: NamespacePath) -> set[NamespacePath]:
-    """Some of the namespaces that begin with these labels and hold sessions, memories or items.
+    """Return some of the namespaces that start with these labels and contain sessions, memories or items.
 
-    The namespace itself is among them, if it holds any.
+    The namespace itself is included if it has content.
     """
     found = set(engine.namespaces(path, limit=1))
     return found if path in found else found | set(engine.items.namespaces([NamespaceMatch("prefix", path)]))
 
 
 def find_only_namespace(engine: MemoryEngine) -> NamespacePath | None:
-    """The namespace that holds something, if there is just one."""
+    """Return the namespace with content if there is exactly one, else None."""
     found = set(engine.namespaces(limit=2))
     if len(found) < 2:
         found |= {
@@ -40,7 +40,7 @@ def find_only_namespace(engine: MemoryEngine) -> NamespacePath | None:
 
 
 def get_namespace_usage(namespace: Namespace) -> NamespaceUsage | None:
-    """What it holds; None if that is nothing but items."""
+    """Return the contents of a namespace, or None if it contains only items."""
     try:
         return namespace.holdings()
     except NotFoundError:

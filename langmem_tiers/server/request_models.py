@@ -1,4 +1,4 @@
-"""What is asked, as it is told in the OpenAPI document."""
+"""Request parameters and bodies, as documented in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from langmem_tiers.common.time_formats import reject_numeric_time
 from langmem_tiers.config import MAX_LIMIT
 
 MAX_QUESTION_CHARACTERS = 20_000
-"""Of a question."""
-_DEFAULT_NAMESPACE_HELP = "the token's own, or the only one there is"
+"""Maximum length of a question."""
+_DEFAULT_NAMESPACE_HELP = "the namespace of the token, or the only one that exists"
 _MAX_BUDGET_TOKENS = 2_000_000
 _MAX_MESSAGES = 1_000
 _MAX_NAME_CHARACTERS = 1_024
-LimitQuery = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
+LimitQuery = Annotated[int, Query(ge=1, le=200, description="Maximum number of items.")]
 CursorQuery = Annotated[
-    str | None, Query(description="`next` of the page before; the first page, if left out.")
+    str | None, Query(description="`next` of the previous page. Default: the first page.")
 ]
 NamespaceQuery = Annotated[
     str | None,
-    Query(description=f"Labels parted by slashes, as acme/alice; {_DEFAULT_NAMESPACE_HELP}, if left out."),
+    Query(
+        description="Labels separated by slashes, for example acme/alice. "
+        f"Default: {_DEFAULT_NAMESPACE_HELP}."
+    ),
 ]
 BudgetQuery = Annotated[
-    int | None, Query(ge=1, le=_MAX_BUDGET_TOKENS, description="Tokens; the engine's, if left out.")
+    int | None, Query(ge=1, le=_MAX_BUDGET_TOKENS, description="Tokens. Default: the budget of the engine.")
 ]
 PathText = Annotated[str, Path(min_length=1)]
 SessionQuery = Annotated[
-    str | None, Query(description="The session of a message; all are searched, if left out.")
+    str | None, Query(description="Session of a message. Default: all sessions are searched.")
 ]
 
 
@@ -40,37 +43,38 @@ Timestamp = Annotated[
 
 
 class NamespaceRequest(BaseModel):
-    """What all have in common."""
+    """Base of all request bodies."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     namespace: str | None = Field(
-        None, description=f"Labels parted by slashes; {_DEFAULT_NAMESPACE_HELP}, if left out."
+        None, description=f"Labels separated by slashes. Default: {_DEFAULT_NAMESPACE_HELP}."
     )
 
 
 class AddedMessage(BaseModel):
-    """A message on its way in."""
+    """A message to store."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     role: Literal["user", "assistant", "system", "tool"]
     content: str
     name: str | None = Field(None, max_length=_MAX_NAME_CHARACTERS)
-    id: str | None = Field(None, description="Adding the same id to a session twice stores it once.")
+    id: str | None = Field(None, description="A message that is added again with the same id is stored once.")
 
 
 class AddMessagesRequest(NamespaceRequest):
-    """Messages to be stored, all or none."""
+    """Messages to store: all of them or none."""
 
     messages: list[AddedMessage] = Field(min_length=1, max_length=_MAX_MESSAGES)
 
 
 class RecallMemoriesRequest(NamespaceRequest):
-    """A question to memory."""
+    """A query for recall."""
 
     query: str = Field(max_length=MAX_QUESTION_CHARACTERS)
-    limit: int | None = Field(None, ge=1, le=MAX_LIMIT)  # the engine's own most holds, and is documented
+    # The engine may have a lower maximum, which it checks itself; the OpenAPI document shows that one.
+    limit: int | None = Field(None, ge=1, le=MAX_LIMIT)
     strategy: Annotated[Strategy | None, Field(strict=False)] = None
     session: str | None = None
     since: Timestamp = None
@@ -78,7 +82,7 @@ class RecallMemoriesRequest(NamespaceRequest):
 
 
 class PreviewContextRequest(NamespaceRequest):
-    """What a context is to be built of."""
+    """Parameters of a context to preview."""
 
     session: str
     question: str | None = Field(None, max_length=MAX_QUESTION_CHARACTERS)
@@ -87,7 +91,7 @@ class PreviewContextRequest(NamespaceRequest):
 
 
 class StoreKnowledgeRequest(NamespaceRequest):
-    """Something to be known."""
+    """Knowledge to store."""
 
     category: str
     key: str
@@ -97,13 +101,13 @@ class StoreKnowledgeRequest(NamespaceRequest):
 
 
 class PromoteMessageRequest(NamespaceRequest):
-    """A memory that is to be changed."""
+    """A message to promote."""
 
-    session: str | None = Field(None, description="The session of a message.")
+    session: str | None = Field(None, description="Session of the message.")
 
 
 class KnowledgeKey(BaseModel):
-    """What something known is called."""
+    """Category and key of an item of knowledge."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -112,14 +116,14 @@ class KnowledgeKey(BaseModel):
 
 
 class ForgetMemoryRequest(NamespaceRequest):
-    """What is to be erased: one of these."""
+    """Data to erase: exactly one of entry, session, knowledge and whole."""
 
-    entry: str | None = Field(None, description="An entry, or a message, with its session or without.")
+    entry: str | None = Field(
+        None, description="Id of an entry or a message; the session of a message is optional."
+    )
     session: str | None = None
     knowledge: KnowledgeKey | None = None
-    whole: bool = Field(
-        default=False, description="The namespace with all that it holds; those below it stay."
-    )
+    whole: bool = Field(default=False, description="The whole namespace; the namespaces below it are kept.")
     confirm: bool = Field(
-        default=False, description="Without it nothing is erased, and the answer says what would be."
+        default=False, description="If false, nothing is erased and the response says what would be."
     )

@@ -1,4 +1,4 @@
-"""The answers, as they are told in the OpenAPI document."""
+"""Response bodies, as documented in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ TimelineState = Literal["full", "compressed", "recalled", "dropped"]
 
 
 class ResponseModel(BaseModel):
-    """What all have in common."""
+    """Base of all response bodies."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class ProblemDetails(ResponseModel):
-    """What is wrong."""
+    """Code and message of an error."""
 
     kind: str
     message: str
 
 
 class ProblemResponse(ResponseModel):
-    """An answer to a request that was refused, or that failed."""
+    """Response to a request that was rejected or failed."""
 
     error: ProblemDetails
 
 
 class PageResponse(ResponseModel, Generic[T]):
-    """Part of a list; ``next`` is the cursor of the part behind it."""
+    """Page of a list; ``next`` is the cursor of the next page."""
 
     items: list[T]
     next: str | None = None
 
 
 class HealthResponse(ResponseModel):
-    """That it answers, and its database too."""
+    """Response of a server that works and whose database answers."""
 
     status: Literal["ok"]
     version: str
@@ -52,7 +52,7 @@ class NamespaceItem(ResponseModel):
 
 
 class TierUsageItem(ResponseModel):
-    """What a tier holds."""
+    """Contents of a tier."""
 
     tier: str
     entries: int
@@ -60,7 +60,7 @@ class TierUsageItem(ResponseModel):
 
 
 class DailyUsageItem(ResponseModel):
-    """What was said on a day."""
+    """Messages of one day."""
 
     day: date
     messages: int
@@ -68,16 +68,16 @@ class DailyUsageItem(ResponseModel):
 
 
 class OptimizerParameters(ResponseModel):
-    """What the optimizer tunes."""
+    """Parameters that the optimizer tunes."""
 
-    compressionTrigger: float  # noqa: N815 - as the status report of the design names them
+    compressionTrigger: float  # noqa: N815 - the same keys as EfficiencyReport.as_dict()
     fullMessageWindow: int  # noqa: N815
     minRelevance: float  # noqa: N815
     targetUsageRatio: float  # noqa: N815
 
 
 class OptimizerStatus(ResponseModel):
-    """What the optimizer achieved."""
+    """Results of the optimizer so far."""
 
     totalOptimizations: int  # noqa: N815
     totalTokensSaved: int  # noqa: N815
@@ -86,7 +86,7 @@ class OptimizerStatus(ResponseModel):
 
 
 class OptimizerRun(ResponseModel):
-    """What a run of the optimizer did."""
+    """Result of one run of the optimizer."""
 
     at: datetime
     reason: str
@@ -103,7 +103,7 @@ class OptimizerRun(ResponseModel):
 
 
 class OverviewResponse(ResponseModel):
-    """What a namespace holds."""
+    """Contents of a namespace."""
 
     namespace: str
     sessions: int
@@ -115,7 +115,7 @@ class OverviewResponse(ResponseModel):
     growth_is_whole: bool
     optimizer: OptimizerStatus
     budget: int
-    """Tokens for memory that a run of the optimizer here adapts the parameters to."""
+    """Token budget that a run of the optimizer on this server adapts the parameters to."""
 
 
 class SessionItem(ResponseModel):
@@ -130,17 +130,17 @@ class SessionItem(ResponseModel):
 
 
 class ToolCallItem(ResponseModel):
-    """A call of a tool that a message makes; ``cut`` says that its arguments go on."""
+    """Tool call of a message; ``cut`` is true if the arguments were truncated."""
 
     id: str
     name: str
     arguments: str
-    """As the model wrote them: JSON, valid or not."""
+    """Arguments as the model wrote them: JSON, possibly invalid."""
     cut: bool
 
 
 class MessageItem(ResponseModel):
-    """A message; ``cut`` says that its text goes on."""
+    """A message; ``cut`` is true if the text was truncated."""
 
     id: str
     position: int
@@ -154,7 +154,7 @@ class MessageItem(ResponseModel):
 
 
 class TimelineItem(MessageItem):
-    """A message, and what would become of it in a context; its position is told where they come oldest first."""
+    """A message with its state in a context; the position is only set if the order is oldest first."""
 
     position: int | None  # type: ignore[assignment]
     state: TimelineState
@@ -162,7 +162,7 @@ class TimelineItem(MessageItem):
 
 
 class EntryResponse(ResponseModel):
-    """A memory, whole."""
+    """A memory with its complete content."""
 
     id: str
     kind: str
@@ -174,7 +174,7 @@ class EntryResponse(ResponseModel):
     text: str
     calls: list[ToolCallItem]
     result: str | None
-    """What came of a step of a run, whole; its text holds no more of it than recall looks at."""
+    """Complete result of a step of a task; ``text`` only contains the part that recall searches."""
     tier: str
     state: str
     reason: str
@@ -186,18 +186,18 @@ class EntryResponse(ResponseModel):
 
 
 class AddResponse(ResponseModel):
-    """What became of the messages that were handed in, by their ids."""
+    """Result of adding messages, by their ids."""
 
     ids: list[str]
-    """Stored."""
+    """Messages that were stored."""
     known: list[str]
-    """There before, under the same id."""
+    """Messages that were already stored under the same id."""
     echoes: int
-    """Not stored: they were nothing but what memory had told."""
+    """Number of messages not stored, because they only repeat content that the memory returned."""
 
 
 class HitItem(ResponseModel):
-    """A memory that answers a query, and why."""
+    """A memory that answers a query, with the reason."""
 
     id: str
     kind: str
@@ -215,7 +215,7 @@ class HitItem(ResponseModel):
 
 
 class RecallResponse(ResponseModel):
-    """What a query brought back."""
+    """Result of a query."""
 
     hits: list[HitItem]
     strategy: str
@@ -225,7 +225,7 @@ class RecallResponse(ResponseModel):
 
 
 class SectionItem(ResponseModel):
-    """A part of a context, and what it may take at most."""
+    """Section of a context with its size and its maximum size."""
 
     name: str
     tokens: int
@@ -246,7 +246,7 @@ class ContextMessageItem(ResponseModel):
 
 
 class LeftOutItem(ResponseModel):
-    """What is not in a context, or only in a few words: then it is ``compressed``."""
+    """A memory that is not in a context, or only in shortened form: then its origin is ``compressed``."""
 
     id: str
     session: str | None
@@ -260,29 +260,29 @@ class LeftOutItem(ResponseModel):
 
 
 class ContextResponse(ResponseModel):
-    """What would go to the model."""
+    """Context that the model would receive."""
 
     budget: int
     used: int
     sections: list[SectionItem]
     messages: list[ContextMessageItem]
     left_out: list[LeftOutItem]
-    """What was recalled or is known and is not told, then the newest messages without room."""
+    """Recalled memories and knowledge that were not included, then the newest messages that did not fit."""
     left_out_count: int
-    """How many there are of them all."""
+    """Total number of memories left out; ``left_out`` may list fewer."""
     warnings: list[str]
     problems: list[str]
 
 
 class KnowledgeItem(ResponseModel):
-    """Something known."""
+    """An item of knowledge."""
 
     id: str
     category: str
     key: str
     value: str
     cut: bool
-    """Whether the value goes on."""
+    """True if the value was truncated."""
     confidence: float
     created_at: datetime
     updated_at: datetime
@@ -291,7 +291,7 @@ class KnowledgeItem(ResponseModel):
 
 
 class TaskItem(ResponseModel):
-    """A recorded run of an agent."""
+    """A recorded task of an agent."""
 
     task: str
     cycles: int
@@ -300,17 +300,17 @@ class TaskItem(ResponseModel):
 
 
 class CycleItem(ResponseModel):
-    """One step of a run."""
+    """One step of a task."""
 
     id: str
     number: int
     thought: str
     action: str
     parameters: str
-    """As JSON, cut like every text in a list."""
+    """Parameters as JSON, truncated like every text in a list."""
     result: str
     cut: bool
-    """Whether thought, parameters or result go on."""
+    """True if the thought, the parameters or the result were truncated."""
     outcome: str
     success: bool
     url: str
@@ -319,7 +319,7 @@ class CycleItem(ResponseModel):
 
 
 class ErasureResponse(ResponseModel):
-    """What was erased."""
+    """Receipt of an erasure."""
 
     id: str
     erased_at: datetime

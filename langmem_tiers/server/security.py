@@ -1,4 +1,4 @@
-"""What stands before every request: its Host, its origin, its token, its size; and what goes with every answer."""
+"""Checks of every request (host, origin, token, size) and the security headers of every response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langmem_tiers.server.config import ServerConfig
 
 TOKEN_SCOPE_KEY = "langmem_tiers.reach"
-"""Where in the scope of a request it stands how far it may reach."""
+"""Key of the ``TokenScope`` in the ASGI scope of a request."""
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -39,23 +39,23 @@ _PUBLIC_PREFIX = "/inspector/"
 
 @dataclass(frozen=True, slots=True)
 class TokenScope:
-    """How far a request may reach: one namespace with all below it, or everything."""
+    """Namespaces that a request may access: one namespace with all below it, or all."""
 
     namespace: NamespacePath | None = None
     is_token_bound: bool = False
-    """Whether its token says so, rather than the server for all."""
+    """True if the token of the request sets the namespace, False if the server configuration does."""
 
     def contains(self, path: NamespacePath) -> bool:
-        """Whether a namespace lies within it."""
+        """Return True if the request may access a namespace."""
         return self.namespace is None or path[: len(self.namespace)] == self.namespace
 
 
 class SecurityMiddleware:
-    """Lets a request through, or answers it.
+    """ASGI middleware that rejects forbidden requests and adds security headers.
 
     Args:
-        app: What it stands before.
-        config: Who may ask for what.
+        app: Application behind the middleware.
+        config: Access rules and limits.
     """
 
     def __init__(self, app: ASGIApp, config: ServerConfig) -> None:
@@ -67,75 +67,83 @@ class SecurityMiddleware:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
-            return  # there are no web sockets here
+            return  # the server has no web sockets
         path = _get_path(scope)
         sending = _HeaderSender(send, is_page=_is_page(path))
+        # All checks come before the application, which reads the body.
         try:
             headers = Headers(scope=scope)
             self._check_host(scope, headers)
             _check_origin(scope, headers)
-            reach = self._authorize(headers, is_open=_is_public(scope, path))
+            token_scope = self._authorize(headers, is_open=_is_public(scope, path))
             _check_content(scope, headers)
             self._check_size(headers)
         except Problem as problem:
             await problem.to_response()(scope, receive, sending)
             return
-        scope[TOKEN_SCOPE_KEY] = reach
+        scope[TOKEN_SCOPE_KEY] = token_scope
         try:
             await self._app(scope, _LimitedReceive(receive, self._config), sending)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer and the server goes on
-            answer = to_problem(error).to_response()
+        except Exception as error:  # noqa: BLE001 - the client gets a response and the server keeps running
+            response = to_problem(error).to_response()  # also writes the log entry
+            # After the response has started, its status cannot be changed any more.
             if not sending.has_begun:
-                await answer(scope, receive, sending)
+                await response(scope, receive, sending)
 
     def _check_host(self, scope: Scope, headers: Headers) -> None:
-        given = headers.getlist("host")
+        hosts = headers.getlist("host")
         server = scope.get("server")
-        host = parse_host_header(given[0]) if len(given) == 1 else None
+        # Two Host headers are ambiguous: a proxy may check one of them and this server the other.
+        host = parse_host_header(hosts[0]) if len(hosts) == 1 else None
         if not is_host_allowed(host, server[0] if server else None, self._config.allowed_hosts):
             raise Problem(
                 421,
                 "wrong_host",
-                "this server does not answer under that name: if it is its own, start it with --allowed-host, "
-                "or with ServerConfig(allowed_hosts=...)",
+                "the server does not answer under this host name: to allow it, start the server with --allowed-host "
+                "or ServerConfig(allowed_hosts=...)",
             )
 
     def _authorize(self, headers: Headers, *, is_open: bool) -> TokenScope:
-        served = TokenScope(self._config.namespace)
+        server_scope = TokenScope(self._config.namespace)
         if not self._config.tokens or is_open:
-            return served
-        scheme, _, shown = headers.get("authorization", "").partition(" ")
+            return server_scope
+        scheme, _, secret = headers.get("authorization", "").partition(" ")
         token = (
-            find_matching_token(self._config.tokens, shown.strip()) if scheme.lower() == "bearer" else None
+            find_matching_token(self._config.tokens, secret.strip()) if scheme.lower() == "bearer" else None
         )
         if token is None:
             raise Problem(
                 401,
                 "unauthorized",
-                "this needs a token: send Authorization: Bearer ...",
+                "a token is required: send the header Authorization: Bearer ...",
                 {"WWW-Authenticate": "Bearer"},
             )
         if token.namespace is None:
-            return served
-        if not served.contains(token.namespace):
-            raise Problem(403, "forbidden", "the token is of a namespace that is not served here")
+            return server_scope
+        if not server_scope.contains(token.namespace):
+            raise Problem(403, "forbidden", "the token is for a namespace that is not served here")
         return TokenScope(token.namespace, is_token_bound=True)
 
     def _check_size(self, headers: Headers) -> None:
-        told = headers.get("content-length", "0")
-        if not (told.isascii() and told.isdigit()):
+        length = headers.get("content-length", "0")
+        # str.isdigit() alone accepts digits of other scripts.
+        if not (length.isascii() and length.isdigit()):
             raise Problem(400, "invalid", "Content-Length must be a number")
-        if int(told[:20]) > self._config.max_body_bytes:
+        # 20 digits are enough to exceed any limit; int() of a very long text raises ValueError.
+        if int(length[:20]) > self._config.max_body_bytes:
             raise build_too_large_problem(self._config.max_body_bytes)
 
 
-def build_too_large_problem(most: int) -> Problem:
-    """The answer to a body that is too large."""
-    return Problem(413, "too_large", f"a request may have {most:,} bytes: send less at once")
+def build_too_large_problem(max_bytes: int) -> Problem:
+    """Build the response to a request body that is too large."""
+    return Problem(413, "too_large", f"a request must not exceed {max_bytes:,} bytes: send less at once")
 
 
 class _LimitedReceive:
-    """Counts what comes in, also where nobody said how much it would be; all of it has to come in time."""
+    """ASGI receive function that limits the size and the duration of a request body.
+
+    It counts the bytes that arrive, because a chunked request has no Content-Length.
+    """
 
     def __init__(self, receive: Receive, config: ServerConfig) -> None:
         self._receive = receive
@@ -151,7 +159,9 @@ class _LimitedReceive:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError as error:
-            raise Problem(408, "timeout", "the request did not come to its end: send it again") from error
+            raise Problem(
+                408, "timeout", "the request was incomplete at the time-out: send it again"
+            ) from error
         self._is_complete = not message.get("more_body", False)
         self._received_bytes += len(message.get("body", b""))
         if self._received_bytes > self._max_bytes:
@@ -160,7 +170,7 @@ class _LimitedReceive:
 
 
 class _HeaderSender:
-    """Adds what goes with every answer."""
+    """ASGI send function that adds the security headers to every response."""
 
     def __init__(self, send: Send, *, is_page: bool) -> None:
         self._send = send
@@ -192,13 +202,14 @@ def _is_public(scope: Scope, path: str) -> bool:
 
 
 def _check_origin(scope: Scope, headers: Headers) -> None:
-    # Browsers say where a request comes from. One of another page changes nothing here, and reads nothing.
+    # Browsers state the origin of a request in these headers, other clients do not send them. A page of another origin
+    # may link to this server (a navigation), but it can neither read nor change anything.
     site = headers.get("sec-fetch-site", "none")
     origin = headers.get("origin")
     is_own = origin is None or _is_same_origin(origin, headers.get("host", ""))
-    is_visit = scope["method"] in _SAFE_METHODS and headers.get("sec-fetch-mode") == "navigate"
-    if not is_own or (site not in ("none", "same-origin") and not is_visit):
-        raise Problem(403, "cross_origin", "pages of other origins are not answered")
+    is_navigation = scope["method"] in _SAFE_METHODS and headers.get("sec-fetch-mode") == "navigate"
+    if not is_own or (site not in ("none", "same-origin") and not is_navigation):
+        raise Problem(403, "cross_origin", "requests from pages of other origins are rejected")
 
 
 def _is_same_origin(origin: str, host: str) -> bool:
@@ -211,6 +222,7 @@ def _is_same_origin(origin: str, host: str) -> bool:
 def _check_content(scope: Scope, headers: Headers) -> None:
     if scope["method"] in _SAFE_METHODS:
         return
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Problem(415, "unsupported_media_type", "send JSON, as Content-Type: application/json")
+    # HTML forms of other sites cannot send this content type, so this also protects against forged requests.
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise Problem(415, "unsupported_media_type", "send JSON with Content-Type: application/json")

@@ -1,4 +1,4 @@
-"""A context in the words of the answers: what is in it and where it comes from, what is not and why."""
+"""Conversion of the engine's objects to response bodies."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 MAX_LISTED_CHARACTERS = 2_000
-"""Of a text in a list; ``GET /entries/{id}`` tells it whole."""
+"""Maximum length of a text in a list; ``GET /entries/{id}`` returns the complete text."""
 _MAX_NAME_CHARACTERS = 1_024
 _MAX_EXPLAINED_SIGNALS = 3
 
 
 def replace_surrogates(text: str) -> str:
-    """A text as JSON can be written in UTF-8: half a surrogate pair becomes U+FFFD."""
+    """Replace unpaired surrogates by U+FFFD, because UTF-8 cannot encode them."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -50,14 +50,14 @@ def _replace_surrogates_or_none(text: str | None) -> str | None:
 
 
 def shorten_name(name: str | None) -> str | None:
-    """A name or a source for a list; one that is too long goes on with a mark."""
+    """Return a name or a source for a list; if it is too long, it is cut and ends with an ellipsis."""
     if name is None or len(name) <= _MAX_NAME_CHARACTERS:
         return _replace_surrogates_or_none(name)
     return f"{replace_surrogates(name[:_MAX_NAME_CHARACTERS])}…"
 
 
 def truncate_text(text: str) -> dict[str, Any]:
-    """A text for a list, and whether it goes on."""
+    """Return a text for a list, and ``cut``: True if it was truncated."""
     return {
         "text": replace_surrogates(text[:MAX_LISTED_CHARACTERS]),
         "cut": len(text) > MAX_LISTED_CHARACTERS,
@@ -65,7 +65,7 @@ def truncate_text(text: str) -> dict[str, Any]:
 
 
 def serialize_message(message: Message) -> dict[str, Any]:
-    """A message for a list."""
+    """Convert a message to the fields of a list item."""
     return {
         "id": replace_surrogates(message.id),
         "role": message.role.value,
@@ -80,24 +80,29 @@ def serialize_message(message: Message) -> dict[str, Any]:
 def serialize_tool_calls(
     message: Message | None, *, whole: bool = False
 ) -> list[response_models.ToolCallItem]:
-    """The calls of tools that a message makes; in lists their arguments are cut, as texts are, all together."""
-    calls, left = list[response_models.ToolCallItem](), MAX_LISTED_CHARACTERS
+    """Convert the tool calls of a message.
+
+    Args:
+        message: Message with the calls, if any.
+        whole: Keep the complete arguments. Otherwise all calls together are cut to ``MAX_LISTED_CHARACTERS``.
+    """
+    calls, remaining = list[response_models.ToolCallItem](), MAX_LISTED_CHARACTERS
     for call in () if message is None else message.tool_calls:
-        told = call.arguments if whole else call.arguments[:left]
-        left -= min(left, len(told))
+        arguments = call.arguments if whole else call.arguments[:remaining]
+        remaining -= min(remaining, len(arguments))
         calls.append(
             response_models.ToolCallItem(
                 id=replace_surrogates(call.id),
                 name=replace_surrogates(call.name) if whole else shorten_name(call.name) or "",
-                arguments=replace_surrogates(told),
-                cut=len(told) < len(call.arguments),
+                arguments=replace_surrogates(arguments),
+                cut=len(arguments) < len(call.arguments),
             )
         )
     return calls
 
 
 def serialize_session(info: SessionInfo) -> response_models.SessionItem:
-    """A session."""
+    """Convert the description of a session."""
     return response_models.SessionItem(
         session=replace_surrogates(info.name),
         messages=info.message_count,
@@ -109,12 +114,12 @@ def serialize_session(info: SessionInfo) -> response_models.SessionItem:
 
 
 def serialize_optimizer_status(report: EfficiencyReport) -> response_models.OptimizerStatus:
-    """What the optimizer achieved."""
+    """Convert the report of the optimizer."""
     return response_models.OptimizerStatus.model_validate(report.as_dict())
 
 
 def serialize_optimizer_run(snapshot: TuningSnapshot) -> response_models.OptimizerRun:
-    """What a run of the optimizer did."""
+    """Convert the snapshot of an optimizer run."""
     return response_models.OptimizerRun(
         at=snapshot.created_at,
         reason=replace_surrogates(snapshot.reason),
@@ -132,7 +137,7 @@ def serialize_optimizer_run(snapshot: TuningSnapshot) -> response_models.Optimiz
 
 
 def serialize_entry(found: FoundEntry) -> response_models.EntryResponse:
-    """A memory, whole."""
+    """Convert a memory with its complete content."""
     entry, message = found.entry, found.message
     return response_models.EntryResponse(
         id=replace_surrogates(entry.id),
@@ -157,7 +162,7 @@ def serialize_entry(found: FoundEntry) -> response_models.EntryResponse:
 
 
 def serialize_task(task: TaskInfo) -> response_models.TaskItem:
-    """A recorded run."""
+    """Convert the description of a task."""
     return response_models.TaskItem(
         task=replace_surrogates(task.task),
         cycles=task.cycles,
@@ -166,15 +171,15 @@ def serialize_task(task: TaskInfo) -> response_models.TaskItem:
     )
 
 
-def serialize_cycle(seen: TaskCycle) -> response_models.CycleItem:
-    """One step of a run."""
-    entry = seen.entry
+def serialize_cycle(cycle: TaskCycle) -> response_models.CycleItem:
+    """Convert a step of a task."""
+    entry = cycle.entry
     thought, parameters, result = map(
         truncate_text, (entry.thought.content, entry.action.parameters_json, _get_result_text(entry))
     )
     return response_models.CycleItem(
         id=replace_surrogates(entry.entry_id),
-        number=seen.number,
+        number=cycle.number,
         thought=thought["text"],
         action=replace_surrogates(entry.action.tool_name),
         parameters=parameters["text"],
@@ -184,14 +189,14 @@ def serialize_cycle(seen: TaskCycle) -> response_models.CycleItem:
         success=not entry.outcome.is_failure,
         url=replace_surrogates(entry.url),
         time=datetime.fromtimestamp(entry.timestamp, UTC),
-        loop=None if seen.loop is None else replace_surrogates(seen.loop.message),
+        loop=None if cycle.loop is None else replace_surrogates(cycle.loop.message),
     )
 
 
 def _get_step_result(message: Message) -> str | None:
     try:
         step = parse_cycle_message(message)
-    except InvalidInputError:  # somebody else's payload
+    except InvalidInputError:  # a payload of another program
         return None
     return None if step is None else _get_result_text(step)
 
@@ -201,7 +206,7 @@ def _get_result_text(step: MemoryEntry) -> str:
 
 
 def serialize_erasure(receipt: ErasureReceipt) -> response_models.ErasureResponse:
-    """What was erased."""
+    """Convert the receipt of an erasure."""
     return response_models.ErasureResponse(
         id=receipt.id,
         erased_at=receipt.erased_at,
@@ -210,13 +215,13 @@ def serialize_erasure(receipt: ErasureReceipt) -> response_models.ErasureRespons
         elsewhere=dict(receipt.elsewhere),
         is_complete=receipt.is_complete,
         is_scrubbed=receipt.is_scrubbed,
-        left=[replace_surrogates(one) for one in receipt.left],
-        notes=[replace_surrogates(one) for one in receipt.notes],
+        left=[replace_surrogates(text) for text in receipt.left],
+        notes=[replace_surrogates(text) for text in receipt.notes],
     )
 
 
 def serialize_knowledge(known: Knowledge) -> response_models.KnowledgeItem:
-    """Something known."""
+    """Convert an item of knowledge."""
     value = truncate_text(known.value)
     return response_models.KnowledgeItem(
         id=replace_surrogates(known.id),
@@ -233,7 +238,7 @@ def serialize_knowledge(known: Knowledge) -> response_models.KnowledgeItem:
 
 
 def serialize_hit(hit: Hit) -> response_models.HitItem:
-    """A memory that was recalled."""
+    """Convert a recalled memory."""
     entry = hit.entry
     return response_models.HitItem(
         id=replace_surrogates(entry.id),
@@ -252,45 +257,45 @@ def serialize_hit(hit: Hit) -> response_models.HitItem:
 
 
 def explain_hit(hit: Hit) -> str:
-    """Why a memory was found, in a sentence."""
-    most = sorted(hit.signals.items(), key=lambda one: -abs(one[1]))[:_MAX_EXPLAINED_SIGNALS]
-    gave = ", ".join(f"{name} {value:+.3f}" for name, value in most if value)
-    return f"found by {hit.found_by}" + (f": {gave}" if gave else "")
+    """Describe why a memory was found, with its strongest signals."""
+    strongest = sorted(hit.signals.items(), key=lambda signal: -abs(signal[1]))[:_MAX_EXPLAINED_SIGNALS]
+    breakdown = ", ".join(f"{name} {value:+.3f}" for name, value in strongest if value)
+    return f"found by {hit.found_by}" + (f": {breakdown}" if breakdown else "")
 
 
 _SECTION_SHARES = {"summary": MAX_SUMMARY_SHARE, "known": MAX_KNOWLEDGE_SHARE, "memories": MAX_RECALLED_SHARE}
-"""What each part may take at most; the conversation has all that is left."""
+"""Maximum share of each section; the conversation gets the remaining tokens."""
 _MAX_LEFT_OUT = 200
 
 
 def count_system_tokens(counter: TokenCounter, text: str | None) -> int:
-    """What a system prompt takes of a context, with its frame."""
+    """Return the tokens of a system prompt in a context, including its message frame."""
     return counter.count(text) + FRAME_TOKENS if text else 0
 
 
 def serialize_context(
     preview: Preview, counter: TokenCounter, *, budget: int, system: str | None
 ) -> response_models.ContextResponse:
-    """A context, with the system prompt before it.
+    """Convert a context, with the system prompt before it.
 
     Args:
-        preview: The context, and what is not in it.
-        counter: Counts tokens.
-        budget: What there is for both.
-        system: The system prompt, if there is one.
+        preview: Context, with the memories that are not in it.
+        counter: Token counter.
+        budget: Token budget for the context and the system prompt together.
+        system: System prompt, if any.
     """
     context = preview.context
-    before = [_build_system_item(counter, system)] if system else []
+    system_items = [_build_system_item(counter, system)] if system else []
     sections = _build_sections(context, counter, system)
     return response_models.ContextResponse(
         budget=budget,
-        used=sum(one.tokens for one in sections),
+        used=sum(section.tokens for section in sections),
         sections=sections,
-        messages=[*before, *_serialize_messages(context)],
+        messages=[*system_items, *_serialize_messages(context)],
         left_out=_serialize_left_out(preview, counter)[:_MAX_LEFT_OUT],
         left_out_count=_count_left_out(preview),
         warnings=list(preview.warnings),
-        problems=[replace_surrogates(one) for one in context.problems],
+        problems=[replace_surrogates(problem) for problem in context.problems],
     )
 
 
@@ -310,47 +315,50 @@ def _build_system_item(counter: TokenCounter, text: str) -> response_models.Cont
 def _build_sections(
     context: Context, counter: TokenCounter, system: str | None
 ) -> list[response_models.SectionItem]:
-    room, taken = context.token_budget, count_system_tokens(counter, system)
+    budget, system_tokens = context.token_budget, count_system_tokens(counter, system)
     used = dict(context.sections)
-    if taken and not context.messages:
+    # An empty context has no frame of its own, but with a system prompt there is a list of messages to frame.
+    if system_tokens and not context.messages:
         used["frame"] = count_messages(counter, ())
-    parts = {"system": (taken, taken)} if taken else {}
-    parts |= {name: (tokens, int(room * _SECTION_SHARES.get(name, 1.0))) for name, tokens in used.items()}
+    sizes = {"system": (system_tokens, system_tokens)} if system_tokens else {}
+    sizes |= {name: (tokens, int(budget * _SECTION_SHARES.get(name, 1.0))) for name, tokens in used.items()}
     return [
-        response_models.SectionItem(name=name, tokens=tokens, limit=most)
-        for name, (tokens, most) in parts.items()
+        response_models.SectionItem(name=name, tokens=tokens, limit=limit)
+        for name, (tokens, limit) in sizes.items()
     ]
 
 
 def _serialize_messages(context: Context) -> list[response_models.ContextMessageItem]:
     full, compressed = set(context.full), set(context.compressed)
-    knows = bool(context.knowledge)
+    has_knowledge = bool(context.knowledge)
 
     def origin(message: Message) -> Literal["full", "compressed", "recalled", "knowledge", "system"]:
         if message.id in full:
             return "full"
         if message.id in compressed or message.is_summary:
             return "compressed"
-        return "recalled" if message.id.startswith(MEMORIES_MESSAGE_ID_PREFIX) or not knows else "knowledge"
+        # Only two kinds of messages remain: the one with recalled memories and the one with knowledge.
+        is_recalled = message.id.startswith(MEMORIES_MESSAGE_ID_PREFIX) or not has_knowledge
+        return "recalled" if is_recalled else "knowledge"
 
     return [
         response_models.ContextMessageItem(
-            id=replace_surrogates(one.id),
-            role=one.role.value,
-            name=None if one.name is None else replace_surrogates(one.name),
-            text=replace_surrogates(one.content),
-            calls=serialize_tool_calls(one, whole=True),
-            tokens=one.token_count,
-            origin=origin(one),
-            reason=replace_surrogates(context.reasons.get(one.id, "")),
+            id=replace_surrogates(message.id),
+            role=message.role.value,
+            name=None if message.name is None else replace_surrogates(message.name),
+            text=replace_surrogates(message.content),
+            calls=serialize_tool_calls(message, whole=True),
+            tokens=message.token_count,
+            origin=origin(message),
+            reason=replace_surrogates(context.reasons.get(message.id, "")),
         )
-        for one in context.messages
+        for message in context.messages
     ]
 
 
 def _serialize_left_out(preview: Preview, counter: TokenCounter) -> list[response_models.LeftOutItem]:
     context = preview.context
-    in_few_words = {get_reason_key(hit, preview.session) for hit in context.summarized}
+    shortened = {get_reason_key(hit, preview.session) for hit in context.summarized}
     hits = {get_reason_key(hit, preview.session): hit for hit in _get_left_out_hits(context)}
     recalled = [
         response_models.LeftOutItem(
@@ -360,10 +368,10 @@ def _serialize_left_out(preview: Preview, counter: TokenCounter) -> list[respons
             **truncate_text(hit.entry.content),
             calls=serialize_tool_calls(hit.message),
             tokens=hit.entry.token_count,
-            origin="compressed" if name in in_few_words else "dropped",
-            reason=replace_surrogates(context.reasons[name]),
+            origin="compressed" if key in shortened else "dropped",
+            reason=replace_surrogates(context.reasons[key]),
         )
-        for name, hit in hits.items()
+        for key, hit in hits.items()
     ]
     known = [
         response_models.LeftOutItem(
@@ -380,17 +388,17 @@ def _serialize_left_out(preview: Preview, counter: TokenCounter) -> list[respons
     ]
     dropped = [
         response_models.LeftOutItem(
-            id=replace_surrogates(one.id),
+            id=replace_surrogates(message.id),
             session=replace_surrogates(preview.session),
-            role=one.role.value,
-            **truncate_text(one.content),
-            calls=serialize_tool_calls(one),
-            tokens=one.token_count,
+            role=message.role.value,
+            **truncate_text(message.content),
+            calls=serialize_tool_calls(message),
+            tokens=message.token_count,
             origin="dropped",
-            reason=replace_surrogates(preview.reason_of(one)),
+            reason=replace_surrogates(preview.reason_of(message)),
         )
-        for one in preview.dropped
-        if one.id not in hits
+        for message in preview.dropped
+        if message.id not in hits
     ]
     return [*recalled, *known, *dropped]
 
@@ -399,13 +407,14 @@ def _count_left_out(preview: Preview) -> int:
     context = preview.context
     dropped = set(context.dropped)
 
-    def is_one_more(hit: Hit) -> bool:
-        # A message of the session is among those without room, unless it is hidden.
+    def is_counted_separately(hit: Hit) -> bool:
+        # A message of this session is already counted among the dropped or unseen messages, unless it is compressed
+        # and therefore hidden from both.
         if hit.session != preview.session or hit.message is None:
             return True
         return hit.entry.id not in dropped and (preview.is_whole or hit.message.is_compressed)
 
-    others = sum(map(is_one_more, _get_left_out_hits(context))) + len(context.knowledge_left_out)
+    others = sum(map(is_counted_separately, _get_left_out_hits(context))) + len(context.knowledge_left_out)
     return len(dropped) + preview.unseen + others
 
 

@@ -1,4 +1,4 @@
-"""Where the engine works: in threads of a few pools, so that what takes long holds nothing else up."""
+"""Thread pools for calls of the engine, separated by duration so that slow calls do not delay others."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _MONITOR_SECONDS = 5.0
 
 
 class JobClass(StrEnum):
-    """How long something takes."""
+    """Expected duration of a job."""
 
     QUICK = "quick"
     LONG = "long"
-    """Passes over much: forgetting, optimizing."""
+    """Jobs that process much data: forgetting, optimizing."""
     MONITOR = "watch"
-    """Must be answered whatever else is under way."""
+    """Health checks and metrics, which must be answered even if all other threads are busy."""
 
 
 class _ThreadPool:
-    """Some threads, and those who wait for one."""
+    """Threads with a bounded queue."""
 
     def __init__(self, name: str, threads: int, waiting: int, seconds: float) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"langmem-tiers-{name}")
@@ -43,15 +43,18 @@ class _ThreadPool:
     async def run(self, work: Callable[[], T], *, writes: bool) -> T:
         if not self._slots.acquire(blocking=False):
             raise build_unavailable_problem("busy", "too many requests are waiting: try again in a moment")
+        # Threads of a pool do not inherit context variables, such as the current trace.
         context = contextvars.copy_context()
         try:
             submitted = self._threads.submit(context.run, work)
         except BaseException:
             self._slots.release()
             raise
-        # A thread that takes too long keeps its place until it is done: its client does not wait for that.
+        # Released by the job, not by the request: after a time-out the thread is still busy, so its slot must not be
+        # given to another request.
         submitted.add_done_callback(lambda _: self._slots.release())
         future = asyncio.wrap_future(submitted)
+        # asyncio.wait() does not cancel the future at the time-out, so the code below can find out whether it began.
         done, _ = await asyncio.wait({future}, timeout=self._timeout_seconds)
         if done:
             return await future
@@ -60,45 +63,46 @@ class _ThreadPool:
         raise (
             self._build_write_timeout_problem(has_begun=has_begun)
             if writes
-            else self._build_timeout_problem("try again later, or ask for less")
+            else self._build_timeout_problem("try again later, or request less")
         )
 
-    def _build_timeout_problem(self, what_next: str) -> Problem:
+    def _build_timeout_problem(self, next_step: str) -> Problem:
         return build_unavailable_problem(
-            "timeout", f"it took more than {self._timeout_seconds:g} s: {what_next}"
+            "timeout", f"the request took more than {self._timeout_seconds:g} s: {next_step}"
         )
 
     def _build_write_timeout_problem(self, *, has_begun: bool) -> Problem:
         if not has_begun:
-            return self._build_timeout_problem("it was not begun and is called off, try again later")
-        return Problem(  # without a word on when to come again: programs would write twice
+            return self._build_timeout_problem("it was canceled before it started, try again later")
+        # No Retry-After header: clients that retry by themselves would write twice.
+        return Problem(
             503,
             "timeout",
-            f"it takes more than {self._timeout_seconds:g} s and may still be done: "
-            "look before you send it again, or send messages with ids",
+            f"the request takes more than {self._timeout_seconds:g} s and may still succeed: "
+            "check the result before you send it again, or send messages with ids",
         )
 
 
 class ThreadPools:
-    """The pools of a server."""
+    """The thread pools of a server, one for each job class."""
 
     def __init__(self, config: ServerConfig) -> None:
-        most, seconds = config.max_waiting, config.timeout_seconds
+        waiting, seconds = config.max_waiting, config.timeout_seconds
         self._pools = {
-            JobClass.QUICK: _ThreadPool("quick", config.max_threads, most, seconds),
-            JobClass.LONG: _ThreadPool("long", _LONG_THREADS, most, _LONG_TIMEOUT_FACTOR * seconds),
-            JobClass.MONITOR: _ThreadPool("watch", 1, most, min(_MONITOR_SECONDS, seconds)),
+            JobClass.QUICK: _ThreadPool("quick", config.max_threads, waiting, seconds),
+            JobClass.LONG: _ThreadPool("long", _LONG_THREADS, waiting, _LONG_TIMEOUT_FACTOR * seconds),
+            JobClass.MONITOR: _ThreadPool("watch", 1, waiting, min(_MONITOR_SECONDS, seconds)),
         }
 
     async def run(self, pace: JobClass, work: Callable[[], T], *, writes: bool = False) -> T:
-        """Do it in a thread.
+        """Run a function in a thread and return its result.
 
         Args:
-            pace: How long it takes.
-            work: What is to be done.
-            writes: Whether doing it twice is another thing than doing it once.
+            pace: Expected duration, which selects the thread pool.
+            work: Function to run.
+            writes: The function is not safe to repeat after a time-out.
 
         Raises:
-            Problem: Too many wait already, or it took too long.
+            Problem: Too many requests are waiting, or the time-out expired.
         """
         return await self._pools[pace].run(work, writes=writes)

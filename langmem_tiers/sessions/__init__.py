@@ -1,1 +1,1 @@
-"""Sessions: the append-only record of each conversation and how it is shown."""
+"""Sessions: the append-only record of each conversation, and the view of it that goes into prompts."""

@@ -1,4 +1,4 @@
-"""The analyzer: scores every entry of a session and suggests what should happen to it."""
+"""The analyzer: scores every entry of a session and suggests to compress, drop or promote it."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ RELEVANCE_SCORER = Scorer(RELEVANCE_SIGNALS)
 
 
 MIN_PROMOTION_RELEVANCE = 0.8
-"""From here on, an entry with key facts is promoted."""
+"""Minimum relevance at which an entry with key facts is promoted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analyzer:
-    """Decides by relevance, redundancy and key facts."""
+    """Suggests actions for entries by relevance, redundancy and key facts."""
 
     compressor: Compressor
     relevance: Scorer = RELEVANCE_SCORER
@@ -101,17 +101,22 @@ class Analyzer:
     redundancy_threshold: float = field(default=DEFAULT_REDUNDANCY_THRESHOLD)
 
     def score(self, item: ViewItem, now: datetime) -> Score:
-        """The relevance of an entry; promotion has the last word on it."""
+        """Return the relevance of an entry; the fixed relevance of a promoted entry overrides its score."""
         if item.override is not None and item.override.relevance is not None:
             return Score(item.override.relevance, item.override.relevance, ())
         return self.relevance.score(build_subject(item.message, now))
 
     def draft_plan(self, items: Sequence[ViewItem], now: datetime, min_relevance: float) -> PlanDraft:
-        """What should happen to each entry.
+        """Draft a plan of what to do with each entry.
 
-        Below ``min_relevance`` a full entry is compressed and a compressed one dropped, tool calls
-        with all their results only together. Of two that say the same, the older is compressed. A
-        short-term entry of 0.8 and more with key facts is promoted.
+        Below ``min_relevance``, a full entry is compressed, and a compressed one is dropped; a tool call is
+        dropped only together with all its results. Of two duplicates, the older one is compressed. A short-term
+        entry with key facts and a relevance of at least 0.8 is promoted. Pinned entries do not change.
+
+        Args:
+            items: Entries of a view, oldest first.
+            now: The current time, from which ages are computed.
+            min_relevance: The threshold, from 0 to 1.
         """
         sketch = PlanDraft(list(items))
         live = [
@@ -121,8 +126,9 @@ class Analyzer:
         ]
         texts = {index: message_to_text(items[index].message) for index in live}
         scores = {index: self.score(items[index], now) for index in live}
-        again = find_redundant([texts[index] for index in live], self.redundancy_threshold)
-        redundant = {live[older]: live[newer] for older, newer in again.items()}
+        # Indexes in `live` are translated to indexes in `items`.
+        duplicates = find_redundant([texts[index] for index in live], self.redundancy_threshold)
+        redundant = {live[older]: live[newer] for older, newer in duplicates.items()}
         droppable = self._find_droppable(items, scores, min_relevance)
         for index in live:
             item, score = items[index], scores[index]
@@ -144,35 +150,38 @@ class Analyzer:
         return self.key_facts(text)
 
     def compress(self, sketch: PlanDraft, index: int, reason: str, score: Score, now: datetime) -> None:
-        """Note that an entry is to be shown in fewer words."""
+        """Add the compression of an entry to a plan."""
         message = sketch.items[index].message
-        short = self.compressor.compress_message(message)
-        mark = replace(
+        compressed = self.compressor.compress_message(message)
+        override = replace(
             _build_override(sketch.items[index], now),
             state=EntryState.COMPRESSED,
-            content=short.content,
-            tool_calls=None if short.tool_calls == message.tool_calls else short.tool_calls,
-            token_count=short.token_count,
-            token_counter=short.token_counter,
+            content=compressed.content,
+            tool_calls=None if compressed.tool_calls == message.tool_calls else compressed.tool_calls,
+            token_count=compressed.token_count,
+            token_counter=compressed.token_counter,
             reason=reason,
         )
-        sketch.set_override(index, mark, _build_action(PlanActionKind.COMPRESS, message, reason, score))
+        sketch.set_override(index, override, _build_action(PlanActionKind.COMPRESS, message, reason, score))
 
     def promote(self, sketch: PlanDraft, index: int, reason: str, score: Score, now: datetime) -> None:
-        """Note that an entry is to move into the long-term tier."""
+        """Add the promotion of an entry to the long-term tier to a plan."""
         item = sketch.items[index]
+        # An archived entry becomes visible again.
         state = EntryState.FULL if item.state is EntryState.ARCHIVED else item.state
-        mark = replace(
+        override = replace(
             _build_override(item, now), tier=Tier.LONG_TERM, relevance=1.0, state=state, reason=reason
         )
-        sketch.set_override(index, mark, _build_action(PlanActionKind.PROMOTE, item.message, reason, score))
+        sketch.set_override(
+            index, override, _build_action(PlanActionKind.PROMOTE, item.message, reason, score)
+        )
 
     @staticmethod
     def _archive(sketch: PlanDraft, index: int, score: Score, now: datetime) -> None:
         item = sketch.items[index]
         reason = f"relevance {score.value:.2f}, compressed already"
-        mark = replace(_build_override(item, now), state=EntryState.ARCHIVED, reason=reason)
-        sketch.set_override(index, mark, _build_action(PlanActionKind.DROP, item.message, reason, score))
+        override = replace(_build_override(item, now), state=EntryState.ARCHIVED, reason=reason)
+        sketch.set_override(index, override, _build_action(PlanActionKind.DROP, item.message, reason, score))
 
     @staticmethod
     def _find_droppable(
@@ -185,6 +194,7 @@ class Analyzer:
             is_low = score is not None and score.value < min_relevance
             return is_low and items[index].state is EntryState.COMPRESSED
 
+        # All or none of a group: a call without its results, or the other way round, is invalid in a prompt.
         droppable: set[int] = set()
         for start, end in group_tool_calls([item.message for item in items]):
             if all(is_droppable(index) for index in range(start, end)):
@@ -193,7 +203,7 @@ class Analyzer:
 
 
 def build_subject(message: Message, now: datetime) -> Subject:
-    """What of a message is scored."""
+    """Return the properties of a message that are scored."""
     age_hours = (now - message.created_at).total_seconds() / 3600
     return Subject(message_to_text(message), message.role, age_hours)
 

@@ -1,4 +1,4 @@
-"""Batch writers: their settings, what they hold, and what they report."""
+"""Models of batch writers: configuration, unsaved messages, reports and the report file."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ if TYPE_CHECKING:
 
 
 class Acknowledge(StrEnum):
-    """What it means that a writer took a message."""
+    """Point at which a writer acknowledges a message."""
 
     STORED = "stored"
-    """It is in the database, as durable as ``EngineConfig.durability`` says."""
+    """After the transaction: the message is as durable as ``EngineConfig.durability`` says."""
     QUEUED = "queued"
-    """It is in this process's memory and will be stored soon. Whoever kills the process loses it, unless a report
-    is kept: then it is in that file too, which survives the process and not a power cut."""
+    """After queuing: the message is in the memory of this process and will be stored soon. It is lost if the
+    process is killed, unless there is a report file. That file survives a killed process, but not a power failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterConfig:
-    """How a writer gathers messages."""
+    """Configuration of a batch writer."""
 
     max_messages: int = 100
-    """So many make a batch."""
+    """Messages per batch."""
     max_wait_ms: float = 1000.0
-    """So long a message that nobody waits for stays at most before its batch begins."""
+    """Longest time in milliseconds that a queued message waits before its batch starts."""
     max_pending: int = 10_000
-    """Messages that are not stored yet; whoever adds more waits."""
+    """Limit of messages not stored yet; further calls of ``add()`` block."""
     acknowledge: Acknowledge = Acknowledge.STORED
+    """Point at which ``add()`` returns."""
     timeout_seconds: float = 60.0
-    """How long ``add()``, ``flush()`` and ``close()`` wait."""
+    """Time limit of ``add()``, ``flush()`` and ``close()``."""
     report_path: Path | None = None
-    """Where what was not stored is written."""
+    """File for messages that were not stored."""
 
     def __post_init__(self) -> None:
         check_whole(self.max_messages, 1, "max_messages", most=100_000)
@@ -62,57 +63,62 @@ class WriterConfig:
 
 
 def check_report_path(path: object) -> Path:
-    """The path of a report, or an error for what is none."""
+    """Return the path of a report file.
+
+    Raises:
+        InvalidConfigError: The argument is not a path.
+    """
     try:
         return Path(path)  # type: ignore[arg-type]
     except TypeError:
-        raise InvalidConfigError(f"a report's path must be a str or a Path, got {path!r}") from None
+        raise InvalidConfigError(f"report path must be a str or a Path, got {path!r}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class UnsavedMessages:
-    """What one ``add()`` handed in, and is not stored."""
+    """Messages of one ``add()`` call that are not stored."""
 
     namespace: NamespacePath
     session: str
     messages: tuple[Message, ...]
     problem: str | None = None
-    """Why it was refused; None for what still waits."""
+    """Reason why the messages were rejected; None if they are still pending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterReport(Displayable):
-    """What a writer did so far, in messages."""
+    """Counters of a writer since it was created."""
 
     stored: int
+    """Stored messages."""
     duplicates: int
-    """Known by their ids already."""
+    """Messages whose ids were stored before."""
     pending: int
-    """Not stored yet."""
+    """Messages not stored yet."""
     refused: int
-    """Which the store will not take, such as an id that stands for another message; see ``writer.unsaved``."""
+    """Messages rejected by the store, for example because of an id conflict; see ``writer.unsaved``."""
     batches: int
-    """Transactions."""
+    """Completed transactions."""
     retries: int
-    """Transactions that failed and were tried again."""
+    """Failed transactions that were retried."""
     problem: str | None
-    """Why the latest transaction failed; None if it did not."""
+    """Error of the latest transaction; None if it succeeded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashReport(Displayable):
-    """What a writer that is closed did not store."""
+    """Messages that a closed writer did not store. False in a boolean context if there are none."""
 
     unsaved: tuple[UnsavedMessages, ...]
     path: Path | None = None
-    """Where it was written; None if there was nothing, or no path."""
+    """File that contains the messages; None if there are none, or no file was configured."""
     problem: str | None = None
-    """What the database said last."""
+    """Latest error of the database."""
 
     @property
     def messages(self) -> int:
-        """How many messages that are."""
-        return sum(len(one.messages) for one in self.unsaved)
+        """Number of messages that were not stored."""
+        return sum(len(unsaved.messages) for unsaved in self.unsaved)
 
     def __bool__(self) -> bool:
         return bool(self.unsaved)
@@ -120,63 +126,63 @@ class CrashReport(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoverReport(Displayable):
-    """What became of the messages of a crash report."""
+    """Result of recovering the messages of a crash report, in messages."""
 
     stored: int
     duplicates: int
-    """Which had been stored after all."""
+    """Messages that had been stored after all."""
     refused: int
-    """Which stay in the file."""
+    """Rejected messages, which stay in the file."""
 
 
 class UnsavedFile(Protocol):
-    """A file of messages that are not stored."""
+    """An open file of messages that are not stored."""
 
     def append(self, one: UnsavedMessages) -> None:
-        """Write it behind the others; it survives this process."""
+        """Append messages to the file; they survive this process."""
         ...
 
     def replace(self, left: Iterable[UnsavedMessages]) -> None:
-        """Hold these and no others; no file at all where there are none."""
+        """Replace the contents of the file; without messages, the file may be removed."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """What was appended since it was last replaced."""
+        """Bytes appended since the contents were last replaced."""
         ...
 
     def close(self, *, quietly: bool = False) -> None:
-        """Let go of it; quietly in a forked child, whose parent still has it."""
+        """Close the file. Pass ``quietly`` in a forked child: the parent process still uses file and lock."""
         ...
 
 
 class UnsavedFileStore(Protocol):
-    """Opens and reads such files."""
+    """Opens, reads and rewrites files of unsaved messages."""
 
     def open(self, path: str | os.PathLike[str]) -> UnsavedFile:
-        """A new file.
+        """Open a new file for one writer.
 
         Raises:
-            InvalidConfigError: There is one with messages that nobody has taken in yet, or another writer's.
+            InvalidConfigError: The file contains messages that were not recovered, or another writer uses it.
         """
         ...
 
     def lock(self, path: str | os.PathLike[str]) -> AbstractContextManager[None]:
-        """Keep writers from a file meanwhile.
+        """Return a context manager that keeps writers from using the file.
 
         Raises:
-            InvalidInputError: One is at work.
+            InvalidInputError: The file does not exist, or a writer is using it.
         """
         ...
 
     def rewrite(self, path: str | os.PathLike[str], left: Iterable[UnsavedMessages]) -> None:
-        """Leave these in a file and no others; no file where there are none."""
+        """Replace the contents of a file that is not open; without messages, remove it."""
         ...
 
     def read(self, path: str | os.PathLike[str]) -> tuple[UnsavedMessages, ...]:
-        """What a file holds, oldest first.
+        """Return the messages of a file, oldest first.
 
         Raises:
-            InvalidInputError: It is no such file, or damaged.
+            InvalidInputError: The file has another format or is damaged.
         """
         ...

@@ -1,4 +1,4 @@
-"""Messages of many sessions in one transaction, on SQL: a few statements, however many sessions there are."""
+"""SQL store for batches: messages of many sessions in one transaction with a few statements."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.models import SessionBatch
     from langmem_tiers.storage.database import Database
 
-_MAX_ATTEMPTS = 20  # far more than two racing writers need
+# Far more than two racing writers need.
+_MAX_ATTEMPTS = 20
+# A session by the stored forms of its namespace and its name.
 _SessionPath = tuple[str, str]
-"""A session by the stored forms of its namespace and its name."""
+# A message by the key of its session and its id.
 _SentMessage = tuple[int, str]
-"""A message by its session's key and its id."""
-# Each namespace before its sessions, and all by their keys: two that lock in another order wait for ever.
+# Namespaces are locked before sessions, and both in the order of their keys. Transactions that lock in different
+# orders would deadlock.
 _LOCK_SESSIONS = (
     select(sessions, namespaces.c.path)
     .join(namespaces)
@@ -61,16 +63,16 @@ _LOCK_SESSIONS = (
 class _BatchResult:
     appended: SessionAppendResult
     write: SessionWrite | None
-    """For who holds copies; None if nothing was written, or if others may have written since."""
+    """For caches; None if nothing was written, or if other processes may have written since."""
 
 
 class SqlBatchStore:
-    """Serves the ``BatchStore`` port.
+    """Implements the ``BatchStore`` port.
 
     Args:
-        database: Where.
-        index_text: What recall is to find of a message; written with it, in one row.
-        written: Told of all that a transaction wrote, once it is durable: who holds copies elsewhere.
+        database: The database.
+        index_text: Computes the index columns of a message, which are stored in its row.
+        written: Called with everything that a transaction wrote, after the commit; for caches.
     """
 
     def __init__(
@@ -82,7 +84,8 @@ class SqlBatchStore:
         self._database = database
         self._index_text = index_text
         self._on_written = written
-        self._unconfirmed: set[_SentMessage] = set()  # without an answer: the server may have kept them
+        # Messages of transactions whose reply was lost: the server may have committed them or not.
+        self._unconfirmed: set[_SentMessage] = set()
         self._advance = DriverStatement(ADVANCE_SESSION, database.dialect)
         self._insert = DriverStatement(INSERT_MESSAGE.inline(), database.dialect, INSERT_COLUMNS)
 
@@ -90,33 +93,38 @@ class SqlBatchStore:
         self, batches: Sequence[SessionBatch], now: datetime, *, new_ids: bool = False
     ) -> tuple[SessionAppendResult, ...]:
         """Store all batches in one transaction, or nothing."""
-        # Worked out before the transaction, while others may write.
-        texts = {id(one): self._index_text(one) for batch in batches for one in batch.messages}
-        tries = partial(self._attempt, batches, now, texts)
+        # Computed before the transaction, so that other writers do not have to wait for it.
+        texts = {id(message): self._index_text(message) for batch in batches for message in batch.messages}
+        attempt_batch = partial(self._attempt, batches, now, texts)
         for attempt in range(_MAX_ATTEMPTS):
             try:
-                done = self._database.run_with_retry(partial(tries, looks_up=bool(attempt) or not new_ids))
-            except ConcurrentWriteError:  # an id is known, or somebody made the same session: look again
+                results = self._database.run_with_retry(
+                    partial(attempt_batch, looks_up=bool(attempt) or not new_ids)
+                )
+            except ConcurrentWriteError:
+                # An id exists already, or another process created the same session: repeat with a lookup.
                 continue
             if self._on_written is not None:
-                self._on_written([one.write for one in done if one.write is not None])
-            return tuple(one.appended for one in done)
-        raise StorageBusyError("sessions are created and deleted by others all the time: try again later")
+                self._on_written([result.write for result in results if result.write is not None])
+            return tuple(result.appended for result in results)
+        raise StorageBusyError("the sessions are being created and deleted concurrently; try again later")
 
     def _attempt(
         self, batches: Sequence[SessionBatch], now: datetime, texts: dict[int, IndexText], *, looks_up: bool
     ) -> list[_BatchResult]:
         looks_up = looks_up or bool(self._unconfirmed)
-        done: list[_BatchResult] = []
+        results: list[_BatchResult] = []
         try:
             with self._database.write() as connection:
-                done = self._append(connection, batches, now, texts, looks_up=looks_up)
+                results = self._append(connection, batches, now, texts, looks_up=looks_up)
         except ConnectionLostError:
-            self._unconfirmed.update(_list_sent_messages(done))
+            # If the commit itself failed, `results` is set. If an earlier statement failed, it is empty and the
+            # transaction is rolled back for certain.
+            self._unconfirmed.update(_list_sent_messages(results))
             raise
         if self._unconfirmed:
-            self._unconfirmed.difference_update(_list_sent_messages(done))
-        return done
+            self._unconfirmed.difference_update(_list_sent_messages(results))
+        return results
 
     def _append(
         self,
@@ -127,95 +135,101 @@ class SqlBatchStore:
         *,
         looks_up: bool,
     ) -> list[_BatchResult]:
-        there = _lock_or_create_sessions(connection, batches, now)
-        known = _find_known_messages(connection, there, batches) if looks_up else {}
+        session_rows = _lock_or_create_sessions(connection, batches, now)
+        known = _find_known_messages(connection, session_rows, batches) if looks_up else {}
         rows: list[dict[str, Any]] = []
-        steps: list[dict[str, Any]] = []
-        done = []
-        for batch, session in zip(batches, there, strict=True):
+        advances: list[dict[str, Any]] = []
+        results = []
+        for batch, session in zip(batches, session_rows, strict=True):
             new: list[Message] = list(batch.messages)
             duplicates: list[Message] = []
             if looks_up:
                 new, duplicates = split_duplicates(new, known.setdefault(session.pk, {}))
-            done.append(self._build_result(session, new, duplicates, now))
+            results.append(self._build_result(session, new, duplicates, now))
             if not new:
                 continue
             tokens = sum(message.token_count for message in new)
-            steps.append({"key": session.pk, "added": len(new), "tokens": tokens, "now": now})
+            advances.append({"key": session.pk, "added": len(new), "tokens": tokens, "now": now})
+            # The session's row is locked, so no other writer can take these positions.
             rows += (
-                to_message_row(message, session.pk, session.last_position + place * POSITION_STEP)
+                to_message_row(message, session.pk, session.last_position + number * POSITION_STEP)
                 | build_index_columns(texts[id(message)], session.namespace_pk, self._database.is_sqlite)
-                for place, message in enumerate(new, 1)
+                for number, message in enumerate(new, 1)
             )
         if rows:
             with self._send_together(connection) as raw:
-                self._advance.run_many(raw, steps)
+                self._advance.run_many(raw, advances)
                 self._insert.run_many(raw, rows)
-        return done
+        return results
 
     def _build_result(
         self, session: AnyRow, new: Sequence[Message], duplicates: Sequence[Message], now: datetime
     ) -> _BatchResult:
-        doubtful = {message.id for message in duplicates if (session.pk, message.id) in self._unconfirmed}
-        kept, others = split_unconfirmed(doubtful, new, duplicates)
+        # Messages of an attempt whose reply was lost look like duplicates, but this call stored them: report
+        # them as stored.
+        unconfirmed = {message.id for message in duplicates if (session.pk, message.id) in self._unconfirmed}
+        recovered, others = split_unconfirmed(unconfirmed, new, duplicates)
         revision = session.revision + bool(new)
-        written = None
-        if new and not kept and self._on_written is not None:
+        write = None
+        # Caches may be extended only from the state right before the write. After a recovery that is unknown.
+        if new and not recovered and self._on_written is not None:
             before = to_session_version(session)
-            written = SessionWrite(session.pk, before, before.advance(revision, now), new)
+            write = SessionWrite(session.pk, before, before.advance(revision, now), new)
         appended = SessionAppendResult(
-            (*kept, *new), others, revision, session.pk, has_recovered_messages=bool(kept)
+            (*recovered, *new), others, revision, session.pk, has_recovered_messages=bool(recovered)
         )
-        return _BatchResult(appended, written)
+        return _BatchResult(appended, write)
 
     @contextmanager
     def _send_together(self, connection: Connection) -> Iterator[PoolProxiedConnection]:
-        # PostgreSQL is sent both statements before it is asked for the first answer.
+        # On PostgreSQL, pipeline mode sends both statements without waiting for the first reply.
         raw: Any = connection.connection
         with nullcontext() if self._database.is_sqlite else raw.driver_connection.pipeline():
             yield raw
 
 
-def _list_sent_messages(done: Sequence[_BatchResult]) -> Iterator[_SentMessage]:
-    return ((one.appended.key, message.id) for one in done for message in one.appended.stored)
+def _list_sent_messages(results: Sequence[_BatchResult]) -> Iterator[_SentMessage]:
+    return ((result.appended.key, message.id) for result in results for message in result.appended.stored)
 
 
 def _lock_or_create_sessions(
     connection: Connection, batches: Sequence[SessionBatch], now: datetime
 ) -> list[AnyRow]:
-    places = [(build_namespace_key(batch.namespace), escape(batch.session)) for batch in batches]
-    found = _lock_sessions(connection, places)
-    missing = sorted({place for place in places if place not in found})
+    paths = [(build_namespace_key(batch.namespace), escape(batch.session)) for batch in batches]
+    found = _lock_sessions(connection, paths)
+    # Sorted, so that concurrent transactions create rows in the same order and do not deadlock.
+    missing = sorted({path for path in paths if path not in found})
     if missing:
         keys: dict[str, int] = {}
-        for path, _ in missing:
-            keys[path] = keys.get(path) or get_or_create_namespace(connection, path, now)
-        rows = [build_session_row(keys[path], name, now) for path, name in missing]
+        for namespace, _ in missing:
+            keys[namespace] = keys.get(namespace) or get_or_create_namespace(connection, namespace, now)
+        rows = [build_session_row(keys[namespace], name, now) for namespace, name in missing]
         connection.execute(insert(sessions), rows)
         found |= _lock_sessions(connection, missing)
-    return [found[place] for place in places]
+    return [found[path] for path in paths]
 
 
-def _lock_sessions(connection: Connection, places: Sequence[_SessionPath]) -> dict[_SessionPath, AnyRow]:
+def _lock_sessions(connection: Connection, paths: Sequence[_SessionPath]) -> dict[_SessionPath, AnyRow]:
     found: dict[_SessionPath, AnyRow] = {}
-    for some in split_by_query_limit(places):
-        rows = connection.execute(_LOCK_SESSIONS, {"places": some})
+    for chunk in split_by_query_limit(paths):
+        rows = connection.execute(_LOCK_SESSIONS, {"places": chunk})
         found.update(((row.path, row.name), row) for row in rows)
     return found
 
 
 def _find_known_messages(
-    connection: Connection, there: Sequence[AnyRow], batches: Sequence[SessionBatch]
+    connection: Connection, session_rows: Sequence[AnyRow], batches: Sequence[SessionBatch]
 ) -> dict[int, dict[str, Message]]:
-    views = {session.pk: (session.view_position, session.view_message) for session in there}
-    wanted = [
+    # Stored messages with ids of the batches: by the key of the session, then by message id.
+    views = {session.pk: (session.view_position, session.view_message) for session in session_rows}
+    ids = [
         (session.pk, escape(message.id))
-        for session, batch in zip(there, batches, strict=True)
+        for session, batch in zip(session_rows, batches, strict=True)
         for message in batch.messages
     ]
     known: dict[int, dict[str, Message]] = {}
-    for some in split_by_query_limit(wanted):
-        where = tuple_(messages.c.session_pk, messages.c.id).in_(some)
+    for chunk in split_by_query_limit(ids):
+        where = tuple_(messages.c.session_pk, messages.c.id).in_(chunk)
         for row in connection.execute(select(*MESSAGE_COLUMNS).where(where)):
             message = from_message_row(row, views[row.session_pk])
             known.setdefault(row.session_pk, {})[message.id] = message

@@ -1,9 +1,9 @@
-"""A writer that many threads share: what they add meanwhile is stored in one transaction.
+"""Batch writer shared by many threads: concurrent adds are stored in one transaction.
 
-A commit waits for the disk, so a hundred messages in one cost little more than one. Whatever the store says, nothing
-that was taken is dropped: a batch that fails stays in front of all others and is tried again, under the same ids, until
-it is stored or the writer is closed. What the store will not take at all, such as an id that stands for another
-message, is told to whoever waits for it and stays in ``unsaved``.
+A commit waits for the disk, so a hundred messages per commit cost little more than one. Accepted messages are never
+dropped: a failed batch stays at the head of the queue and is retried with the same ids until it is stored or the writer
+is closed. Messages that the store rejects, for example because of an id conflict, are reported to the caller and stay
+in ``unsaved``.
 """
 
 from __future__ import annotations
@@ -51,39 +51,40 @@ if TYPE_CHECKING:
 def add_to_sessions(
     parts: SessionDependencies, store: BatchStore, batches: Sequence[SessionBatch], *, new_ids: bool
 ) -> tuple[SessionAppendResult, ...]:
-    """Store batches in one transaction, and note it as ``session.add`` does.
+    """Store batches in one transaction, and update metrics and caches like ``session.add``.
 
     Args:
-        parts: What sessions stand on.
-        store: Where to.
-        batches: One for each session.
-        new_ids: That no session knows any of the ids, as far as can be told.
+        parts: Stores and helpers of sessions.
+        store: The batch store.
+        batches: One batch per session.
+        new_ids: Pass True if all ids are most likely new; saves a lookup.
     """
     with parts.instruments.measure(Operation.ADD) as watch:
-        done = store.append_all(batches, parts.now(), new_ids=new_ids)
+        results = store.append_all(batches, parts.now(), new_ids=new_ids)
         watch.record(
-            messages=sum(len(one.stored) for one in done),
-            duplicates=sum(len(one.duplicates) for one in done),
+            messages=sum(len(result.stored) for result in results),
+            duplicates=sum(len(result.duplicates) for result in results),
             sessions=len(batches),
         )
-    for batch, one in zip(batches, done, strict=True):
-        if one.stored:
-            parts.cache.extend(one.key, one)
+    for batch, result in zip(batches, results, strict=True):
+        if result.stored:
+            parts.cache.extend(result.key, result)
             parts.on_change(batch.namespace)
-    return done
+    return results
 
 
-_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 5.0  # seconds between two tries of a batch that failed
+# Pause before a failed batch is retried: doubles from the first to the second value.
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 5.0
 
 
 class BatchWorker:
-    """The work of a writer's own thread.
+    """Stores the batches of a writer; runs in the writer's own thread.
 
     Args:
-        parts: What sessions stand on.
-        store: Where to.
-        queue: What waits.
-        tidy: Called after each batch.
+        parts: Stores and helpers of sessions.
+        store: The batch store.
+        queue: The queue of the writer.
+        tidy: Called after each stored batch.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class BatchWorker:
         self._on_batch_stored = tidy
 
     def run(self) -> None:
-        """Store batch after batch, until there are none any more or what failed is given up."""
+        """Store batches until the queue is closed and empty, or retrying is given up."""
         while batch := self._queue.take_batch():
             pause, is_again = _MIN_PAUSE_SECONDS, False
             while batch:
@@ -108,38 +109,43 @@ class BatchWorker:
             self._on_batch_stored()
 
     def _attempt(self, batch: Sequence[PendingAdd], *, is_again: bool) -> Sequence[PendingAdd]:
-        """Store a batch; what is left of it for another time."""
+        """Try to store a batch; return the part that has to be retried."""
         try:
             self._commit(batch, is_again=is_again)
         except (StorageError, EngineClosedError) as error:
             self._queue.record_failure(error)
+            # A closed engine does not open again: retrying is pointless.
             if isinstance(error, EngineClosedError):
-                self._queue.give_up()  # it will not open again
+                self._queue.give_up()
             return batch
-        except Exception as error:  # noqa: BLE001 - told to whoever waits; the others must not suffer from it
+        except Exception as error:  # noqa: BLE001 - reported to the caller; must not affect the other adds
             if len(batch) == 1:
                 self._queue.refuse(batch[0], error)
                 return ()
         else:
             return ()
-        for place, one in enumerate(batch):  # one of them will not be taken: which?
-            if self._attempt([one], is_again=is_again):
-                return batch[place:]
+        # The store rejected the batch because of one of its adds. Store them one by one to find out which: only
+        # that one fails. If the database fails meanwhile, the rest is retried later.
+        for index, pending in enumerate(batch):
+            if self._attempt([pending], is_again=is_again):
+                return batch[index:]
         return ()
 
     def _commit(self, batch: Sequence[PendingAdd], *, is_again: bool) -> None:
         batches = BatchQueue.group_by_session(batch)
-        new_ids = not is_again and all(one.is_new for one in batch)
-        done = add_to_sessions(self._dependencies, self._store, batches, new_ids=new_ids)
-        self._queue.finish_batch(batch, batches, done)
+        # A failed attempt may have been stored although its reply was lost, so a retry has to look up the ids.
+        new_ids = not is_again and all(pending.is_new for pending in batch)
+        results = add_to_sessions(self._dependencies, self._store, batches, new_ids=new_ids)
+        self._queue.finish_batch(batch, batches, results)
 
 
 _log = logging.getLogger("langmem_tiers")
-_MAX_FILE_BYTES = 8 << 20  # of what is stored by now and still in the report
+# Size at which the report file is rewritten without the messages that are stored by now.
+_MAX_FILE_BYTES = 8 << 20
 
 
 class BatchWriter(Closeable):
-    """Adds to any session, from any thread. Get it from ``engine.writer()``, and close it or use ``with``."""
+    """Thread-safe writer for any session. Get it from ``engine.writer()``, and close it or use ``with``."""
 
     def __init__(
         self, parts: SessionDependencies, store: BatchStore, files: UnsavedFileStore, config: WriterConfig
@@ -161,12 +167,12 @@ class BatchWriter(Closeable):
 
     @property
     def unsaved(self) -> tuple[UnsavedMessages, ...]:
-        """What was taken and is not stored: what waits, oldest first, and what was refused."""
+        """Accepted messages that are not stored: pending ones, oldest first, then rejected ones."""
         return self._queue.list_unsaved()
 
     @property
     def report(self) -> WriterReport:
-        """What it did so far."""
+        """Counters since the writer was created."""
         return self._queue.build_report()
 
     def add(
@@ -176,21 +182,23 @@ class BatchWriter(Closeable):
         *messages: MessageDraft,
         timeout_seconds: float | None = None,
     ) -> AddReport | None:
-        """Store messages of one session, all of them or none, in the order in which they are added.
+        """Store messages of one session in order, all of them or none.
 
         Args:
-            namespace: The tenant.
-            session: The session; it is made if it is not there.
+            namespace: The namespace.
+            session: Name of the session; it is created if needed.
             messages: The messages.
-            timeout_seconds: How long to wait for room, and for the batch; as the writer's settings say, if left out.
+            timeout_seconds: Time limit for waiting for free space in the queue, and for the batch.
+                Default: the time limit of the writer.
 
         Returns:
-            What became of them, once they are durable; None where the writer acknowledges what is queued.
+            A report once the messages are durable; None with ``acknowledge="queued"``.
 
         Raises:
-            StorageBusyError: No room came free in time; nothing was taken.
-            UnsavedError: They were not stored in time. They wait under their ids and will be: do not add them again.
-            MessageConflictError: An id is taken by a message that says something else; nothing was stored.
+            StorageBusyError: The queue stayed full. Nothing was accepted.
+            UnsavedError: The messages were not stored in time. They are queued and will be stored: do not add
+                them again.
+            MessageConflictError: An id belongs to a stored message with other content. Nothing was stored.
         """
         wait = self._config.timeout_seconds if timeout_seconds is None else timeout_seconds
         future = self.submit(namespace, session, *messages, timeout_seconds=wait)
@@ -199,11 +207,12 @@ class BatchWriter(Closeable):
         try:
             return future.result(wait)
         except LateError as error:
+            # The future timed out, or the batch failed with a storage error that is a TimeoutError itself.
             if isinstance(error, StorageError):
                 raise
             raise UnsavedError(
-                f"{len(messages)} messages were not stored within {wait:g} s"
-                f"{self._queue.format_problem()}: they wait and will be, do not add them again; see writer.unsaved"
+                f"{len(messages)} messages were not stored within {wait:g} s{self._queue.format_problem()}: "
+                "they are queued and will be stored, do not add them again; see writer.unsaved"
             ) from None
 
     def submit(
@@ -213,81 +222,98 @@ class BatchWriter(Closeable):
         *messages: MessageDraft,
         timeout_seconds: float | None = None,
     ) -> Future[AddReport]:
-        """As ``add()``, without waiting for the batch: a future that is done when the messages are durable."""
+        """Queue messages like ``add()``, without waiting for the batch.
+
+        Returns:
+            A future that is done when the messages are durable.
+
+        Raises:
+            StorageBusyError: The queue stayed full. Nothing was accepted.
+        """
         path, name = check_namespace(namespace), check_name(session)
         drafts = check_drafts(messages)
-        sealed = complete_drafts(self._dependencies, drafts)
-        own = tuple(one for one in sealed if not is_only_fenced(one.content))
-        echoes = tuple(one for one in sealed if is_only_fenced(one.content))
+        completed = complete_drafts(self._dependencies, drafts)
+        new_messages = tuple(message for message in completed if not is_only_fenced(message.content))
+        echoes = tuple(message for message in completed if is_only_fenced(message.content))
         future: Future[AddReport] = Future()
-        if not own:
+        if not new_messages:
             future.set_result(AddReport(stored=(), duplicates=(), echoes=echoes))
             return future
-        self._enqueue(PendingAdd(path, name, own, echoes, future), timeout_seconds)
+        self._enqueue(PendingAdd(path, name, new_messages, echoes, future), timeout_seconds)
         return future
 
     def flush(self, timeout_seconds: float | None = None) -> WriterReport:
-        """Store everything that was added before; what a closed one did not store is in its report.
+        """Store everything added before this call. A closed writer has nothing to flush: see its crash report.
 
         Raises:
-            UnsavedError: Some of it could not be stored in time; it waits.
+            UnsavedError: Some messages could not be stored in time. They stay queued.
         """
         wait = self._config.timeout_seconds if timeout_seconds is None else timeout_seconds
         if self._report is None and not self._queue.wait_until_drained(wait):
             raise UnsavedError(
                 f"{self._queue.pending} messages were not stored within {wait:g} s{self._queue.format_problem()}: "
-                "they wait and will be; see writer.unsaved"
+                "they are queued and will be stored; see writer.unsaved"
             )
         return self.report
 
     def delete_erased(self, erased: ErasedIds) -> None:
-        """Hold nothing that was refused of what is erased, and have nothing in the file but what is not stored."""
-        if self._report is not None:  # its file is in the hands of others
+        """Delete erased messages from the rejected ones and from the report file."""
+        # After close() the report file belongs to the user.
+        if self._report is not None:
             return
         with self._queue.lock:
-            had = self._queue.delete_refused(erased)
-            if self._file is not None and (had or self._file.size_bytes):
+            is_changed = self._queue.delete_refused(erased)
+            # The file may contain messages that were stored since they were written to it, and erased now.
+            if self._file is not None and (is_changed or self._file.size_bytes):
                 self._file.replace(self._queue.list_unsaved())
 
     def recover(self, path: str | os.PathLike[str]) -> RecoverReport:
-        """Store what a crash report holds, whatever of it is stored by now; then the file is gone.
+        """Store the messages of a crash report, and remove the file.
 
-        What is refused stays in the file.
+        Messages that were stored before are recognized by their ids. Rejected messages stay in the file.
+
+        Args:
+            path: The report file of a closed writer, or of a process that was killed.
 
         Raises:
-            InvalidInputError: The file is none, damaged, or of a writer that is at work; nothing was taken in.
+            InvalidInputError: The file does not exist, is damaged, or a writer is using it. Nothing was stored.
         """
-        where = check_report_path(path)
-        with self._files.lock(where):
-            return self._recover_from(where)
+        checked = check_report_path(path)
+        with self._files.lock(checked):
+            return self._recover_from(checked)
 
-    def _recover_from(self, where: Path) -> RecoverReport:
-        waiting = [
-            PendingAdd(one.namespace, one.session, one.messages, (), Future(), is_new=False)
-            for one in self._files.read(where)
+    def _recover_from(self, path: Path) -> RecoverReport:
+        pending = [
+            PendingAdd(unsaved.namespace, unsaved.session, unsaved.messages, (), Future(), is_new=False)
+            for unsaved in self._files.read(path)
         ]
-        for one in waiting:
-            self._enqueue(one, None)
+        for add in pending:
+            self._enqueue(add, None)
         self.flush()
         refused = [
-            one.to_unsaved(f"{type(error).__name__}: {error}")
-            for one in waiting
-            if (error := one.future.exception()) is not None
+            add.to_unsaved(f"{type(error).__name__}: {error}")
+            for add in pending
+            if (error := add.future.exception()) is not None
         ]
-        done = [one.future.result() for one in waiting if one.future.exception() is None]
-        self._queue.discard_refused(waiting)
-        self._files.rewrite(where, refused)
+        reports = [add.future.result() for add in pending if add.future.exception() is None]
+        # The rejected messages stay in the file, so they need not stay in `unsaved` too.
+        self._queue.discard_refused(pending)
+        self._files.rewrite(path, refused)
         return RecoverReport(
-            stored=sum(len(one.stored) for one in done),
-            duplicates=sum(len(one.duplicates) for one in done),
-            refused=sum(len(one.messages) for one in refused),
+            stored=sum(len(report.stored) for report in reports),
+            duplicates=sum(len(report.duplicates) for report in reports),
+            refused=sum(len(unsaved.messages) for unsaved in refused),
         )
 
     def close(self, timeout_seconds: float | None = None) -> CrashReport:
-        """Store the rest and end; what cannot be stored in time is in the report, and in its file if it has one.
+        """Store pending messages and close the writer.
+
+        Returns:
+            A report of the messages that could not be stored in time. They are also in the report file, if one
+            was configured.
 
         Raises:
-            UnsavedError: Something was not stored and there is no file for it; it is in ``unsaved`` still.
+            UnsavedError: Messages were not stored, and no report file was configured. They are in ``unsaved``.
         """
         wait = self._config.timeout_seconds if timeout_seconds is None else timeout_seconds
         self._queue.close()
@@ -297,11 +323,13 @@ class BatchWriter(Closeable):
             return self._shut_down(wait)
 
     def _shut_down(self, wait: float) -> CrashReport:
-        self._start_thread()  # for what was added while threads could not be started
+        # Messages may have been added when no thread could be started, for example at interpreter shutdown.
+        self._start_thread()
         self._queue.wait_until_drained(wait)
         self._queue.give_up()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(1.0)  # it may be waiting for the database: what it holds counts as unsaved
+            # The thread may be blocked by the database. Do not wait long: its batch counts as unsaved.
+            self._thread.join(1.0)
         atexit.unregister(self._close_at_exit)
         self._report = self._write_crash_report()
         return self._raise_or_warn(self._report)
@@ -320,11 +348,11 @@ class BatchWriter(Closeable):
         if report and report.path is None:
             raise UnsavedError(
                 f"{report.messages} messages were not stored ({report.problem}): they are in writer.unsaved; "
-                "give the writer a report_path to have them in a file"
+                "set report_path to have them written to a file"
             )
         if report:
             _log.warning(
-                "%d messages were not stored and are in the report: take them in with writer.recover(path)",
+                "%d messages were not stored; they are in the report file: store them with writer.recover(path)",
                 report.messages,
             )
         return report
@@ -332,52 +360,58 @@ class BatchWriter(Closeable):
     def _close_at_exit(self) -> None:
         try:
             self.close()
-        except Exception as error:  # noqa: BLE001 - the process ends either way, and says so
-            _log.error("at the end of the process: %s", error)
+        except Exception as error:  # noqa: BLE001 - the process exits anyway; the log has the error
+            _log.error("closing a batch writer at process exit failed: %s", error)
 
-    def _enqueue(self, one: PendingAdd, timeout_seconds: float | None) -> None:
+    def _enqueue(self, pending: PendingAdd, timeout_seconds: float | None) -> None:
         wait = self._config.timeout_seconds if timeout_seconds is None else timeout_seconds
-        if len(one.messages) > self._config.max_pending:
+        # More than max_pending would never fit into the queue: fail now instead of waiting for the time-out.
+        if len(pending.messages) > self._config.max_pending:
             raise InvalidInputError(
-                f"{len(one.messages)} messages at once are more than max_pending, {self._config.max_pending}: "
-                "add them in parts"
+                f"{len(pending.messages)} messages in one call exceed max_pending={self._config.max_pending}: "
+                "add them in smaller parts"
             )
-        self._queue.put(one, wait, self._write_ahead)
+        self._queue.put(pending, wait, self._write_ahead)
         self._start_thread()
 
-    def _write_ahead(self, one: PendingAdd) -> None:
-        # Before anybody is told that it was taken.
+    def _write_ahead(self, pending: PendingAdd) -> None:
+        # Called before the add is acknowledged: an acknowledged message is in the file even if the process dies.
         if self._file is not None and self._config.acknowledge is Acknowledge.QUEUED:
-            self._file.append(one.to_unsaved())
+            self._file.append(pending.to_unsaved())
 
     def _start_thread(self) -> None:
         if self._thread is not None and self._thread.is_alive():
             return
-        with self._start_lock, suppress(RuntimeError):  # at the end of a process none can be started
+        # At interpreter shutdown no thread can be started. close() tries again.
+        with self._start_lock, suppress(RuntimeError):
             if (self._thread is None or not self._thread.is_alive()) and self._queue.pending:
                 thread = threading.Thread(target=self._worker.run, name="langmem-tiers-writer", daemon=True)
                 thread.start()
                 self._thread = thread
 
     def _compact_file(self) -> None:
-        with self._queue.lock, suppress(StorageError):  # too much in it is no harm: ids tell what is stored
+        # Stored messages in the file are harmless, since recover() recognizes them by id. So rewrite the file only
+        # now and then, and ignore errors.
+        with self._queue.lock, suppress(StorageError):
             if self._file is None or not self._file.size_bytes:
                 return
             if not self._queue.pending or self._file.size_bytes > _MAX_FILE_BYTES:
                 self._file.replace(self._queue.list_unsaved())
 
     def before_fork(self) -> None:
-        """Let no thread be in the middle of adding."""
+        """Acquire the queue's lock, so that no thread is in the middle of an add."""
         self._queue.lock.acquire()
 
     def after_fork(self) -> None:
-        """Go on."""
+        """Release the queue's lock."""
         self._queue.lock.release()
 
     def after_fork_in_child(self) -> None:
-        """What waits is the parent's to store, and so is the file."""
+        """Reset the writer in a child process: pending messages and the report file belong to the parent."""
+        # A file has one writer only, so the copy of a writer with a file is closed.
         self._queue.reset(is_shut=self._file is not None)
-        self._queue.lock.acquire()  # given back after the fork, as in the parent
+        # reset() made a new lock, and after_fork() will release it as in the parent.
+        self._queue.lock.acquire()
         self._thread, self._start_lock, self._close_lock = None, threading.Lock(), threading.RLock()
         if self._file is not None:
             self._file.close(quietly=True)

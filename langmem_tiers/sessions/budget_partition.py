@@ -1,4 +1,4 @@
-"""What of a conversation is shown in full, what compressed, and what not at all."""
+"""Partition a conversation by a token budget into full, compressed and dropped groups."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Indexes of what was handed in, each in exactly one set, oldest first."""
+    """Indexes of groups, each in exactly one tuple, oldest first."""
 
     full: tuple[int, ...]
     compressed: tuple[int, ...]
     dropped: tuple[int, ...]
     tokens: int
-    """What is pinned, full and compressed takes together; what is added to the pinned part fits the budget."""
+    """Tokens of the pinned, full and compressed part. Groups are added to the pinned part only if they fit."""
 
 
 class GroupSize(NamedTuple):
-    """A group as the partition sees it: how many messages, how many tokens."""
+    """Size of a group in messages and tokens."""
 
     messages: int
     tokens: int
@@ -41,22 +41,23 @@ def partition_groups(
     pinned_tokens: int = 0,
     patience: int | None = None,
 ) -> Partition:
-    """Divide groups, oldest first, from the newest backwards.
+    """Partition groups, starting with the newest.
 
-    1. The newest ``full_message_window`` messages stay full.
-    2. Older ones stay full as long as that keeps within 85 % of the budget.
-    3. Otherwise they are compressed, expected at 20 % of their size, as long as that keeps within 95 %.
+    1. The newest ``full_message_window`` messages stay in full.
+    2. Older groups stay in full while the total is at most 85% of the budget.
+    3. Otherwise they are compressed, by default to 20% of their size, while the total is at most 95%.
     4. Otherwise they are dropped.
 
-    A group in the window that does not fit the whole budget is treated as an older one.
+    A group in the window that does not fit the whole budget is treated like an older one. The percentages are
+    settings of the budget.
 
     Args:
-        groups: What must not be parted.
-        budget: How much there is.
-        compressed_tokens: What the group with that index takes when compressed; 20 % if left out.
-        pinned_tokens: What is in use already.
-        patience: After so many groups in a row without room all older ones are dropped untried, so that
-            the cost follows from what fits and not from how much there is; every one is tried, if None.
+        groups: Sizes of the groups, oldest first. A group is never split.
+        budget: Token budget.
+        compressed_tokens: Returns the compressed size of the group at an index. Default: a fixed ratio.
+        pinned_tokens: Tokens that are already used.
+        patience: Number of consecutive groups that do not fit, after which all older groups are dropped untested.
+            It makes the cost depend on the budget and not on the length of the session. Default: test all groups.
     """
     if compressed_tokens is None:
         ratio = budget.compressed_ratio
@@ -65,15 +66,16 @@ def partition_groups(
             return math.ceil(groups[index].tokens * ratio)
 
     total = pinned_tokens + sum([group.tokens for group in groups])
-    if total <= budget.share(budget.full_share):  # the usual case
+    # Shortcut for the usual case: everything fits in full.
+    if total <= budget.share(budget.full_share):
         return Partition(tuple(range(len(groups))), (), (), total)
     full: list[int] = []
     compressed: list[int] = []
     dropped: list[int] = []
-    used, seen, refused = pinned_tokens, 0, 0
+    used, seen, rejected = pinned_tokens, 0, 0
     for_full, for_compressed = budget.share(budget.full_share), budget.share(budget.compressed_share)
     for index in range(len(groups) - 1, -1, -1):
-        if patience is not None and refused >= patience:
+        if patience is not None and rejected >= patience:
             dropped += range(index, -1, -1)
             break
         group = groups[index]
@@ -88,16 +90,17 @@ def partition_groups(
             used += size
         else:
             dropped.append(index)
-            refused += 1
+            rejected += 1
             continue
-        refused = 0
+        # A group fits: only consecutive misfits count.
+        rejected = 0
     return Partition(tuple(full[::-1]), tuple(compressed[::-1]), tuple(dropped[::-1]), used)
 
 
 def partition_messages(
     messages: Sequence[Message], budget: TokenBudget
 ) -> tuple[tuple[Message, ...], tuple[Message, ...], tuple[Message, ...]]:
-    """The messages that stay full, those to compress and those to drop, tool calls with their results."""
+    """Partition messages into those in full, compressed and dropped; tool calls stay with their results."""
     groups = group_tool_calls(messages)
     sizes = [GroupSize(end - start, sum(m.token_count for m in messages[start:end])) for start, end in groups]
     parts = partition_groups(sizes, budget)

@@ -1,4 +1,4 @@
-"""The newest messages of the sessions in use, held in memory and never trusted blindly."""
+"""In-process caches of sessions: their newest messages and their views, validated on each read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.models import AppendResult, StoredView, VersionedMessages
 
 
-_OVERHEAD_CHARACTERS = 500  # characters that a message weighs beside its text and payload
+# Estimated memory of a message besides its text and payload, in characters.
+_OVERHEAD_CHARACTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +27,14 @@ class _CachedTail:
     messages: tuple[Message, ...]
     revision: int
     is_whole: bool
-    """Whether these are all messages of the session."""
+    """True if these are all messages of the session."""
 
 
 class SessionCache:
-    """Tails of sessions, by key, each with the revision it was read at.
+    """Cache of the newest messages of sessions, by session key, each with the revision at which it was read.
 
-    A tail is given out only for the revision that the database has now, so a write by
-    another process is seen at once. The least recently used leave first, and all leave
-    after a while.
+    An entry is used only if the database still has its revision, so writes of other processes are visible at once.
+    The least recently used entries are evicted first, and each entry expires after a while.
     """
 
     def __init__(self, config: CacheConfig, timer: Callable[[], float]) -> None:
@@ -43,58 +43,58 @@ class SessionCache:
         self._tails: SizedLruCache[_CachedTail] = SizedLruCache(config, timer)
 
     def can_serve(self, key: int, count: int) -> bool:
-        """Whether it is worth asking for the session's revision."""
-        held = self._tails.get(key)
-        return held is not None and (held.is_whole or count <= len(held.messages))
+        """Return True if ``get()`` can succeed, so that reading the session's revision is worthwhile."""
+        tail = self._tails.get(key)
+        return tail is not None and (tail.is_whole or count <= len(tail.messages))
 
     def get(self, key: int, count: int, revision: int | None) -> tuple[Message, ...] | None:
-        """The newest ``count`` messages, if they are held as of that revision."""
-        held = self._tails.get(key)
-        if held is None:
+        """Return the newest ``count`` messages, or None if they are not cached for this revision."""
+        tail = self._tails.get(key)
+        if tail is None:
             return None
-        if held.revision != revision:
+        if tail.revision != revision:
             self._tails.invalidate(key)
             return None
-        if count < len(held.messages):
-            return held.messages[len(held.messages) - count :]
-        return held.messages if held.is_whole or count == len(held.messages) else None
+        if count < len(tail.messages):
+            return tail.messages[len(tail.messages) - count :]
+        return tail.messages if tail.is_whole or count == len(tail.messages) else None
 
     def put(self, key: int, tail: VersionedMessages, *, whole: bool) -> None:
-        """Hold what was just read."""
+        """Cache messages that were just read; ``whole`` if these are all messages of the session."""
         if self.is_enabled:
             self._put(key, tail.messages, tail.revision, whole=whole)
 
     def extend(self, key: int, done: AppendResult) -> None:
-        """Hold what this process just wrote, if nobody else wrote in between."""
-        if (
-            done.has_recovered_messages
-        ):  # a tail may be of before it or of after it, which its revision does not tell
+        """Append messages that this process just wrote, if no other process wrote in between."""
+        # Some messages were stored by an earlier attempt. Its revision is unknown, so the cached messages may
+        # or may not contain them.
+        if done.has_recovered_messages:
             self._tails.invalidate(key)
             return
-        held = self._tails.get(key)
-        if held is not None and held.revision == done.revision - 1:
-            messages = held.messages + done.stored
+        tail = self._tails.get(key)
+        if tail is not None and tail.revision == done.revision - 1:
+            messages = tail.messages + done.stored
             self._put(
                 key,
                 messages[-self.window :],
                 done.revision,
-                whole=held.is_whole and len(messages) <= self.window,
+                whole=tail.is_whole and len(messages) <= self.window,
             )
 
     def invalidate(self, key: int | None = None) -> None:
-        """Forget one session, or all."""
+        """Remove one session from the cache, or all."""
         self._tails.invalidate(key)
 
     def _put(self, key: int, messages: tuple[Message, ...], revision: int, *, whole: bool) -> None:
         self._tails.put(
             key,
             _CachedTail(messages, revision, whole),
-            _OVERHEAD_CHARACTERS + sum(estimate_message_weight(each) for each in messages),
+            _OVERHEAD_CHARACTERS + sum(estimate_message_weight(message) for message in messages),
         )
 
 
 def estimate_message_weight(message: Message) -> int:
-    """Characters that a message takes in memory, about."""
+    """Estimate the memory of a message, in characters."""
     calls = sum(len(call.arguments) for call in message.tool_calls)
     return _OVERHEAD_CHARACTERS + len(message.content) + len(message.payload_json or "") + calls
 
@@ -106,12 +106,12 @@ class _CachedView:
 
 
 class ViewCache:
-    """Views of the sessions in use. Each read asks the database what has changed since the last one.
+    """Cache of session views. Each read asks the database for changes since the last one.
 
     Args:
-        entries: Where views are read.
-        config: How much is held; nothing, if its limit is 0.
-        timer: Tells how long something has been held.
+        entries: Store from which views are read.
+        config: Cache limits; a limit of 0 disables the cache.
+        timer: Monotonic clock in seconds.
     """
 
     def __init__(self, entries: EntryStore, config: CacheConfig, timer: Callable[[], float]) -> None:
@@ -119,28 +119,30 @@ class ViewCache:
         self._views: SizedLruCache[_CachedView] = SizedLruCache(config, timer)
 
     def get(self, key: int) -> StoredView:
-        """What a session shows now, whoever wrote to it."""
-        held = self._views.get(key)
-        if held is None:
+        """Return the current view of a session, including writes of other processes."""
+        cached = self._views.get(key)
+        if cached is None:
             view = self._entries.get_view(key, MAX_LIMIT)
             self._views.put(key, _CachedView(view, weight := _estimate_view_weight(view.items)), weight)
             return view
-        view = self._entries.get_view(key, MAX_LIMIT, held=held.view)
-        if view is not held.view:
-            known = len(held.view.items) if view.revision == held.view.revision else 0
+        view = self._entries.get_view(key, MAX_LIMIT, held=cached.view)
+        # The store returns the same object if nothing has changed.
+        if view is not cached.view:
+            # With the same view revision only messages were added: values computed from the old view can be reused.
+            known = len(cached.view.items) if view.revision == cached.view.revision else 0
             if known:
-                view.set_previous(held.view)
-            weight = (held.weight if known else 0) + _estimate_view_weight(view.items[known:])
+                view.set_previous(cached.view)
+            weight = (cached.weight if known else 0) + _estimate_view_weight(view.items[known:])
             self._views.put(key, _CachedView(view, weight), weight)
         return view
 
     def invalidate(self, key: int | None = None) -> None:
-        """Forget one session, or all."""
+        """Remove one session from the cache, or all."""
         self._views.invalidate(key)
 
 
 def _estimate_view_weight(items: Iterable[ViewItem]) -> int:
-    # The compressed form is made of what the mark holds already.
+    # The original message plus the compressed text of its override, if it has one.
     return sum(
         estimate_message_weight(item.message)
         + len("" if item.override is None else item.override.content or "")

@@ -1,4 +1,4 @@
-"""From the view of a session to a plan."""
+"""Plans: what to compress, drop, promote and summarize in the view of a session."""
 
 from __future__ import annotations
 
@@ -33,76 +33,78 @@ if TYPE_CHECKING:
 
 
 class PlanActionKind(StrEnum):
-    """What a plan does to an entry."""
+    """Kind of action on an entry."""
 
     COMPRESS = "compress"
-    """Shown in fewer words, with its facts."""
+    """Show a shorter text that keeps the facts."""
     DROP = "drop"
-    """Archived: no longer shown, still in the record."""
+    """Archive: no longer visible, but still in the record."""
     PROMOTE = "promote"
-    """Into the long-term tier, with a relevance of 1."""
+    """Move to the long-term tier with a relevance of 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanAction(Displayable):
-    """One step of a plan."""
+    """One action of a plan."""
 
     kind: PlanActionKind
     message_id: str
     reason: str
     score: Score
-    """The entry's relevance, with what it is made of."""
+    """Relevance of the entry, with its breakdown by signal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Displayable):
-    """What is going to happen. Nothing has, until it is applied."""
+    """Planned changes of a session. Nothing changes until the plan is applied."""
 
     actions: tuple[PlanAction, ...]
     tokens_before: int
-    """What the session takes in a prompt now."""
+    """Tokens of the session in a prompt before the plan."""
     tokens_after: int
-    """What it will take."""
+    """Tokens of the session in a prompt after the plan."""
     view: StoredView
-    """The session as it was when the plan was made."""
+    """View of the session when the plan was made."""
     overrides: Mapping[int, EntryOverride | None] = field(repr=False)
+    """New override of each changed message, by its key."""
     roll_up: RollUp | None = None
-    """A summary for the oldest messages, where compressing them one by one does not save enough."""
+    """Summary of the oldest messages, if compressing single messages does not save enough."""
     missing: tuple[Fact, ...] = ()
-    """Facts that the summary has no room for; the record keeps them."""
+    """Facts that do not fit into the summary; the record keeps them."""
     problems: tuple[str, ...] = ()
-    """Why the summary was made without the model, where there is one."""
+    """Reasons why the configured model did not write the summary."""
 
     def count(self, kind: PlanActionKind) -> int:
-        """How many actions of that kind there are."""
+        """Return the number of actions of a kind."""
         return Counter(action.kind for action in self.actions)[kind]
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if the plan changes nothing."""
         return not self.overrides and self.roll_up is None
 
     def _to_display(self) -> DisplayContent:
         facts: dict[str, object] = {
             "tokens before": self.tokens_before,
             "tokens after": self.tokens_after,
-            "facts without room": len(self.missing),
+            "facts missing in the summary": len(self.missing),
         }
         if self.problems:
             facts["problems"] = self.problems
         steps = (build_table(self.actions),) if self.actions else ()
-        return DisplayContent(f"Plan: {len(self.actions):,} steps", facts, steps)
+        noun = "step" if len(self.actions) == 1 else "steps"
+        return DisplayContent(f"Plan: {len(self.actions):,} {noun}", facts, steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReport(Displayable):
-    """What was done to a session, in one transaction."""
+    """Changes applied to a session in one transaction, as numbers of messages."""
 
     compressed: int
     dropped: int
     promoted: int
     rolled_up: int
-    """Messages that newly stand behind a summary."""
+    """Messages that the new summary replaces."""
     tokens_before: int
     tokens_after: int
     missing: tuple[Fact, ...] = ()
@@ -110,7 +112,7 @@ class PlanReport(Displayable):
 
     @property
     def savings(self) -> Savings:
-        """What it saved, and how."""
+        """Saved tokens, with the number of actions by kind."""
         return Savings(
             tokens=self.tokens_before - self.tokens_after,
             compressed=self.compressed,
@@ -120,7 +122,7 @@ class PlanReport(Displayable):
 
     @classmethod
     def of(cls, plan: Plan) -> PlanReport:
-        """What applying the plan did."""
+        """Return the report of an applied plan."""
         return cls(
             compressed=plan.count(PlanActionKind.COMPRESS),
             dropped=plan.count(PlanActionKind.DROP),
@@ -135,32 +137,34 @@ class PlanReport(Displayable):
 
 @dataclass(slots=True)
 class PlanDraft:
-    """A plan in the making: the entries as they will stand."""
+    """A plan under construction: the entries with their future state, and the actions so far."""
 
     items: list[ViewItem]
     actions: list[PlanAction] = field(default_factory=list)
     overrides: dict[int, EntryOverride | None] = field(default_factory=dict)
 
     def set_override(self, index: int, mark: EntryOverride, action: PlanAction) -> None:
-        """Note what happens to the entry with that index."""
+        """Set the new override of the entry at an index, and record the action."""
         item = self.items[index]
         self.items[index] = type(item)(item.key, item.message, mark)
         self.overrides[item.key] = mark
         self.actions.append(action)
 
 
-_REMEMBERED_PRIORITY = 1000  # before all that was found by patterns
-_SUMMARY_PREFIX_TOKENS = 16  # of the summary's mark and frame, with some to spare
+# Higher than the priority of any fact found by patterns.
+_REMEMBERED_PRIORITY = 1000
+# Reserve for the summary's prefix line and message frame, rounded up.
+_SUMMARY_PREFIX_TOKENS = 16
 
 
 def plan_analysis(parts: EngineServices, view: StoredView, parameters: TuningParameters) -> Plan:
-    """What the analyzer suggests: compress, drop, promote."""
+    """Plan the actions that the analyzer suggests: compress, drop, promote."""
     sketch = parts.analyzer.draft_plan(view.items, parts.now(), parameters.min_relevance)
     return Planner(parts, view, parameters).plan(sketch)
 
 
 def plan_tidying(parts: EngineServices, view: StoredView, parameters: TuningParameters) -> Plan:
-    """What the analyzer suggests, and what brings the session back to its target."""
+    """Plan the analyzer's suggestions and everything needed to reach the target size."""
     planner, now = Planner(parts, view, parameters), parts.now()
     sketch = parts.analyzer.draft_plan(view.items, now, parameters.min_relevance)
     hidden = compress_to_target(sketch, parts.analyzer, planner.target, planner.window, now)
@@ -168,7 +172,7 @@ def plan_tidying(parts: EngineServices, view: StoredView, parameters: TuningPara
 
 
 def is_under_pressure(parts: EngineServices, view: StoredView, parameters: TuningParameters) -> bool:
-    """Whether a session takes more than it should."""
+    """Return True if a session is too large for its budget and should be compressed."""
     planner = Planner(parts, view, parameters)
     return SessionLoad(SessionView.from_view(view, planner.window), parts.counter).needs_compression(
         planner.target
@@ -176,40 +180,42 @@ def is_under_pressure(parts: EngineServices, view: StoredView, parameters: Tunin
 
 
 def collect_hidden(items: Sequence[ViewItem], hidden: int) -> tuple[list[Message], Digest]:
-    """The messages that go behind a summary, and what the summary before it was made of.
+    """Return the messages for a new summary, and the digest of the summary before it.
 
     Args:
-        items: The oldest of a view.
-        hidden: How many stand behind the summary before it.
+        items: The oldest items of a view, which the new summary replaces.
+        hidden: Number of messages covered by the summary before it.
     """
-    first, noted = items[0], _build_remembered_digest(items)
+    first, remembered = items[0], _build_remembered_digest(items)
     if first.override is not None and first.override.digest is not None:
         earlier = Digest.from_dict(first.override.digest)
-        return [item.message for item in items[1:]], Digest.merge([earlier, noted])
-    # A summary that somebody wrote is a message like others; those behind it count all the same.
-    behind = max(0, hidden - 1) if first.message.is_summary else 0
-    return [item.message for item in items], Digest.merge([Digest(count=behind), noted])
+        return [item.message for item in items[1:]], Digest.merge([earlier, remembered])
+    # A summary passed to session.compress() has no digest, so its text is summarized like any message. The messages
+    # that it covers are counted too, less one, because the summary itself is counted as a message.
+    covered = max(0, hidden - 1) if first.message.is_summary else 0
+    return [item.message for item in items], Digest.merge([Digest(count=covered), remembered])
 
 
 def _build_remembered_digest(items: Sequence[ViewItem]) -> Digest:
-    # What somebody promoted by hand, and how the system began, is told in every summary.
+    # Manually promoted messages and system messages are included in every summary.
     facts = tuple(
-        Fact("remember", truncate_with_ellipsis(said, characters), _REMEMBERED_PRIORITY)
+        Fact("remember", truncate_with_ellipsis(text, characters), _REMEMBERED_PRIORITY)
         for item in items
         if (characters := _get_remembered_characters(item))
-        and (said := " ".join(strip_fences(item.message.content).split()))
+        and (text := " ".join(strip_fences(item.message.content).split()))
     )
     return Digest(facts=facts)
 
 
 def _get_remembered_characters(item: ViewItem) -> int:
+    # Maximum length of the text that summaries keep of an item; 0 for none.
     if item.override is not None and item.override.is_pinned and item.tier is Tier.LONG_TERM:
         return 1000
     return 200 if item.message.role is Role.SYSTEM and not item.message.is_summary else 0
 
 
 class Planner:
-    """Makes plans for one view under one set of parameters."""
+    """Builds plans for one view with one set of parameters."""
 
     def __init__(self, parts: EngineServices, view: StoredView, parameters: TuningParameters) -> None:
         self._services = parts
@@ -220,9 +226,10 @@ class Planner:
         self.target = CompressionTarget.from_budget(budget, parameters, parts.config.summary.target_tokens)
 
     def plan(self, sketch: PlanDraft, hidden: int = 0) -> Plan:
-        """The plan of a sketch, with a summary for its oldest entries where they are to be hidden."""
+        """Build the plan of a draft; the ``hidden`` oldest entries are replaced by a summary."""
         counter = self._services.counter
-        # Before: with the window that was asked for, so that one that is too large shows as usage.
+        # Tokens before the plan are counted with the requested window, not with the one trimmed to the budget: so a
+        # window that is too large shows in the usage.
         before = SessionView.from_view(self._view, self._requested_window).count_tokens(counter)
         left = SessionLoad(SessionView.from_items(sketch.items[hidden:], self.window), counter)
         plan = Plan(
@@ -234,22 +241,23 @@ class Planner:
         )
         if not hidden:
             return plan
-        behind, earlier = collect_hidden(sketch.items[:hidden], self._view.hidden_count)
+        to_summarize, earlier = collect_hidden(sketch.items[:hidden], self._view.hidden_count)
         rolled = self._services.summarizer.roll_up(
-            behind,
+            to_summarize,
             max(1, self.target.compute_summary_tokens_beside(left) - _SUMMARY_PREFIX_TOKENS),
             earlier=earlier,
         )
         draft = MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{rolled.text}")
         (summary,) = complete_drafts(self._services.short_term, [draft])
+        # Hidden entries need no override, except promoted ones, which stay in the long-term tier.
         promoted = {item.key for item in sketch.items[:hidden] if item.tier is Tier.LONG_TERM}
-        shown = {item.key for item in sketch.items[hidden:]} | promoted  # hidden ones need no other mark
-        shown_ids = {item.message.id for item in sketch.items if item.key in shown}
+        kept = {item.key for item in sketch.items[hidden:]} | promoted
+        kept_ids = {item.message.id for item in sketch.items if item.key in kept}
         return replace(
             plan,
             tokens_after=left.tokens + count_framed(counter, summary),
-            overrides={key: mark for key, mark in sketch.overrides.items() if key in shown},
-            actions=tuple(action for action in sketch.actions if action.message_id in shown_ids),
+            overrides={key: override for key, override in sketch.overrides.items() if key in kept},
+            actions=tuple(action for action in sketch.actions if action.message_id in kept_ids),
             roll_up=RollUp(
                 summary=summary,
                 first_visible_id=sketch.items[hidden].message.id,

@@ -1,4 +1,4 @@
-"""Bringing a session back to its target: compress the oldest, then put them behind a summary."""
+"""Reduce a session to its target size: compress the oldest messages, then replace them with a summary."""
 
 from __future__ import annotations
 
@@ -21,40 +21,49 @@ if TYPE_CHECKING:
     from langmem_tiers.tuning.models import TuningParameters
 
 TARGET_SLACK_SHARE = 0.08
-"""Fitting goes this far below the target, and is not called for again before it can save as much."""
+"""Share of the budget by which compression goes below the target; it starts again once it can save as much."""
 MAX_UNDERSHOOT_SHARE = 0.1
-"""And never further than this, if one step less will do."""
+"""Maximum share of the budget below the target, unless a single step goes further."""
 SUMMARY_SHARES = (0.05, 0.1, 0.25)
-"""A summary takes its target or a tenth of the budget; a quarter at most, a twentieth at least."""
+"""Minimum, usual and maximum share of the budget for a summary. A larger configured target replaces the usual one."""
 MAX_SUMMARY_ROOM_SHARE = 0.75
-"""What a summary takes at most of the room that the window leaves."""
+"""Maximum share for a summary of the tokens that the window leaves free."""
 SUMMARY_GROWTH_RATIO = 0.3
-"""What a summary grows by for each token that newly stands behind it, as long as there is room."""
+"""Expected growth of a summary in tokens for each token that it newly covers."""
 EXPECTED_COMPRESSION_RATIO = 0.2
-"""What a compressed message is expected to take of its full size."""
+"""Expected size of a compressed message relative to its full size."""
 LONG_VIEW_MESSAGES = 5000
-"""Messages in a view from which on the oldest go behind a summary, however few tokens they take."""
+"""Number of visible messages above which the oldest are summarized, however few tokens they take."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompressionTarget:
-    """What a session should take, and from when on something is done about it."""
+    """Target size of a session in tokens, and the size at which compression starts."""
 
     trigger_tokens: int
+    """Size above which the session is compressed."""
     target_tokens: int
+    """Size to which it is compressed: the target usage less the slack."""
     ceiling_tokens: int
-    """The target itself: good enough where one more step would fall below the floor."""
+    """Target usage itself: good enough if one more step would go below the floor."""
     floor_tokens: int
+    """Size below which compression should not go."""
     min_saving_tokens: int
-    """What must be there to save for a new summary to be worth it."""
+    """Minimum number of tokens to save for a new summary to be worthwhile."""
     summary_token_range: tuple[int, int]
-    """The least and the most that a summary takes."""
+    """Minimum and maximum size of a summary."""
 
     @classmethod
     def from_budget(
         cls, budget: TokenBudget, parameters: TuningParameters, summary_target: int
     ) -> CompressionTarget:
-        """The goal under a budget."""
+        """Compute the target for a budget.
+
+        Args:
+            budget: The budget.
+            parameters: Parameters of the namespace.
+            summary_target: Configured size of a summary in tokens.
+        """
         target = parameters.target_usage
         least, usual, most = (budget.share(share) for share in SUMMARY_SHARES)
         return cls(
@@ -67,52 +76,59 @@ class CompressionTarget:
         )
 
     def is_reached(self, tokens: float, step: float) -> bool:
-        """Whether to stop, where going on would take off so many tokens."""
+        """Return True if compression should stop at this size.
+
+        Args:
+            tokens: Current size of the session.
+            step: Number of tokens that the next step would save.
+        """
         return tokens <= self.target_tokens or (
             tokens <= self.ceiling_tokens and tokens - step < self.floor_tokens
         )
 
     def compute_summary_tokens(self, window_tokens: int) -> int:
-        """What a summary may take beside a window of that size."""
+        """Return the size of a summary beside a window of this size."""
         least, most = self.summary_token_range
         return max(least, min(most, int((self.target_tokens - window_tokens) * MAX_SUMMARY_ROOM_SHARE)))
 
     def compute_summary_tokens_beside(self, left: SessionLoad) -> int:
-        """What a summary may take beside all that is left: the room up to the goal, if it needs it."""
-        room = self.target_tokens - left.window_tokens - left.older_tokens
-        return max(self.compute_summary_tokens(left.window_tokens), min(self.summary_token_range[1], room))
+        """Return the size of a summary beside everything else: larger if tokens are free up to the target."""
+        free = self.target_tokens - left.window_tokens - left.older_tokens
+        return max(self.compute_summary_tokens(left.window_tokens), min(self.summary_token_range[1], free))
 
 
 class SessionLoad:
-    """What a session takes: its window, what is older, and its summary."""
+    """Size of a session in tokens: its window, older messages and summary."""
 
-    def __init__(self, standing: SessionView, counter: TokenCounter) -> None:
-        self.session_view = standing
-        self.item_tokens = standing.count_tokens_per_item(counter)
+    def __init__(self, view: SessionView, counter: TokenCounter) -> None:
+        self.session_view = view
+        self.item_tokens = view.count_tokens_per_item(counter)
         self.summary_tokens = 0
-        if standing.summary is not None:
+        # The summary is the first item. It is counted separately, so that the sums below cover messages only.
+        if view.summary is not None:
             self.summary_tokens, self.item_tokens[0] = self.item_tokens[0], 0
         self._cumulative_tokens = [0, *accumulate(self.item_tokens)]
-        self.window_tokens = sum(self.item_tokens[standing.window_start :])
-        self.older_tokens = sum(self.item_tokens[: standing.window_start])
+        self.window_tokens = sum(self.item_tokens[view.window_start :])
+        self.older_tokens = sum(self.item_tokens[: view.window_start])
 
     @property
     def tokens(self) -> int:
-        """All of it."""
+        """Total size of the session."""
         return self.window_tokens + self.older_tokens + self.summary_tokens
 
     def needs_compression(self, goal: CompressionTarget) -> bool:
-        """Whether it takes more than it should, and something can be done about it."""
+        """Return True if the session is too large and compression can reduce it."""
         if len(self.session_view.items) > LONG_VIEW_MESSAGES:
             return True
+        # The window is never compressed. Only older messages and an oversized summary can be reduced.
         excess = max(0, self.summary_tokens - goal.compute_summary_tokens(self.window_tokens))
         return self.tokens > goal.trigger_tokens and self.older_tokens + excess > goal.min_saving_tokens
 
     def estimate_summary_tokens(self, hidden: int, goal: CompressionTarget) -> int:
-        """What the summary will take, about, when so many of the oldest stand behind it."""
-        more = self._cumulative_tokens[hidden] * SUMMARY_GROWTH_RATIO
+        """Estimate the size of the summary if it covers the ``hidden`` oldest items."""
+        growth = self._cumulative_tokens[hidden] * SUMMARY_GROWTH_RATIO
         return (
-            min(goal.compute_summary_tokens(self.window_tokens), int(self.summary_tokens + more))
+            min(goal.compute_summary_tokens(self.window_tokens), int(self.summary_tokens + growth))
             if hidden
             else self.summary_tokens
         )
@@ -121,16 +137,24 @@ class SessionLoad:
 def compress_to_target(
     sketch: PlanDraft, analyzer: Analyzer, goal: CompressionTarget, window: int, now: datetime
 ) -> int:
-    """Compress what is older than the window, oldest first, until the goal is reached.
+    """Compress entries older than the window, oldest first, until the target is reached.
+
+    Args:
+        sketch: Draft of the plan; receives the compressions.
+        analyzer: Compresses and scores entries.
+        goal: The target.
+        window: Number of newest messages that stay in full.
+        now: The current time.
 
     Returns:
-        How many of the oldest entries must go behind a summary to reach it; 0 if that is enough.
+        The number of oldest entries that a summary must replace to reach the target; 0 if none.
     """
     counter = analyzer.compressor.counter
     load = SessionLoad(SessionView.from_items(sketch.items, window), counter)
     if not load.needs_compression(goal):
         return 0
-    hidden = _count_to_hide(load, goal, EXPECTED_COMPRESSION_RATIO)  # these need not be compressed
+    # Entries that would have to be hidden even if all others were compressed. They need not be compressed first.
+    hidden = _count_to_hide(load, goal, EXPECTED_COMPRESSION_RATIO)
     tokens = sum(load.item_tokens[hidden:]) + load.estimate_summary_tokens(hidden, goal)
     for index in range(hidden, load.session_view.window_start):
         if goal.is_reached(tokens, load.item_tokens[index] * (1 - EXPECTED_COMPRESSION_RATIO)):
@@ -144,13 +168,14 @@ def compress_to_target(
             )
     if tokens <= goal.ceiling_tokens:
         return hidden
+    # Compressing everything is not enough: hide entries, now counted at their actual compressed size.
     compressed = SessionLoad(SessionView(sketch.items, load.session_view.window_start), counter)
     return _count_to_hide(compressed, goal, 1.0)
 
 
 def _count_to_hide(load: SessionLoad, goal: CompressionTarget, ratio: float) -> int:
-    # As few of the oldest as it takes for the rest to fit beside the summary that stands for them,
-    # full ones at that ratio of their size.
+    # The smallest number of oldest entries to hide for the rest to fit beside the summary that covers them.
+    # Entries in full count with `ratio` of their size, the size they would have when compressed.
     items, hidden = load.session_view.items, 0
     kept = sum(
         size * (ratio if item.state is EntryState.FULL else 1.0)
@@ -166,4 +191,5 @@ def _count_to_hide(load: SessionLoad, goal: CompressionTarget, ratio: float) -> 
             break
         kept -= step
         hidden = end
+    # Hiding nothing but the summary would only replace it with itself.
     return hidden if any(not item.message.is_summary for item in items[:hidden]) else 0

@@ -1,4 +1,4 @@
-"""The append-only record of each session on SQL."""
+"""SQL store for the append-only message record of each session."""
 
 from __future__ import annotations
 
@@ -49,15 +49,16 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _MAX_CACHED_SESSIONS = 10_000
-_IDS_PER_QUERY = 500  # well below every database's limit on parameters
+# Well below the parameter limit of every database.
+_IDS_PER_QUERY = 500
 
 
 class SqlMessageStore:
-    """Serves the ``MessageStore`` port.
+    """Implements the ``MessageStore`` port.
 
     Args:
-        database: Where.
-        index_text: What recall is to find of a message; written with it, in one row.
+        database: The database.
+        index_text: Computes the index columns of a message, which are stored in its row.
     """
 
     def __init__(self, database: Database, index_text: Callable[[Message], IndexText]) -> None:
@@ -68,35 +69,40 @@ class SqlMessageStore:
         )
         self._insert = DriverStatement(INSERT_MESSAGE.inline(), database.dialect, INSERT_COLUMNS)
         self._append_one = None if database.is_sqlite else DriverStatement(APPEND_MESSAGE, database.dialect)
-        self._namespace_by_session: dict[int, int] = {}  # of sessions, which never change it
+        # Safe to cache: a session never moves to another namespace.
+        self._namespace_by_session: dict[int, int] = {}
 
     def append(
         self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False
     ) -> AppendResult:
-        """Store the batch whole or not at all, and once, also if the server goes away in the middle of it."""
+        """Store the batch completely or not at all, exactly once even if the connection is lost meanwhile."""
+        # Ids of messages sent to the server, which may have stored them although the reply was lost.
         sent: set[str] = set()
         if new_ids and batch:
-            # Ids that are believed to be new are, short of a clash that the look-up below would find.
+            # Skip the lookup. If an id exists after all, or the connection is lost, continue with the lookup.
             with suppress(ConcurrentWriteError, ConnectionLostError):
-                revision, was_at = self._append_new(key, batch, now, sent)
-                return AppendResult(tuple(batch), (), revision, previous_write_at=was_at)
+                revision, previous_write_at = self._append_new(key, batch, now, sent)
+                return AppendResult(tuple(batch), (), revision, previous_write_at=previous_write_at)
         return self._database.run_with_retry(lambda: self._append_with_lookup(key, batch, now, sent))
 
     def _append_new(
         self, key: int, batch: Sequence[Message], now: datetime, sent: set[str]
     ) -> tuple[int, datetime | None]:
+        # Fast path on PostgreSQL for a single message: one statement, and so one round trip.
         namespace = self._namespace_by_session.get(key)
         if self._append_one is None or namespace is None or len(batch) > 1:
             with self._database.write_raw() as raw:
-                moved = self._insert_messages(raw, key, batch, now)
+                inserted = self._insert_messages(raw, key, batch, now)
                 sent.update(message.id for message in batch)
-                return moved
+                return inserted
         (message,) = batch
-        moves = {"key": key, "added": 1, "tokens": message.token_count, "now": now}
+        advance = {"key": key, "added": 1, "tokens": message.token_count, "now": now}
         columns = build_index_columns(self._index_text(message), namespace, is_sqlite=False)
         with self._database.write_statement() as raw:
+            # The statement commits by itself, so it counts as sent before it runs.
             sent.add(message.id)
-            row = self._append_one.run(raw, moves | to_message_row(message, key, 0) | columns)
+            # The position 0 is a placeholder: the statement computes it.
+            row = self._append_one.run(raw, advance | to_message_row(message, key, 0) | columns)
         if row is None:
             raise build_session_not_found_error()
         return int(row[0]), row[1]
@@ -104,13 +110,13 @@ class SqlMessageStore:
     def _append_with_lookup(
         self, key: int, batch: Sequence[Message], now: datetime, sent: set[str]
     ) -> AppendResult:
-        """Store those that the session does not know.
+        """Store the messages whose ids are new.
 
         Args:
-            key: The session.
+            key: Key of the session.
             batch: The messages.
-            now: When.
-            sent: Ids of those that were sent before, without an answer: the server may have kept them.
+            now: Time of the write.
+            sent: Ids sent by earlier attempts whose reply was lost: the server may have stored them.
         """
         with self._database.write() as connection:
             session = connection.execute(SELECT_SESSION.with_for_update(), {"key": key}).first()
@@ -119,14 +125,15 @@ class SqlMessageStore:
             known = _find_known_messages(connection, key, session, batch)
             new, duplicates = split_duplicates(batch, known)
             revision = self.append_in_transaction(connection, key, new, now) if new else session.revision
-            kept, others = split_unconfirmed(sent, new, duplicates)
+            # Messages stored by an earlier attempt of this call look like duplicates: report them as stored.
+            recovered, others = split_unconfirmed(sent, new, duplicates)
             sent.update(message.id for message in new)
-            return AppendResult((*kept, *new), others, revision, has_recovered_messages=bool(kept))
+            return AppendResult((*recovered, *new), others, revision, has_recovered_messages=bool(recovered))
 
     def append_in_transaction(
         self, connection: Connection, key: int, batch: Sequence[Message], now: datetime
     ) -> int:
-        """Store the batch in a transaction of the caller's; the session's revision after it."""
+        """Store the batch in the caller's transaction; return the session's revision after it."""
         return self._insert_messages(connection.connection, key, batch, now)[0]
 
     def _insert_messages(
@@ -136,10 +143,11 @@ class SqlMessageStore:
         row = self._advance.run(raw, {"key": key, "added": len(batch), "tokens": tokens, "now": now})
         if row is None:
             raise build_session_not_found_error()
-        last_position, revision, namespace_pk, *was_at = row
+        last_position, revision, namespace_pk, *previous_write_at = row
         if len(self._namespace_by_session) >= _MAX_CACHED_SESSIONS:
             self._namespace_by_session.clear()
         self._namespace_by_session[key] = namespace_pk
+        # The session was advanced by the whole batch, so its last position is that of the last message.
         first = last_position - (len(batch) - 1) * POSITION_STEP
         rows = [
             to_message_row(message, key, first + index * POSITION_STEP)
@@ -150,23 +158,24 @@ class SqlMessageStore:
             self._insert.run(raw, rows[0])
         else:
             self._insert.run_many(raw, rows)
-        return int(revision), was_at[0] if was_at else None
+        return int(revision), previous_write_at[0] if previous_write_at else None
 
     def list_latest(self, key: int, limit: int) -> VersionedMessages:
-        """The newest ``limit`` messages of the record."""
+        """Return the newest ``limit`` messages of the record, oldest first."""
         return self.query(SELECT_LATEST, {"key": key, "limit": limit})
 
     def list_after(self, key: int, *, after: str | None, limit: int) -> tuple[Message, ...]:
-        """Messages behind the message ``after``, oldest first."""
+        """Return messages following the message ``after``, oldest first."""
         if after is None:
             return self.query(SELECT_FIRST_PAGE, {"key": key, "limit": limit}).messages
         found = self.query(SELECT_NEXT_PAGE, {"key": key, "limit": limit, "after": escape(after)}).messages
+        # Either there are no further messages, or the cursor does not exist.
         if not found and self.get(key, after) is None:
             raise _build_message_not_found_error(after)
         return found
 
     def list_before(self, key: int, *, before: str | None, limit: int) -> tuple[Message, ...]:
-        """The newest of the messages before the message ``before``, oldest first."""
+        """Return the newest messages preceding the message ``before``, oldest first."""
         if before is None:
             return self.query(SELECT_LATEST, {"key": key, "limit": limit}).messages
         found = self.query(
@@ -177,27 +186,27 @@ class SqlMessageStore:
         return found
 
     def list_visible(self, key: int, limit: int) -> tuple[Message, ...]:
-        """The summary in force, and the newest ``limit`` of the messages that are shown."""
+        """Return the active summary and the newest ``limit`` visible messages, oldest first."""
         return self.query(SELECT_VIEW, {"key": key, "limit": limit}).messages
 
     def get(self, key: int, message_id: str) -> Message | None:
-        """One message, if the session holds it."""
+        """Return one message, or None if the session does not have it."""
         found = self.query(SELECT_MESSAGE, {"key": key, "id": escape(message_id)}).messages
         return found[0] if found else None
 
     @retry_on_disconnect
     def find_known_ids(self, key: int, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that the record has."""
-        held: set[str] = set()
+        """Return the subset of the ids that the record contains."""
+        known: set[str] = set()
         with self._database.read() as connection:
-            for some in split_by_query_limit([escape(one) for one in ids]):
-                query = select(messages.c.id).where(messages.c.session_pk == key, messages.c.id.in_(some))
-                held.update(unescape(stored) for stored in connection.execute(query).scalars())
-        return held
+            for chunk in split_by_query_limit([escape(message_id) for message_id in ids]):
+                query = select(messages.c.id).where(messages.c.session_pk == key, messages.c.id.in_(chunk))
+                known.update(unescape(stored) for stored in connection.execute(query).scalars())
+        return known
 
     @retry_on_disconnect
     def query(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> VersionedMessages:
-        """The messages that a statement finds, with the session's revision."""
+        """Run a statement, and return its messages with the session's revision."""
         with detect_damaged_rows(self._database.label):
             with self._database.read() as connection:
                 rows = connection.execute(statement, values).all()
@@ -206,12 +215,23 @@ class SqlMessageStore:
     def query_in_transaction(
         self, connection: Connection, statement: Select[*tuple[Any, ...]], values: dict[str, Any]
     ) -> VersionedMessages:
-        """The same in a transaction of the caller's."""
+        """Run a statement in the caller's transaction, and return its messages with the session's revision."""
         with detect_damaged_rows(self._database.label):
             return _to_versioned_messages(connection.execute(statement, values).all())
 
     def compress(self, key: int, summary: Message, *, before: str, hidden: int, was_hidden: int) -> bool:
-        """Put ``summary`` in front of the message ``before`` and everything older behind it."""
+        """Replace everything before the message ``before`` with ``summary``.
+
+        Args:
+            key: Key of the session.
+            summary: The summary.
+            before: Id of the first message that stays visible.
+            hidden: Number of visible messages that the summary replaces.
+            was_hidden: Number of hidden messages that the caller has seen.
+
+        Returns:
+            False, with nothing changed, if the session was compressed since the caller read it.
+        """
         roll_up = RollUp(summary=summary, first_visible_id=before, hidden_count=hidden)
         with self._database.write() as connection:
             if not lock_and_check_hidden(connection, key, was_hidden):
@@ -224,12 +244,14 @@ def _to_versioned_messages(rows: Sequence[AnyRow]) -> VersionedMessages:
     if not rows:
         raise build_session_not_found_error()
     view = (rows[0].view_position, rows[0].view_message)
-    unique = {row.pk: row for row in rows if row.pk is not None}  # a summary may come twice
+    # The view contains the summary twice if it is among the newest messages too. A session without messages gives
+    # one row without a message.
+    unique = {row.pk: row for row in rows if row.pk is not None}
     return VersionedMessages(tuple(from_message_row(row, view) for row in unique.values()), rows[0].revision)
 
 
 def lock_and_check_hidden(connection: Connection, key: int, was_hidden: int) -> bool:
-    """Lock the session's row and tell whether nobody compressed it since the caller looked."""
+    """Lock the session's row; return True if it was not compressed since the caller read it."""
     session = connection.execute(
         select(sessions.c.compressed_count).where(sessions.c.pk == key).with_for_update()
     ).first()
@@ -239,10 +261,10 @@ def lock_and_check_hidden(connection: Connection, key: int, was_hidden: int) -> 
 
 
 def insert_summary(connection: Connection, key: int, roll_up: RollUp) -> int:
-    """Put a summary in front of the first message that stays in sight, and show the session from there.
+    """Insert a summary before the first message that stays visible, and start the view there.
 
     Returns:
-        The summary's key.
+        The key of the summary.
     """
     first_shown = connection.execute(
         select(messages.c.position).where(
@@ -251,6 +273,7 @@ def insert_summary(connection: Connection, key: int, roll_up: RollUp) -> int:
     ).scalar()
     if first_shown is None:
         raise _build_message_not_found_error(roll_up.first_visible_id)
+    # Positions of messages are multiples of POSITION_STEP. The free position right before one belongs to its summary.
     position, summary = first_shown - 1, roll_up.summary
     row = connection.execute(
         INSERT_MESSAGE.returning(messages.c.pk), to_message_row(summary, key, position)
@@ -288,7 +311,15 @@ def _find_known_messages(
 def split_duplicates(
     batch: Iterable[Message], known: dict[str, Message]
 ) -> tuple[list[Message], list[Message]]:
-    """New messages and those that are known, or an error for an id that stands for another message."""
+    """Split a batch into new messages and duplicates of stored ones.
+
+    Args:
+        batch: The messages.
+        known: Stored messages by id; new messages are added.
+
+    Raises:
+        MessageConflictError: An id belongs to a message with other content.
+    """
     new, duplicates = [], []
     for message in batch:
         stored = known.get(message.id)
@@ -299,8 +330,8 @@ def split_duplicates(
             duplicates.append(stored)
         else:
             raise MessageConflictError(
-                f"the session holds another message with the id {message.id!r}, of {stored.created_at.isoformat()}: "
-                "give the new one an id of its own; nothing was stored"
+                f"the session has another message with the id {message.id!r}, of {stored.created_at.isoformat()}: "
+                "use a different id for the new message; nothing was stored"
             )
     return new, duplicates
 
@@ -308,36 +339,40 @@ def split_duplicates(
 def split_unconfirmed(
     sent: set[str], new: Iterable[Message], duplicates: Iterable[Message]
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Parts what was kept by a try without an answer, the first time that it is named, from what was known before.
+    """Split duplicates into messages stored by an earlier attempt of the same call, and real duplicates.
 
     Args:
-        sent: Ids of what such tries have sent.
-        new: What turned out not to be kept.
-        duplicates: What is known.
+        sent: Ids sent by attempts whose reply was lost.
+        new: Messages that turned out not to be stored.
+        duplicates: Messages that are stored.
+
+    Returns:
+        The recovered messages, each once, and the other duplicates.
     """
     sent = sent.difference(message.id for message in new)
-    kept: dict[str, Message] = {}
+    recovered: dict[str, Message] = {}
     others = []
     for message in duplicates:
-        if message.id in sent and message.id not in kept:
-            kept[message.id] = message
+        # A batch may contain an id twice: the second one is a duplicate in any case.
+        if message.id in sent and message.id not in recovered:
+            recovered[message.id] = message
         else:
             others.append(message)
-    return tuple(kept.values()), tuple(others)
+    return tuple(recovered.values()), tuple(others)
 
 
 def _build_message_not_found_error(message_id: str) -> MessageNotFoundError:
     return MessageNotFoundError(
-        f"the session holds no message {message_id!r}: use an id that page() or add() gave"
+        f"the session has no message {message_id!r}: use an id returned by page() or add()"
     )
 
 
 def build_session_not_found_error() -> SessionNotFoundError:
-    """What to raise when the session's row is gone."""
-    return SessionNotFoundError("the session was deleted: open it anew with engine.session(...)")
+    """Build the error for a session whose row no longer exists."""
+    return SessionNotFoundError("the session was deleted: open a new one with engine.session(...)")
 
 
 def split_by_query_limit(ids: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    """The ids in lists that a statement takes."""
+    """Split ids into lists small enough for the parameters of one statement."""
     for start in range(0, len(ids), _IDS_PER_QUERY):
         yield ids[start : start + _IDS_PER_QUERY]

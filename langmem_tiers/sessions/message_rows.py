@@ -1,4 +1,4 @@
-"""Messages to rows and back, without loss."""
+"""Convert messages to rows and back without loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _ROLES = {role.value: role for role in Role}
 
 
 def to_message_row(message: Message, session_pk: int, position: int) -> dict[str, Any]:
-    """The columns of a message."""
+    """Return the columns of a message."""
+    # Databases cannot store every text, for example not a NUL character. Then the exact text goes into `extra`.
     content = to_storable_text(message.content)
     return {
         "session_pk": session_pk,
@@ -35,7 +36,12 @@ def to_message_row(message: Message, session_pk: int, position: int) -> dict[str
 
 
 def from_message_row(row: AnyRow, view: tuple[int, int]) -> Message:
-    """The message of a row, as the session whose view starts there shows it."""
+    """Return the message of a row.
+
+    Args:
+        row: The row.
+        view: Position and key at which the view of the session starts. Messages before it are compressed.
+    """
     extra: dict[str, Any] = {} if row.extra is None else json.loads(unpack_json(row.extra))
     return Message(
         id=unescape(row.id),

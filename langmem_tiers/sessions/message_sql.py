@@ -1,4 +1,4 @@
-"""The statements of a session's record, the same for every database."""
+"""SQL statements for the message record of a session, the same for every database."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from langmem_tiers.storage.schema import MESSAGE_COLUMNS, POSITION_STEP, entries
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, CompoundSelect, ScalarSelect, Select
 
-# The row of the session is the lock of its record: whoever advances it writes next, so
-# positions have no gaps, and a reader never sees a later message before an earlier one.
+# The session's row is the lock of its record: the transaction that updates it writes next. So positions have no gaps,
+# and a reader never sees a later message before an earlier one.
 _advance = update(sessions).values(
     last_position=sessions.c.last_position + bindparam("added") * POSITION_STEP,
     message_count=sessions.c.message_count + bindparam("added"),
@@ -45,12 +45,13 @@ _previous_state = (
 ADVANCE_RETURNING_PREVIOUS = _advance.where(sessions.c.pk == _previous_state.c.pk).returning(
     *_session_columns, _previous_state.c.updated_at.label("was_at")
 )
-"""The same, and when the session was last written to before; SQLite cannot say that."""
+"""Like ``ADVANCE_RETURNING``, with the time of the previous write. SQLite has no such statement."""
 INSERT_MESSAGE = insert(messages)
 INSERT_COLUMNS = [column.name for column in messages.c if column.name != "pk"]
 _advanced = ADVANCE_RETURNING_PREVIOUS.cte("moved")
 _BOUND_COLUMNS = [name for name in INSERT_COLUMNS if name != "position"]
-APPEND_MESSAGE = (  # where a question to the server costs more than its work
+# One statement that advances the session and inserts one message, to save a round trip to the server.
+APPEND_MESSAGE = (
     insert(messages)
     .from_select(
         [*_BOUND_COLUMNS, "position"],
@@ -68,8 +69,8 @@ SELECT_SESSION = select(sessions.c.revision, sessions.c.view_position, sessions.
     sessions.c.pk == bindparam("key")
 )
 
-# Each read is one statement, so that the session's row and its messages belong together on
-# every database, whatever others write meanwhile. The session comes first and at least once.
+# Each read is one statement, so that the session's row and its messages are consistent on every database, even during
+# concurrent writes. The outer join returns the session's columns even if no message matches.
 _position, _pk = messages.c.position, messages.c.pk
 _session_messages = select(*MESSAGE_COLUMNS).where(messages.c.session_pk == bindparam("key"))
 _newest_first = (_position.desc(), _pk.desc())
@@ -94,7 +95,7 @@ def _join_session(
     )
 
 
-# A mark's columns beside those of its message, which have the same names.
+# Columns of an override, prefixed because the columns of its message have the same names.
 OVERRIDE_COLUMNS = tuple(column.label(f"mark_{column.name}") for column in entries.c)
 
 
@@ -110,7 +111,7 @@ def _join_overrides(rows: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
 def _is_from_position(
     position: ScalarSelect[int], pk: ScalarSelect[int], *, inclusive: bool
 ) -> ColumnElement[bool]:
-    # As a row comparison, but so that the index on the position is used for its range.
+    # Equivalent to the row comparison (position, pk) >= (...), but so that the range on the position uses the index.
     return and_(_position >= position, or_(_position > position, _pk >= pk if inclusive else _pk > pk))
 
 
@@ -127,14 +128,15 @@ def _select_view_start(column: ColumnElement[int]) -> ScalarSelect[int]:
     return select(column).where(sessions.c.pk == bindparam("key")).correlate(None).scalar_subquery()
 
 
-def _is_listed(*as_what: Listing) -> ColumnElement[bool]:
-    # Written out: a statement for the driver has no places for values of its own.
-    is_one = (listings.c.listing == literal_column(f"'{one.value}'") for one in as_what)
-    return exists().where(listings.c.message_pk == _pk, or_(*is_one))
+def _is_listed(*states: Listing) -> ColumnElement[bool]:
+    # Literals instead of parameters: statements run directly by the driver have only the caller's parameters.
+    matches = (listings.c.listing == literal_column(f"'{state.value}'") for state in states)
+    return exists().where(listings.c.message_pk == _pk, or_(*matches))
 
 
 IS_REMOVED = _is_listed(Listing.REMOVED)
-IS_IN_LIST = ~_is_listed(*(one for one in Listing if one not in IN_LIST))
+# Negated, because messages without a row in the table are in the list.
+IS_IN_LIST = ~_is_listed(*(state for state in Listing if state not in IN_LIST))
 
 SELECT_LATEST = _join_session(_session_messages.order_by(*_newest_first).limit(bindparam("limit")))
 SELECT_FIRST_PAGE = _join_session(_session_messages.order_by(_position, _pk).limit(bindparam("limit")))
@@ -178,7 +180,7 @@ SELECT_NEWER_WITH_OVERRIDES = _join_overrides(
     )
 )
 
-# Messages of a list as it stands; summaries, which stand between two messages, are none.
+# Messages of the current list. Summaries have positions between those of messages and are not part of it.
 _listing_or_active = func.coalesce(listings.c.listing, Listing.ACTIVE.value)
 _listed_messages = _session_messages.outerjoin(listings, listings.c.message_pk == _pk).where(
     _position % POSITION_STEP == 0, _listing_or_active.in_(bindparam("listings", expanding=True))
@@ -187,7 +189,7 @@ SELECT_LIST = _join_session(
     _listed_messages.order_by(_position, _pk).limit(bindparam("limit")).offset(bindparam("offset"))
 )
 SELECT_LIST_END = _join_session(_listed_messages.order_by(*_newest_first).limit(bindparam("limit")))
-# Nothing at all if there is no such session.
+# Returns no row if the session does not exist.
 COUNT_LIST = select(
     select(func.count())
     .select_from(messages.outerjoin(listings, listings.c.message_pk == _pk))

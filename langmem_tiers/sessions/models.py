@@ -1,4 +1,4 @@
-"""What each verb gives back: small frozen reports."""
+"""Models of a session: views, list changes and the reports that its methods return."""
 
 from __future__ import annotations
 
@@ -22,85 +22,89 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredView:
-    """What of a session is shown, as of one moment."""
+    """The visible part of a session at one moment."""
 
     items: tuple[ViewItem, ...]
-    """Oldest first; the summary in force, if there is one, comes first."""
+    """Visible items, oldest first; the active summary, if there is one, comes first."""
     hidden_count: int
-    """How many messages stand behind summaries."""
+    """Number of messages covered by summaries."""
     session: int
-    """The session's key."""
+    """Key of the session."""
     revision: int = 0
-    """Grows with every mark and every summary, and not with new messages."""
+    """Revision of the view: grows with each override and each summary, but not with new messages."""
     newest_position: int = 0
-    """Where the newest message stands in the record."""
+    """Position of the newest message in the record."""
     derived: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What was worked out from it, for whoever asks again."""
+    """Cache of values computed from this view."""
 
     @property
     def groups(self) -> Sequence[tuple[int, int]]:
-        """Its items as half-open ranges that must not be parted."""
-        found: Sequence[tuple[int, int]] | None = self.derived.get("groups")
-        if found is None:
-            found = self.derived["groups"] = self._extend_groups() or group_tool_calls(
+        """Half-open ranges of items that belong together, such as a tool call and its results."""
+        cached: Sequence[tuple[int, int]] | None = self.derived.get("groups")
+        if cached is None:
+            cached = self.derived["groups"] = self._extend_groups() or group_tool_calls(
                 [i.message for i in self.items]
             )
-        return found
+        return cached
 
     @property
     def previous(self) -> StoredView | None:
-        """The view that this one has grown from by new messages, if that is at hand."""
-        found: StoredView | None = self.derived.get("earlier")
-        return found
+        """View that this one extends by new messages, if it is still in memory."""
+        previous: StoredView | None = self.derived.get("earlier")
+        return previous
 
     def restrict_to(self, ids: AbstractSet[str]) -> StoredView:
-        """The view with no other messages than these, besides the summary in force."""
-        others = frozenset(
+        """Return the view with only these messages and the active summary."""
+        # The summary is the first item. It stays; any other summary message is a message like the rest.
+        excluded = frozenset(
             item.message.id
-            for place, item in enumerate(self.items)
-            if item.message.id not in ids and (place or not item.message.is_summary)
+            for index, item in enumerate(self.items)
+            if item.message.id not in ids and (index or not item.message.is_summary)
         )
-        if not others:
+        if not excluded:
             return self
-        known: StoredView | None = self.derived.get(("only", others))
-        if known is None:
-            left = tuple(item for item in self.items if item.message.id not in others)
-            known = self.derived["only", others] = replace(self, items=left)
-        return known
+        cached: StoredView | None = self.derived.get(("only", excluded))
+        if cached is None:
+            left = tuple(item for item in self.items if item.message.id not in excluded)
+            cached = self.derived["only", excluded] = replace(self, items=left)
+        return cached
 
     def set_previous(self, earlier: StoredView) -> None:
-        """Remember what it has grown from, so that what was worked out need not be worked out again."""
+        """Remember the view that this one extends, to reuse the values computed from it."""
         self.derived["earlier"] = earlier
+        # Keep one predecessor only. Otherwise a long session would keep all its former views in memory.
         earlier.derived.pop("earlier", None)
 
     def _extend_groups(self) -> list[tuple[int, int]] | None:
-        # Only where nothing is open at the end and nothing new belongs to a call.
-        earlier = self.previous  # read once: another thread may let go of it
+        # Extend the groups of the previous view instead of grouping all messages again. This is possible only if
+        # its last group and the new messages contain neither tool calls nor results: then each new message is a
+        # group of its own. Read `previous` once, since another thread may clear it.
+        earlier = self.previous
         known: list[tuple[int, int]] | None = None if earlier is None else earlier.derived.get("groups")
         if not known:
             return None
-        last, done = known[-1][0], known[-1][1]
-        if any(item.message.tool_calls or item.message.tool_call_id for item in self.items[last:]):
+        last_start, last_end = known[-1]
+        if any(item.message.tool_calls or item.message.tool_call_id for item in self.items[last_start:]):
             return None
-        return [*known, *((index, index + 1) for index in range(done, len(self.items)))]
+        return [*known, *((index, index + 1) for index in range(last_end, len(self.items)))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollUp:
-    """A summary that takes the place of the oldest messages of a view."""
+    """A summary that replaces the oldest messages of a view."""
 
     summary: Message
     first_visible_id: str
-    """Id of the first message that stays in sight."""
+    """Id of the first message that stays visible."""
     hidden_count: int
-    """How many messages it newly stands for."""
+    """Number of visible messages that the summary replaces."""
     digest: dict[str, Any] | None = None
-    """What it was made of; kept as long as it is in force."""
+    """Digest from which the summary was written; stored as long as the summary is active."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedItem:
-    """A long-term entry and where it comes from."""
+    """A message with its override, and the name of its session."""
 
     item: ViewItem
     session: str
@@ -108,21 +112,21 @@ class LocatedItem:
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """What a store did with a batch."""
+    """Result of storing a batch of messages."""
 
     stored: tuple[Message, ...]
     duplicates: tuple[Message, ...]
     revision: int
-    """Of the session, after the batch."""
+    """Revision of the session after the batch."""
     has_recovered_messages: bool = field(default=False, kw_only=True)
-    """Whether some of it was kept by a try whose answer was lost: others may have written since."""
+    """True if an earlier attempt, whose reply was lost, stored some messages. Others may have written since."""
     previous_write_at: datetime | None = field(default=None, kw_only=True)
-    """When the session was last written to before this; None if the store cannot tell."""
+    """Time of the previous write to the session; None if the store does not know it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionBatch:
-    """Messages for one session, which is made if it is not there."""
+    """Messages for one session, which is created if needed."""
 
     namespace: NamespacePath
     session: str
@@ -131,64 +135,65 @@ class SessionBatch:
 
 @dataclass(frozen=True, slots=True)
 class SessionAppendResult(AppendResult):
-    """What a store did with a batch for a session that it looked up by itself."""
+    """Result of storing a batch for a session given by name."""
 
     key: int
-    """The session's."""
+    """Key of the session."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionedMessages:
-    """The newest messages of a session, oldest first, and the revision they were read at."""
+    """Messages of a session, oldest first, and the session revision at which they were read."""
 
     messages: tuple[Message, ...]
     revision: int
 
 
 class Listing(StrEnum):
-    """How a message stands in the list of its session. The record keeps it in any case."""
+    """State of a message in the message list of its session. The record keeps the message in any case."""
 
     ACTIVE = "active"
-    """In the list. Messages are, unless something else was said of them."""
+    """In the list (default)."""
     ARCHIVED = "archived"
-    """In the list, and done with: a framework has moved it out of what it shows."""
+    """In the list, but archived: a framework moved it out of its active messages."""
     REPLACED = "replaced"
-    """No longer in the list, because another list was put in its place; recall still finds it."""
+    """No longer in the list, because the list was replaced; recall still finds it."""
     REMOVED = "removed"
-    """Taken out of the list by name; neither contexts nor recall show it."""
+    """Removed from the list explicitly; neither contexts nor recall include it."""
 
 
 IN_LIST = (Listing.ACTIVE, Listing.ARCHIVED)
-"""What the list is made of."""
+"""States of messages in the list."""
 OUT_OF_LIST = (Listing.REPLACED, Listing.REMOVED)
-"""What is no longer in it."""
+"""States of messages no longer in the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListChange:
-    """A change of a list, all of it or nothing."""
+    """A change of a message list, applied completely or not at all."""
 
     listing_by_id: dict[str, Listing]
-    """What becomes of messages that are there, by their ids."""
+    """New state of existing messages, by message id."""
     added: tuple[Message, ...]
-    """What comes behind them."""
+    """Messages appended to the list."""
     added_listing: Listing = Listing.ACTIVE
+    """State of the appended messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceReport(Displayable):
-    """What became of a list that was put in place of another."""
+    """Result of replacing the message list of a session."""
 
     kept: int
-    """How many of its messages were there already."""
+    """Number of messages that both lists share."""
     added: tuple[Message, ...]
     replaced: int
-    """How many of the former list are no longer in it."""
+    """Number of messages of the former list that are not in the new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionInfo(Displayable):
-    """A session as it stands: the record's size and what of it is shown in full."""
+    """Current state of a session: name, times and size of its record."""
 
     namespace: NamespacePath
     name: str
@@ -198,9 +203,9 @@ class SessionInfo(Displayable):
     token_count: int
     compressed_count: int
     key: int
-    """The storage's own handle; means nothing outside this database."""
+    """Internal key, valid in this database only."""
     revision: int
-    """Grows with every change of the session, whoever made it."""
+    """Revision number; grows with every change of the session by any process."""
 
     def _to_row(self) -> dict[str, object]:
         return {
@@ -214,26 +219,32 @@ class SessionInfo(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddReport(Displayable):
-    """What became of the messages that were handed in, all of them in order."""
+    """Result of adding messages; each list is in the order of the arguments."""
 
     stored: tuple[Message, ...]
-    """New and durable."""
+    """New messages, now durable."""
     duplicates: tuple[Message, ...]
-    """Known by their id already; kept as first stored."""
+    """Messages whose ids were stored before; the stored version is unchanged."""
     echoes: tuple[Message, ...] = ()
-    """What a context had injected from memory; not stored again."""
+    """Messages that only contain text injected from memory; they are not stored."""
 
     @property
     def tokens(self) -> int:
-        """The tokens that were added."""
+        """Number of tokens added."""
         return sum(message.token_count for message in self.stored)
 
     @property
     def message(self) -> Message:
-        """The one message, where one was handed in."""
+        """The only message of the report.
+
+        Raises:
+            InvalidInputError: Several messages were added, or none.
+        """
         messages = self.stored + self.duplicates + self.echoes
         if len(messages) != 1:
-            raise InvalidInputError(f"the report holds {len(messages)} messages: read stored and duplicates")
+            raise InvalidInputError(
+                f"the report has {len(messages)} messages, expected 1: use stored, duplicates and echoes"
+            )
         return messages[0]
 
 
@@ -243,7 +254,7 @@ class MessagePage(Displayable):
 
     messages: tuple[Message, ...]
     next_after: str | None
-    """Pass it as ``after``, or as ``before`` going back, to get the next page; None on the last one."""
+    """Value of ``after``, or of ``before`` for ``page_back()``, for the next page; None on the last page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,28 +263,28 @@ class SessionPage(Displayable):
 
     sessions: tuple[SessionInfo, ...]
     next_after: str | None
-    """Pass it as ``after`` to get the next page; None on the last one."""
+    """Value of ``after`` for the next page; None on the last page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressReport(Displayable):
-    """What a compression put behind a summary."""
+    """Result of replacing messages with a summary."""
 
     summary: Message | None
-    """The ``[CONTEXT SUMMARY]`` message; None where there was nothing to compress."""
+    """The ``[CONTEXT SUMMARY]`` message; None if there was nothing to compress."""
     compressed: int
-    """How many messages it stands for that were shown before."""
+    """Number of visible messages that the summary replaces."""
     tokens_before: int
-    """Tokens of those messages."""
+    """Tokens of these messages."""
     tokens_after: int
     """Tokens of the summary."""
     boundary: str | None
-    """Id of the first message still shown: the one asked for, or the start of its tool group."""
+    """Id of the first message that is still visible: the requested one, or the start of its tool call group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteReport(Displayable):
-    """What was erased."""
+    """Numbers of erased sessions and messages."""
 
     sessions: int
     messages: int
@@ -281,7 +292,7 @@ class DeleteReport(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Savings:
-    """What was saved, and how."""
+    """Tokens saved by compression, and the number of actions by kind."""
 
     tokens: int = 0
     compressed: int = 0

@@ -1,4 +1,4 @@
-"""Marks on messages on SQL."""
+"""SQL store for overrides: tier, state and compressed text of messages."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _SELECT_ANY = _SELECT_WITH_SESSION.select_from(
 
 
 class SqlEntryStore:
-    """Serves the ``EntryStore`` port."""
+    """Implements the ``EntryStore`` port."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -65,7 +65,14 @@ class SqlEntryStore:
 
     @retry_on_disconnect
     def get_view(self, key: int, limit: int, *, held: StoredView | None = None) -> StoredView:
-        """The view of a session with its marks."""
+        """Return the view of a session with its overrides.
+
+        Args:
+            key: Key of the session.
+            limit: Maximum number of messages.
+            held: A former view of the session. It is returned as it is if nothing has changed, and extended if
+                only new messages were added.
+        """
         if held is not None:
             with self._database.read_raw() as connection:
                 rows = self._newer.fetch_named(
@@ -73,6 +80,7 @@ class SqlEntryStore:
                 )
             if not rows:
                 raise build_session_not_found_error()
+            # The same view revision: no override and no summary was written, so only new messages are missing.
             if rows[0].view_revision == held.revision and len(held.items) + len(rows) <= limit:
                 return held if rows[0].pk is None else self._build_view(key, rows, held.items)
         return self._build_view(
@@ -90,7 +98,7 @@ class SqlEntryStore:
         )
 
     def get(self, key: int, message_id: str) -> ViewItem | None:
-        """One message of the record with its mark."""
+        """Return one message of the record with its override, or None."""
         found = self._to_items(
             self._select_rows(SELECT_MESSAGE_WITH_OVERRIDE, {"key": key, "id": escape(message_id)})
         )
@@ -116,7 +124,18 @@ class SqlEntryStore:
         was_hidden: int,
         seen: Mapping[int, EntryOverride | None] | None = None,
     ) -> bool:
-        """Write all marks and the summary in one transaction."""
+        """Write overrides and a summary in one transaction.
+
+        Args:
+            key: Key of the session.
+            marks: New override of each message, by message key; None removes it.
+            roll_up: The summary, or None.
+            was_hidden: Number of hidden messages that the caller has seen.
+            seen: Overrides that the caller has seen, by message key.
+
+        Returns:
+            False, with nothing changed, if the session was compressed or one of these overrides has changed.
+        """
         with self._database.write() as connection:
             if not lock_and_check_hidden(connection, key, was_hidden) or not _are_overrides_unchanged(
                 connection, key, seen or {}
@@ -131,7 +150,7 @@ class SqlEntryStore:
     def list_promoted(
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[LocatedItem, ...]:
-        """The long-term entries of a namespace, newest message first."""
+        """List messages in the long-term tier of a namespace, newest first."""
         query = (
             _SELECT_OVERRIDDEN.join(namespaces, namespaces.c.pk == entries.c.namespace_pk)
             .where(
@@ -149,7 +168,7 @@ class SqlEntryStore:
     def list_by_message_id(
         self, namespace: NamespacePath, message_id: str, *, limit: int
     ) -> tuple[LocatedItem, ...]:
-        """The messages of that id in any session of a namespace."""
+        """List messages with this id in all sessions of a namespace."""
         query = (
             _SELECT_ANY.join(namespaces, namespaces.c.pk == sessions.c.namespace_pk)
             .where(namespaces.c.path == build_namespace_key(namespace), messages.c.id == escape(message_id))
@@ -161,14 +180,23 @@ class SqlEntryStore:
         with self._database.read() as connection:
             rows = list(connection.execute(query))
         return tuple(
-            LocatedItem(shown, unescape(row.session_name))
-            for shown, row in zip(self._to_items(rows), rows, strict=True)
+            LocatedItem(item, unescape(row.session_name))
+            for item, row in zip(self._to_items(rows), rows, strict=True)
         )
 
 
 def to_view_items(rows: list[AnyRow], label: str) -> list[ViewItem]:
-    """The messages of rows with their marks, each once."""
-    unique = {row.pk: row for row in rows if row.pk is not None}  # a summary may come twice
+    """Convert rows to messages with their overrides, without repetitions.
+
+    Args:
+        rows: The rows.
+        label: Name of the database for the error.
+
+    Raises:
+        StorageCorruptError: A row is damaged.
+    """
+    # The view contains the summary twice if it is among the newest messages too.
+    unique = {row.pk: row for row in rows if row.pk is not None}
     try:
         return [
             ViewItem(
@@ -180,13 +208,13 @@ def to_view_items(rows: list[AnyRow], label: str) -> list[ViewItem]:
         raise
     except (AttributeError, KeyError, TypeError, ValueError):
         raise StorageCorruptError(
-            f"{label!r} holds an entry that was not written by us or is damaged: "
-            "restore a backup, nothing was changed"
+            f"{label!r} contains an entry that is damaged or was written by another program: "
+            "restore a backup; nothing was changed"
         ) from None
 
 
 def replace_overrides(connection: Connection, key: int, marks: Mapping[int, EntryOverride | None]) -> None:
-    """Write marks of a session in a transaction of the caller's; None takes one away."""
+    """Write overrides of a session in the caller's transaction; None removes an override."""
     if not marks:
         return
     namespace_pk = connection.execute(
@@ -197,13 +225,13 @@ def replace_overrides(connection: Connection, key: int, marks: Mapping[int, Entr
     ).scalar_one()
     keys = list(marks)
     for start in range(0, len(keys), _KEYS_PER_QUERY):
-        some = keys[start : start + _KEYS_PER_QUERY]
-        ours = select(func.count()).where(messages.c.session_pk == key, messages.c.pk.in_(some))
-        if connection.execute(ours).scalar_one() != len(some):
+        chunk = keys[start : start + _KEYS_PER_QUERY]
+        own_count = select(func.count()).where(messages.c.session_pk == key, messages.c.pk.in_(chunk))
+        if connection.execute(own_count).scalar_one() != len(chunk):
             raise MessageNotFoundError(
-                "a plan marks messages that are not of this session: apply it to the session it was made for"
+                "the plan contains messages of another session: apply it to the session it was made for"
             )
-        connection.execute(delete(entries).where(entries.c.message_pk.in_(some)))
+        connection.execute(delete(entries).where(entries.c.message_pk.in_(chunk)))
     rows = [
         _to_override_row(mark, message_pk, namespace_pk)
         for message_pk, mark in marks.items()
@@ -218,20 +246,20 @@ def _are_overrides_unchanged(
 ) -> bool:
     keys = list(seen)
     for start in range(0, len(keys), _KEYS_PER_QUERY):
-        some = keys[start : start + _KEYS_PER_QUERY]
-        # A summary of what was erased meanwhile must not be kept.
-        ours = select(func.count()).where(messages.c.session_pk == key, messages.c.pk.in_(some))
-        if connection.execute(ours).scalar_one() != len(some):
+        chunk = keys[start : start + _KEYS_PER_QUERY]
+        # All messages must still exist: a summary of messages that were erased meanwhile must not be stored.
+        own_count = select(func.count()).where(messages.c.session_pk == key, messages.c.pk.in_(chunk))
+        if connection.execute(own_count).scalar_one() != len(chunk):
             return False
-        rows = connection.execute(select(*OVERRIDE_COLUMNS).where(entries.c.message_pk.in_(some)))
-        there = {row.mark_message_pk: _from_override_row(row) for row in rows}
-        if any(there.get(key) != seen[key] for key in some):
+        rows = connection.execute(select(*OVERRIDE_COLUMNS).where(entries.c.message_pk.in_(chunk)))
+        current = {row.mark_message_pk: _from_override_row(row) for row in rows}
+        if any(current.get(message_pk) != seen[message_pk] for message_pk in chunk):
             return False
     return True
 
 
 def _replace_summary(connection: Connection, key: int, roll_up: RollUp) -> None:
-    # Beside the summary in force and only there: the one before it needs none any more.
+    # Only the active summary has a digest, so delete the override of the former summary.
     former = select(sessions.c.view_message).where(sessions.c.pk == key).scalar_subquery()
     connection.execute(delete(entries).where(entries.c.message_pk == former))
     summary_pk = insert_summary(connection, key, roll_up)

@@ -1,4 +1,4 @@
-"""What was taken and waits in this process: stored before others look, and let go of when it is erased."""
+"""Pending writes of this process: store them before others read, and delete what is erased."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 def flush_all(
     parts: EngineServices, namespace: NamespacePath | None = None, session: str | None = None
 ) -> None:
-    """Store what waits in writers and in working memories, and uses that were counted; each, whatever fails.
+    """Store the pending messages of writers and working memories, and pending access counts.
 
     Args:
-        parts: Where it waits.
-        namespace: Of working memories only those of this one; all, if left out.
-        session: Only that of this session.
+        parts: Services of the engine.
+        namespace: Flush only the working memories of this namespace. Default: all.
+        session: Flush only the working memory of this session. Default: all.
 
     Raises:
-        StorageError: The database took it not, or not all; what it did not take is held on.
+        StorageError: Some data could not be stored. It stays pending.
     """
-    with ExitStack() as stack:  # it begins with the last
+    # The stack runs in reverse order, and continues if a step fails: writers, working memories, access counts.
+    with ExitStack() as stack:
         stack.callback(parts.long_term.access_counter.flush)
         stack.callback(parts.working.flush, namespace, session)
         for writer in _list_writers(parts):
@@ -33,7 +34,7 @@ def flush_all(
 
 
 def delete_erased_from_writers(parts: EngineServices, erased: ErasedIds) -> dict[str, int]:
-    """Have writers hold nothing of what is erased, nor their files."""
+    """Delete erased messages from the writers and their report files."""
     for writer in _list_writers(parts):
         writer.delete_erased(erased)
     return {}
@@ -43,5 +44,6 @@ def _list_writers(parts: EngineServices) -> list[BatchWriter]:
     while True:
         try:
             return list(parts.writers)
-        except RuntimeError:  # somebody opened one meanwhile
+        except RuntimeError:
+            # Another thread opened a writer during the iteration.
             continue

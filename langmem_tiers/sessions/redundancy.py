@@ -1,12 +1,11 @@
-"""Redundancy: which texts say again what a newer one says.
+"""Redundancy: find texts that repeat a newer text.
 
-Two texts are duplicates when the Jaccard similarity of their word sets reaches the
-threshold *and* nothing that turns a meaning around differs: numbers, dates, comparisons,
-negations and opposites must be the same and in the same order.
+Two texts are duplicates if the Jaccard similarity of their word sets reaches the threshold *and* they agree in
+everything that may reverse the meaning: numbers, dates, comparisons, negations and opposites must be the same and
+in the same order.
 
-All pairs would be quadratic. Two sets can only reach the threshold if they share one of
-their few rarest words (the prefix filter), so an inverted index over those alone finds
-every candidate. The result is exact.
+Comparing all pairs would be quadratic. Two sets can reach the threshold only if they share one of their few rarest
+words (prefix filter), so an inverted index of those words finds every candidate. The result is exact.
 """
 
 from __future__ import annotations
@@ -36,61 +35,66 @@ _SIGN_PATTERN = re.compile(r"(?<!\S)\S*?(?:[<>≤≥]|[=!]=)\S*|(?<!\S)[=+−-]{
 _MEANING_WORDS = NUMBER_WORDS | DATE_WORDS | OPPOSITES | NEGATIONS
 _NEGATING_PREFIXES = ("un", "in", "im", "ir", "il", "dis", "non", "mis", "de")
 _PREFIX_STARTS = frozenset(prefix[:2] for prefix in _NEGATING_PREFIXES)
-_NEGATION_CONTEXT_WORDS = 4  # words before and behind it that say what it denies
-_NUMBER_CONTEXT_WORDS = 2  # words before it that say what it counts; its unit stands behind it
+# Words before and after a negation that show what it negates.
+_NEGATION_CONTEXT_WORDS = 4
+# Words before a number that show what it counts. One word after it, its unit, is used as well.
+_NUMBER_CONTEXT_WORDS = 2
 _EDGE_PUNCTUATION = ".,;:!?()[]\"'"
+# In a vocabulary smaller than this, single words and pairs of words occur in too many texts.
 _SMALL_VOCABULARY_WORDS = 1000
-"""A vocabulary so small that its words, and pairs of them, are in too many texts."""
+# Bits of the signature of a text.
 _SIGNATURE_BITS = 512
-"""Of a text's signature."""
+# Pairs of a maximum number of words and a depth: texts up to that length are found by combinations of that many rare
+# words, longer ones by single words.
 _COMBINATION_DEPTHS = ((40, 3), (60, 2))
-"""Texts of up to so many words are found by combinations of so many rare words, longer ones by single words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What decides whether two texts are duplicates."""
+    """Features of a text that decide whether it is a duplicate of another one."""
 
     words: frozenset[str]
     meaning_markers: MeaningMarkers
 
 
 def compute_fingerprint(text: str) -> Fingerprint:
-    """The word set of a text, and what in it could turn its meaning around."""
+    """Compute the word set of a text, and the words and signs that may reverse its meaning."""
     lowered = text.lower()
     words = _WORD.findall(lowered)
-    there = frozenset(words)
-    return Fingerprint(there, (*_find_meaning_words(lowered, words, there), *_find_meaning_signs(lowered)))
+    word_set = frozenset(words)
+    return Fingerprint(
+        word_set, (*_find_meaning_words(lowered, words, word_set), *_find_meaning_signs(lowered))
+    )
 
 
-def _find_meaning_words(lowered: str, words: Sequence[str], there: frozenset[str]) -> list[str]:
-    is_denying = "n't" in lowered or "n’t" in lowered
-    if is_denying:
+def _find_meaning_words(lowered: str, words: Sequence[str], word_set: frozenset[str]) -> list[str]:
+    has_contraction = "n't" in lowered or "n’t" in lowered
+    if has_contraction:
         words = ["not" if word.endswith(("n't", "n’t")) else word for word in words]
-    denied = _find_denied_words(there)
-    if not is_denying and not denied and _MEANING_WORDS.isdisjoint(there):
+    denied = _find_denied_words(word_set)
+    if not has_contraction and not denied and _MEANING_WORDS.isdisjoint(word_set):
         return []
-    turning: list[str] = []
+    markers: list[str] = []
     for index, word in enumerate(words):
         if word in NEGATIONS:
-            # "not A but B" and "not B but A" are made of the same words.
-            turning += words[max(0, index - _NEGATION_CONTEXT_WORDS) : index + _NEGATION_CONTEXT_WORDS + 1]
+            # "not A but B" and "not B but A" consist of the same words, so the context in order counts.
+            markers += words[max(0, index - _NEGATION_CONTEXT_WORDS) : index + _NEGATION_CONTEXT_WORDS + 1]
         elif word in NUMBER_WORDS:
-            turning += words[max(0, index - _NUMBER_CONTEXT_WORDS) : index + 2]
+            markers += words[max(0, index - _NUMBER_CONTEXT_WORDS) : index + 2]
         elif word in _MEANING_WORDS or word in denied:
-            turning.append(word)
-    return turning
+            markers.append(word)
+    return markers
 
 
-def _find_denied_words(there: frozenset[str]) -> set[str]:
-    # "valid here, invalid there": where a word stands with its opposite, their order counts.
-    prefixed = [word for word in there if word[:2] in _PREFIX_STARTS]
+def _find_denied_words(word_set: frozenset[str]) -> set[str]:
+    # "valid here, invalid there": if a text contains a word and its negation, their order counts.
+    prefixed = [word for word in word_set if word[:2] in _PREFIX_STARTS]
     return {
-        one
+        member
         for word in prefixed
         for prefix in _NEGATING_PREFIXES
-        if word.startswith(prefix) and (base := word[len(prefix) :]) in there
-        for one in (word, base)
+        if word.startswith(prefix) and (base := word[len(prefix) :]) in word_set
+        for member in (word, base)
     }
 
 
@@ -107,26 +111,32 @@ def _find_meaning_signs(lowered: str) -> Iterator[str]:
 def are_duplicates(
     one: Fingerprint, other: Fingerprint, threshold: float = DEFAULT_REDUNDANCY_THRESHOLD
 ) -> bool:
-    """Whether the two say the same."""
+    """Return True if two texts are duplicates."""
     if not one.words or one.meaning_markers != other.meaning_markers:
         return False
     common = len(one.words & other.words)
+    # Jaccard similarity below the threshold, without division; the small term absorbs rounding errors.
     if common < threshold * (len(one.words) + len(other.words) - common) - 1e-9:
         return False
     return not _negate_each_other(one.words - other.words, other.words - one.words)
 
 
 def find_redundant(texts: Sequence[str], threshold: float = DEFAULT_REDUNDANCY_THRESHOLD) -> dict[int, int]:
-    """The texts, oldest first, that a newer one makes redundant: each index with that of its duplicate.
+    """Find texts that a newer text makes redundant; map the index of each to the index of the newer one.
 
     Args:
-        texts: Oldest first.
-        threshold: The similarity from which on two texts are duplicates.
+        texts: The texts, oldest first.
+        threshold: Minimum similarity of duplicates, above 0 and at most 1.
+
+    Raises:
+        InvalidConfigError: The threshold is 0.
     """
     if check_fraction(threshold, "the redundancy threshold") == 0:
-        raise InvalidConfigError("a redundancy threshold of 0 makes everything a duplicate: use e.g. 0.9")
-    prints = [compute_fingerprint(text) for text in texts]
-    index = _PrefixIndex(prints, threshold)
+        raise InvalidConfigError(
+            "the redundancy threshold must be above 0, got 0: every text would be a duplicate; use 0.9, for example"
+        )
+    fingerprints = [compute_fingerprint(text) for text in texts]
+    index = _PrefixIndex(fingerprints, threshold)
     found: dict[int, int] = {}
     for position in range(len(texts) - 1, -1, -1):
         if (newer := index.find_or_add(position)) is not None:
@@ -135,24 +145,24 @@ def find_redundant(texts: Sequence[str], threshold: float = DEFAULT_REDUNDANCY_T
 
 
 class _PrefixIndex:
-    """Holds newer texts by their rarest words; asked for each older one.
+    """Inverted index of the newer texts by their rarest words, queried for each older text.
 
-    Two sets of the needed similarity share ``depth`` words among their rarest
-    ``size - overlap + depth``. Combinations of words are far rarer than words, so short texts are
-    looked up by combinations; a long text has too many of them and enough rare words.
+    Two sets of sufficient similarity share ``depth`` words among their rarest ``size - overlap + depth`` words.
+    Combinations of words are much rarer than single words, so short texts are looked up by combinations. A long
+    text has too many combinations, and its rare words suffice.
     """
 
-    def __init__(self, prints: Sequence[Fingerprint], threshold: float) -> None:
+    def __init__(self, fingerprints: Sequence[Fingerprint], threshold: float) -> None:
         frequency: Counter[str] = Counter()
-        for one in prints:
-            frequency.update(one.words)
+        for fingerprint in fingerprints:
+            frequency.update(fingerprint.words)
         by_rarity = sorted(frequency, key=lambda word: (frequency[word], word))
         self._rank = {word: rank for rank, word in enumerate(by_rarity)}
         self._combination_depths = (
             _COMBINATION_DEPTHS if len(by_rarity) < _SMALL_VOCABULARY_WORDS else _COMBINATION_DEPTHS[1:]
         )
         self._marker_ids: dict[MeaningMarkers, int] = {}
-        self._fingerprints = prints
+        self._fingerprints = fingerprints
         self._threshold = threshold
         self._position_by_fingerprint: dict[Fingerprint, int] = {}
         self._postings: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -160,20 +170,21 @@ class _PrefixIndex:
         self._signatures: dict[int, int] = {}
 
     def find_or_add(self, position: int) -> int | None:
-        """The newer duplicate of the text at that position; it is remembered for older ones."""
-        one = self._fingerprints[position]
-        if not one.words:
+        """Return the position of a newer duplicate, or None; then index the text for older ones."""
+        fingerprint = self._fingerprints[position]
+        if not fingerprint.words:
             return None
-        if (
-            one in self._position_by_fingerprint
-        ):  # the same set finds the same candidates: it need not be held twice
-            return self._position_by_fingerprint[one]
-        meaning = self._marker_ids.setdefault(one.meaning_markers, len(self._marker_ids))
-        ranks = sorted(map(self._rank.__getitem__, one.words))
+        # A text with the same fingerprint would find the same candidates and need not be indexed again.
+        if fingerprint in self._position_by_fingerprint:
+            return self._position_by_fingerprint[fingerprint]
+        # The markers are part of each key: texts with other markers are never duplicates.
+        meaning = self._marker_ids.setdefault(fingerprint.meaning_markers, len(self._marker_ids))
+        ranks = sorted(map(self._rank.__getitem__, fingerprint.words))
         found = self._find_duplicate(
             position, self._build_keys(meaning, ranks, self._choose_depth(len(ranks)))
         )
-        self._position_by_fingerprint[one] = position
+        self._position_by_fingerprint[fingerprint] = position
+        # Index with every depth with which an older text of a similar size may search.
         for depth in self._find_depths_of_similar(len(ranks)):
             for key in self._build_keys(meaning, ranks, depth):
                 self._postings[key].append(position)
@@ -183,15 +194,14 @@ class _PrefixIndex:
         return math.ceil(self._threshold * size - 1e-9)
 
     def _choose_depth(self, size: int) -> int:
-        overlap = self._compute_min_overlap(
-            self._compute_min_overlap(size)
-        )  # with the smallest that can be similar
+        # The overlap with the smallest set that can be similar: a combination must fit into it.
+        overlap = self._compute_min_overlap(self._compute_min_overlap(size))
         return next(
             (depth for most, depth in self._combination_depths if size <= most and overlap >= depth), 1
         )
 
     def _find_depths_of_similar(self, size: int) -> frozenset[int]:
-        # All the ways in which a text of a similar size may look for this one.
+        # The depths with which texts of all similar sizes search.
         if size not in self._depths_by_size:
             sizes = range(self._compute_min_overlap(size), int(size / self._threshold + 1e-9) + 1)
             self._depths_by_size[size] = frozenset(map(self._choose_depth, sizes))
@@ -201,26 +211,30 @@ class _PrefixIndex:
         rarest = ranks[: len(ranks) - self._compute_min_overlap(len(ranks)) + depth]
         return ((meaning, *combination) for combination in combinations(rarest, depth))
 
-    def _find_duplicate(self, position_of_one: int, keys: Iterator[tuple[int, ...]]) -> int | None:
-        prints, one = self._fingerprints, self._fingerprints[position_of_one]
-        size = len(one.words)
-        differing = (1 - self._threshold) / (1 + self._threshold)  # words, as a share of both sizes
+    def _find_duplicate(self, position: int, keys: Iterator[tuple[int, ...]]) -> int | None:
+        fingerprints, fingerprint = self._fingerprints, self._fingerprints[position]
+        size = len(fingerprint.words)
+        # Jaccard similarity t means that at most (1 - t) / (1 + t) of the words of both sets together differ.
+        max_difference_share = (1 - self._threshold) / (1 + self._threshold)
         seen: set[int] = set()
         for key in keys:
-            for position in self._postings.get(key, ()):
-                if position in seen:
+            for candidate in self._postings.get(key, ()):
+                if candidate in seen:
                     continue
-                seen.add(position)
-                other = prints[position]
-                # Each bit in which the two differ is a word at least: most candidates end here.
-                most = differing * (size + len(other.words)) + 1e-9
-                differences = self._get_signature(position_of_one) ^ self._get_signature(position)
-                if differences.bit_count() <= most and are_duplicates(one, other, self._threshold):
-                    return position
+                seen.add(candidate)
+                other = fingerprints[candidate]
+                # Each bit that differs between the signatures comes from at least one word that differs. This
+                # cheap test rejects most candidates.
+                max_differences = max_difference_share * (size + len(other.words)) + 1e-9
+                differences = self._get_signature(position) ^ self._get_signature(candidate)
+                if differences.bit_count() <= max_differences and are_duplicates(
+                    fingerprint, other, self._threshold
+                ):
+                    return candidate
         return None
 
     def _get_signature(self, position: int) -> int:
-        # Made when it is first needed: most texts have no candidate at all.
+        # Computed on first use: most texts have no candidate at all.
         if (bits := self._signatures.get(position)) is None:
             bits = 0
             for word in self._fingerprints[position].words:
@@ -229,10 +243,12 @@ class _PrefixIndex:
         return bits
 
 
-def _negate_each_other(some: frozenset[str], others: frozenset[str]) -> bool:
+def _negate_each_other(first: frozenset[str], second: frozenset[str]) -> bool:
+    # True if a word of one set is the negation of a word of the other, such as "valid" and "invalid". In identifiers
+    # the prefix may be inside: "is_valid" and "is_invalid".
     return any(
-        prefix + word in more or ("_" in word and word.replace("_", f"_{prefix}") in more)
-        for words, more in ((some, others), (others, some))
+        prefix + word in others or ("_" in word and word.replace("_", f"_{prefix}") in others)
+        for words, others in ((first, second), (second, first))
         for word in words
         for prefix in _NEGATING_PREFIXES
     )

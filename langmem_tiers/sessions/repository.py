@@ -1,4 +1,4 @@
-"""Namespaces and sessions on SQL."""
+"""SQL store for namespaces and sessions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.message_rows import AnyRow
     from langmem_tiers.storage.database import Database
 
-_MAX_ATTEMPTS = 20  # far more than two racing writers need
+# Far more than two racing writers need.
+_MAX_ATTEMPTS = 20
 _SELECT_SESSION = select(sessions, namespaces.c.path).join(namespaces)
 _FIND_SESSION = _SELECT_SESSION.where(
     namespaces.c.path == bindparam("path"), sessions.c.name == bindparam("session")
@@ -36,13 +37,13 @@ _FIND_SESSION = _SELECT_SESSION.where(
 
 
 class SqlSessionStore:
-    """Serves the ``SessionStore`` port.
+    """Implements the ``SessionStore`` port.
 
     Args:
-        database: Where.
-        erasing: Told of the keys of sessions as they are erased, before that is final: who keeps copies
-            elsewhere has none any more when it is.
-        found: Told of the row of each session that was looked up by its name.
+        database: The database.
+        erasing: Called with the keys of erased sessions before the transaction commits, so that caches are cleared
+            by the time the sessions are gone.
+        found: Called with the row of each session that was looked up by name.
     """
 
     def __init__(
@@ -58,23 +59,21 @@ class SqlSessionStore:
 
     @retry_on_disconnect
     def get_or_create(self, namespace: NamespacePath, name: str, now: datetime) -> SessionInfo:
-        """Get the session, or create it."""
+        """Return the session; create it if needed."""
         for _ in range(_MAX_ATTEMPTS):
-            if (found := self.get(namespace, name)) is not None:
-                return found
-            # Somebody else may create or delete it between our look and our write.
+            if (info := self.get(namespace, name)) is not None:
+                return info
+            # Another process may create or delete the session between the lookup and the insert: look again.
             with suppress(ConcurrentWriteError), self._database.write() as connection:
                 self._create(connection, build_namespace_key(namespace), escape(name), now)
-        raise StorageBusyError(
-            f"session {name!r} is created and deleted by others all the time: try again later"
-        )
+        raise StorageBusyError(f"session {name!r} is being created and deleted concurrently; try again later")
 
     @retry_on_disconnect
     def get(self, namespace: NamespacePath, name: str) -> SessionInfo | None:
-        """The session, if there is one."""
-        wanted = {"path": build_namespace_key(namespace), "session": escape(name)}
+        """Return the session, or None if it does not exist."""
+        parameters = {"path": build_namespace_key(namespace), "session": escape(name)}
         with self._database.read_raw() as connection:
-            rows = self._find_statement.fetch_named(connection, wanted)
+            rows = self._find_statement.fetch_named(connection, parameters)
         if not rows:
             return None
         self._on_found(rows[0])
@@ -82,7 +81,7 @@ class SqlSessionStore:
 
     @retry_on_disconnect
     def get_revision(self, key: int) -> int | None:
-        """The session's revision; None if it is gone."""
+        """Return the session's revision, or None if the session does not exist."""
         with self._database.read() as connection:
             return connection.execute(select(sessions.c.revision).where(sessions.c.pk == key)).scalar()
 
@@ -90,7 +89,7 @@ class SqlSessionStore:
     def list_sessions(
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[SessionInfo, ...]:
-        """The namespace's sessions, newest first."""
+        """List the sessions of the namespace, newest first."""
         query = _SELECT_SESSION.where(namespaces.c.path == build_namespace_key(namespace))
         if before is not None:
             query = query.where(sessions.c.pk < before)
@@ -102,7 +101,7 @@ class SqlSessionStore:
     def list_changed(
         self, namespace: NamespacePath, *, since: datetime | None, limit: int
     ) -> tuple[SessionInfo, ...]:
-        """The sessions that changed at or after that time, latest change first."""
+        """List the sessions that changed at or after a time, latest change first."""
         query = _SELECT_SESSION.where(namespaces.c.path == build_namespace_key(namespace))
         if since is not None:
             query = query.where(sessions.c.updated_at >= since)
@@ -112,26 +111,26 @@ class SqlSessionStore:
 
     @retry_on_disconnect
     def list_by_name(self, namespace: NamespacePath, names: Sequence[str]) -> tuple[SessionInfo, ...]:
-        """Those of the sessions that are there."""
-        found = list[SessionInfo]()
+        """List the existing sessions with these names."""
+        infos = list[SessionInfo]()
         query = _SELECT_SESSION.where(namespaces.c.path == build_namespace_key(namespace))
         with self._database.read() as connection:
-            for some in split_by_query_limit([escape(name) for name in names]):
-                rows = connection.execute(query.where(sessions.c.name.in_(some)))
-                found += [_to_session_info(row) for row in rows]
-        return tuple(found)
+            for chunk in split_by_query_limit([escape(name) for name in names]):
+                rows = connection.execute(query.where(sessions.c.name.in_(chunk)))
+                infos += [_to_session_info(row) for row in rows]
+        return tuple(infos)
 
     @retry_on_disconnect
     def list_namespaces(
         self, prefix: NamespacePath, *, after: NamespacePath | None, limit: int
     ) -> tuple[NamespacePath, ...]:
-        """Namespaces that begin with the prefix's whole labels."""
+        """List the namespaces whose leading labels equal the prefix."""
         path = namespaces.c.path
         query = select(path).where(is_user_namespace(path)).order_by(path).limit(limit)
         if prefix:
             key = build_namespace_key(prefix)
-            # "0" follows "/" in every byte order: from the key to there lie the key, its children and
-            # names that only begin like it, which the second condition leaves out.
+            # "0" follows "/" in every byte order. The range from the key to there contains the key, its children,
+            # and namespaces that only begin with the same characters. The last condition excludes those.
             query = query.where(path >= key, path < f"{key}0", (path == key) | (path > f"{key}/"))
         if after is not None:
             query = query.where(path > build_namespace_key(after))
@@ -139,7 +138,8 @@ class SqlSessionStore:
             return tuple(parse_namespace_key(key) for key in connection.execute(query).scalars())
 
     def rename(self, key: int, name: str) -> bool:
-        """Give the session another name, if nobody has it."""
+        """Rename the session; return False if the name is taken."""
+        # The unique index on the name rejects a name that is taken.
         with suppress(ConcurrentWriteError), self._database.write() as connection:
             renamed = (
                 update(sessions)
@@ -153,10 +153,11 @@ class SqlSessionStore:
         return False
 
     def delete(self, key: int) -> DeleteReport:
-        """Erase the session with its messages."""
+        """Erase the session and its messages."""
         own = select(sessions.c.namespace_pk).where(sessions.c.pk == key).scalar_subquery()
         with self._database.write() as connection:
-            # Locked first, as by all who write beside messages: two that lock in another order wait for ever.
+            # Lock the namespace first, like all code that writes more than messages: transactions that lock in
+            # different orders would deadlock.
             path = connection.execute(
                 select(namespaces.c.path).where(namespaces.c.pk == own).with_for_update()
             ).scalar()
@@ -168,19 +169,19 @@ class SqlSessionStore:
             return report
 
     def delete_namespace(self, namespace: NamespacePath) -> DeleteReport:
-        """Erase exactly this namespace with its sessions."""
+        """Erase exactly this namespace and its sessions."""
         with self._database.write() as connection:
-            # Locked first, so that no session is made in it between the count and the end.
+            # Lock the namespace first, so that no session is created in it between listing and deleting.
             key = connection.execute(
                 select(namespaces.c.pk)
                 .where(namespaces.c.path == build_namespace_key(namespace))
                 .with_for_update()
             ).scalar()
-            gone = list_session_keys(connection, key)
+            erased_keys = list_session_keys(connection, key)
             report = delete_namespace(connection, key)
             delete_session_items(connection, namespace, None)
-            if gone:
-                self._on_erase(gone)
+            if erased_keys:
+                self._on_erase(erased_keys)
             return report
 
     @staticmethod
@@ -190,12 +191,15 @@ class SqlSessionStore:
 
 
 def is_user_namespace(path: ColumnElement[str]) -> ColumnElement[bool]:
-    """What leaves out namespaces that begin with an empty label: they hold what was contributed to pools."""
+    """Build the condition that excludes internal namespaces, which contain pool contributions.
+
+    Their keys begin with an empty label, that is with "/". "0" is the next character after "/".
+    """
     return (path < "/") | (path >= "0")
 
 
 def build_session_row(namespace_pk: int, name: str, now: datetime) -> dict[str, object]:
-    """The row of a session with nothing in it, by its stored name."""
+    """Build the row of an empty session; ``name`` is the stored form of the name."""
     counts = ("revision", "last_position", "message_count", "token_count", "compressed_count")
     return {
         "namespace_pk": namespace_pk,
@@ -207,47 +211,48 @@ def build_session_row(namespace_pk: int, name: str, now: datetime) -> dict[str, 
 
 
 def delete_sessions(connection: Connection, keys: Sequence[int]) -> DeleteReport:
-    """Erase sessions in a transaction of the caller's, who has locked their namespace."""
-    erased = list[int]()
+    """Erase sessions in the transaction of the caller, who has locked their namespace."""
+    message_counts = list[int]()
     for key in keys:
-        gone = connection.execute(
+        deleted = connection.execute(
             delete(sessions)
             .where(sessions.c.pk == key)
             .returning(sessions.c.message_count, sessions.c.namespace_pk)
         ).first()
-        if gone is not None:
-            erased.append(gone.message_count)
-            increment_erasure_count(connection, gone.namespace_pk)
-    return DeleteReport(sessions=len(erased), messages=sum(erased))
+        if deleted is not None:
+            message_counts.append(deleted.message_count)
+            increment_erasure_count(connection, deleted.namespace_pk)
+    return DeleteReport(sessions=len(message_counts), messages=sum(message_counts))
 
 
 def increment_erasure_count(connection: Connection, namespace_pk: int) -> None:
-    """Let whoever holds parts of the namespace in memory see that some of them are gone."""
+    """Increment the number by which other processes notice that their caches of the namespace are outdated."""
     own = update(namespaces).where(namespaces.c.pk == namespace_pk)
     connection.execute(own.values(erased=namespaces.c.erased + 1))
 
 
 def list_session_keys(connection: Connection, key: int | None) -> list[int]:
-    """The keys of all sessions of a namespace."""
+    """List the keys of all sessions of a namespace."""
     return list(connection.execute(select(sessions.c.pk).where(sessions.c.namespace_pk == key)).scalars())
 
 
 def delete_namespace(connection: Connection, key: int | None) -> DeleteReport:
-    """Erase a namespace with its sessions in a transaction of the caller's, who has locked it."""
-    counts = connection.execute(
+    """Erase a namespace and its sessions in the transaction of the caller, who has locked it."""
+    deleted = connection.execute(
         delete(sessions).where(sessions.c.namespace_pk == key).returning(sessions.c.message_count)
     ).scalars()
-    erased = list(counts)
+    message_counts = list(deleted)
     connection.execute(delete(namespaces).where(namespaces.c.pk == key))
-    return DeleteReport(sessions=len(erased), messages=sum(erased))
+    return DeleteReport(sessions=len(message_counts), messages=sum(message_counts))
 
 
 def get_or_create_namespace(connection: Connection, path: str, now: datetime) -> int:
-    """The key of the namespace with that stored form; it is created if need be."""
-    found = connection.execute(select(namespaces.c.pk).where(namespaces.c.path == path)).scalar()
-    if found is not None:
-        return int(found)
-    # A namespace that is made anew may get the key of the one before: by this number it is told apart.
+    """Return the key of the namespace with this stored path; create it if needed."""
+    key = connection.execute(select(namespaces.c.pk).where(namespaces.c.path == path)).scalar()
+    if key is not None:
+        return int(key)
+    # A new namespace may get the key of one that was deleted. The erasure count starts at a random number, so that
+    # caches of the former namespace are recognized as outdated.
     number = secrets.randbits(48)
     created = insert(namespaces).values(path=path, created_at=now, erased=number).returning(namespaces.c.pk)
     return int(connection.execute(created).scalar_one())

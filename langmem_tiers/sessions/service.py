@@ -1,4 +1,4 @@
-"""Short-term memory: the record of one session, and what of it is shown."""
+"""Short-term memory: the message record of one session and its visible part."""
 
 from __future__ import annotations
 
@@ -50,12 +50,13 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.cache import SessionCache
     from langmem_tiers.telemetry.instruments import Instruments
 
-_PAGE_SIZE = 1000  # messages read at a time when a whole session is walked
+# Messages read at a time while iterating over a whole session.
+_PAGE_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDependencies:
-    """What a session stands on, handed in by the engine."""
+    """Stores and helpers of a session, provided by the engine."""
 
     sessions: SessionStore
     messages: MessageStore
@@ -65,20 +66,21 @@ class SessionDependencies:
     ids: IdSource
     cache: SessionCache
     on_change: Callable[[NamespacePath], None]
-    """Told of every namespace that was written to."""
+    """Called with each namespace that was written to."""
     instruments: Instruments = SILENT_INSTRUMENTS
-    """Told how long things take."""
+    """Metrics and traces."""
 
     def now(self) -> datetime:
-        """The time in UTC, whatever clock was handed in."""
+        """Return the current time of the clock in UTC."""
         return check_time(self.clock.now())
 
 
-_DISPLAYED_MESSAGES = 5  # of the newest messages, where a session shows itself
+# Newest messages included when a session is displayed.
+_DISPLAYED_MESSAGES = 5
 
 
 class SessionRecord(NotebookDisplayable):
-    """The record of one session: what was said, and what of it is shown."""
+    """The append-only message record of one session, and its visible part."""
 
     def __init__(self, parts: SessionDependencies, info: SessionInfo) -> None:
         self._dependencies = parts
@@ -93,13 +95,13 @@ class SessionRecord(NotebookDisplayable):
         info = self._dependencies.sessions.get(self.namespace, self.name)
         if info is None or info.key != self.key:
             return DisplayContent(
-                repr(self), {"state": "it is gone: deleted, or set aside under another name"}
+                repr(self), {"state": "does not exist: deleted, or archived under another name"}
             )
         facts = {
             "messages": info.message_count,
-            "behind a summary": info.compressed_count,
+            "summarized": info.compressed_count,
             "tokens": info.token_count,
-            "begun": info.created_at,
+            "created": info.created_at,
             "updated": info.updated_at,
         }
         newest = self.latest(_DISPLAYED_MESSAGES) if info.message_count else ()
@@ -117,77 +119,78 @@ class SessionRecord(NotebookDisplayable):
     def add_many(self, messages: Iterable[MessageDraft], *, expect_new: bool = False) -> AddReport:
         """Store the messages in one transaction: all of them or none.
 
-        A message whose id the session knows is not stored again. Nor is one that is nothing but what a
-        context had injected from memory: it would come back as something new.
+        A message whose id is already stored is not stored again. A message that contains only text injected from
+        memory is not stored either: recall would find it as a new memory.
 
         Args:
-            messages: The messages.
-            expect_new: That the session knows none of them, as far as you can tell. Spares a look-up; if
-                it is not so, the result is the same.
+            messages: The messages, oldest first.
+            expect_new: Pass True if the ids are most likely new. This saves a lookup and does not change
+                the result.
 
         Raises:
-            MessageConflictError: The id is taken by a message that says something else.
+            MessageConflictError: An id belongs to a stored message with other content. Nothing was stored.
         """
-        handed_in = check_drafts(messages)
-        drafts = [draft for draft in handed_in if not is_only_fenced(draft.content)]
+        checked = check_drafts(messages)
+        drafts = [draft for draft in checked if not is_only_fenced(draft.content)]
         echoes = tuple(
-            complete_drafts(
-                self._dependencies, [draft for draft in handed_in if is_only_fenced(draft.content)]
-            )
+            complete_drafts(self._dependencies, [draft for draft in checked if is_only_fenced(draft.content)])
         )
+        # Generated ids are new, so there is no need to look them up.
         new_ids = expect_new or all(draft.id is None for draft in drafts)
         return self._store(complete_drafts(self._dependencies, drafts), echoes, new_ids=new_ids)
 
     def add_messages(self, messages: Sequence[Message]) -> AddReport:
-        """Store messages that have their ids, times and counts already, as ``add_many()`` does."""
+        """Store messages that already have ids, times and token counts, like ``add_many()``."""
         echoes = tuple(message for message in messages if is_only_fenced(message.content))
-        said = [message for message in messages if not is_only_fenced(message.content)]
-        return self._store(said, echoes, new_ids=False)
+        batch = [message for message in messages if not is_only_fenced(message.content)]
+        return self._store(batch, echoes, new_ids=False)
 
     def _store(self, batch: Sequence[Message], echoes: tuple[Message, ...], *, new_ids: bool) -> AddReport:
         if not batch:
             return AddReport(stored=(), duplicates=(), echoes=echoes)
         with self._dependencies.instruments.measure(Operation.ADD) as watch:
-            done = self._dependencies.messages.append(
+            result = self._dependencies.messages.append(
                 self.key, batch, self._dependencies.now(), new_ids=new_ids
             )
-            watch.record(messages=len(done.stored), duplicates=len(done.duplicates))
-        if done.stored:
-            self._dependencies.cache.extend(self.key, done)
+            watch.record(messages=len(result.stored), duplicates=len(result.duplicates))
+        if result.stored:
+            self._dependencies.cache.extend(self.key, result)
             self._dependencies.on_change(self.namespace)
-        return AddReport(stored=done.stored, duplicates=done.duplicates, echoes=echoes)
+        return AddReport(stored=result.stored, duplicates=result.duplicates, echoes=echoes)
 
     def latest(self, count: int = 30) -> tuple[Message, ...]:
-        """The newest messages of the record, oldest first, whether compressed or not."""
+        """Return the newest messages of the record, oldest first, compressed or not."""
         check_limit(count)
         parts, cache = self._dependencies, self._dependencies.cache
+        # Reading the revision is much cheaper than reading the messages, and shows writes of other processes.
         if cache.can_serve(self.key, count):
-            held = cache.get(self.key, count, parts.sessions.get_revision(self.key))
-            if held is not None:
-                return DisplayableTuple(held)
+            cached = cache.get(self.key, count, parts.sessions.get_revision(self.key))
+            if cached is not None:
+                return DisplayableTuple(cached)
         tail = parts.messages.list_latest(self.key, count)
         if count <= cache.window:
             cache.put(self.key, tail, whole=len(tail.messages) < count)
         return DisplayableTuple(tail.messages)
 
     def page(self, after: str | None = None, limit: int = 100) -> MessagePage:
-        """A page of the record, oldest first.
+        """Return a page of the record, oldest first.
 
         Args:
-            after: ``next_after`` of the page before, or any message id; from the start if left out.
+            after: ``next_after`` of the previous page, or any message id. Default: start with the oldest message.
             limit: Messages per page.
         """
         check_limit(limit)
         after = None if after is None else check_name(after, "message id")
+        # One more than asked for shows whether there is a next page.
         found = self._dependencies.messages.list_after(self.key, after=after, limit=limit + 1)
         more = len(found) > limit
         return MessagePage(messages=found[:limit], next_after=found[limit - 1].id if more else None)
 
     def page_back(self, before: str | None = None, limit: int = 100) -> MessagePage:
-        """A page of the record, newest first.
+        """Return a page of the record, newest first.
 
         Args:
-            before: ``next_after`` of the page before, or any message id; from the end if left out.
+            before: ``next_after`` of the previous page, or any message id. Default: start with the newest message.
             limit: Messages per page.
         """
         check_limit(limit)
@@ -197,7 +200,7 @@ class SessionRecord(NotebookDisplayable):
         return MessagePage(messages=found[:limit], next_after=found[limit - 1].id if more else None)
 
     def messages(self) -> Iterator[Message]:
-        """The whole record, oldest first, read in pages."""
+        """Iterate over the whole record, oldest first, reading it in pages."""
         after = None
         while True:
             page = self._dependencies.messages.list_after(self.key, after=after, limit=_PAGE_SIZE)
@@ -207,61 +210,75 @@ class SessionRecord(NotebookDisplayable):
             after = page[-1].id
 
     def view(self, limit: int | None = None) -> tuple[Message, ...]:
-        """What of the session is shown now: its summary, then the messages that are not behind it.
+        """Return the visible messages: the active summary, then the messages that it does not cover.
 
-        A tool result is shown only with its call, never alone.
+        A tool result without its call is left out.
 
         Args:
-            limit: At most so many messages: the summary, if there is one, and the newest.
+            limit: Maximum number of messages: the summary, if there is one, and the newest ones.
+                Default: all visible messages.
         """
         if limit is None:
             return remove_orphans(self._read_visible())
-        shown = self._dependencies.messages.list_visible(self.key, check_limit(limit))
-        if len(shown) > limit:  # the summary and one message too many behind it
-            shown = shown[:1] + shown[2:]
-        return remove_orphans(shown)
+        visible = self._dependencies.messages.list_visible(self.key, check_limit(limit))
+        # The store returns the summary in addition to the limit: drop the oldest message after it.
+        if len(visible) > limit:
+            visible = visible[:1] + visible[2:]
+        return remove_orphans(visible)
 
     def get(self, message_id: str) -> Message:
-        """One message of the record."""
+        """Return one message of the record.
+
+        Raises:
+            MessageNotFoundError: The session has no message with this id.
+        """
         message = self._dependencies.messages.get(self.key, check_name(message_id, "message id"))
         if message is None:
             raise MessageNotFoundError(
-                f"session {self.name!r} holds no message {message_id!r}: use an id that page() or add() gave"
+                f"session {self.name!r} has no message {message_id!r}: use an id returned by page() or add()"
             )
         return message
 
     def find_known_ids(self, ids: Iterable[str]) -> AbstractSet[str]:
-        """Those of the message ids that the record has."""
+        """Return the subset of these message ids that the record contains."""
         return self._dependencies.messages.find_known_ids(
-            self.key, [check_name(one, "message id") for one in ids]
+            self.key, [check_name(message_id, "message id") for message_id in ids]
         )
 
     def count(self) -> int:
-        """How many messages the record holds, summaries among them."""
+        """Return the number of messages in the record, including summaries."""
         return self.info().message_count
 
     def info(self) -> SessionInfo:
-        """The session as it stands."""
+        """Return the current state of the session.
+
+        Raises:
+            SessionNotFoundError: The session was deleted or archived.
+        """
         info = self._dependencies.sessions.get(self.namespace, self.name)
+        # Another process may have created a new session with this name: compare the keys.
         if info is None or info.key != self.key:
             raise SessionNotFoundError(
-                f"{self!r} was deleted or set aside: open it anew with engine.session(...)"
+                f"{self!r} was deleted or archived: open a new one with engine.session(...)"
             )
         return info
 
     def compress(self, older_than: str, summary: str) -> CompressReport:
-        """Show a summary in place of all messages older than ``older_than``; the record keeps them.
+        """Replace all visible messages before ``older_than`` with a summary; the record keeps them.
 
-        A cut through a tool call and its results is moved to before the call, so that both
-        stay in sight together.
+        If the boundary would separate a tool call from its results, it is moved before the call, so that both
+        stay visible together.
 
         Args:
-            older_than: Id of the first message that stays in sight.
-            summary: What stands for the older ones. The summary in force, if there is one, is
-                among the messages that it replaces: take its facts over.
+            older_than: Id of the first message that stays visible.
+            summary: Text of the summary. An active summary is among the replaced messages, so include its facts.
+
+        Raises:
+            MessageNotFoundError: The session has no message with the id ``older_than``.
         """
         _check_summary(summary)
         check_name(older_than, "message id")
+        # Repeat if another process compresses the session between reading and writing.
         while True:
             info = self.info()
             hidden, boundary = self._split_at(older_than)
@@ -293,21 +310,21 @@ class SessionRecord(NotebookDisplayable):
                     tokens_after=message.token_count,
                     boundary=boundary.id,
                 )
-            # somebody else compressed in between: look again
 
     def set_aside(self) -> str:
-        """End this conversation: its record stays under another name, and its own name is free for a new one.
+        """Archive this conversation under another name, so that a new session can use its name.
 
-        Recall still finds what was said in it.
+        Recall still finds its messages.
 
         Returns:
-            The name that it has now.
+            The new name of this session.
 
         Raises:
-            SessionNotFoundError: Somebody else has deleted it or set it aside.
+            SessionNotFoundError: Another process deleted or archived the session.
         """
         self.info()
         now = self._dependencies.now()
+        # Sessions archived at the same moment are numbered: take the first free name.
         for number in itertools.count(1):
             name = build_archived_name(self.name, now, number)
             if self._dependencies.sessions.rename(self.key, name):
@@ -318,29 +335,31 @@ class SessionRecord(NotebookDisplayable):
 
     def delete(self) -> DeleteReport:
         """Erase the session and all its messages."""
+        # The cache goes first: it must not outlive the rows.
         self._dependencies.cache.invalidate(self.key)
         return self._dependencies.sessions.delete(self.key)
 
     def _read_visible(self) -> tuple[Message, ...]:
-        shown = self._dependencies.messages.list_visible(self.key, MAX_LIMIT)
-        if len(shown) >= MAX_LIMIT:
+        visible = self._dependencies.messages.list_visible(self.key, MAX_LIMIT)
+        if len(visible) >= MAX_LIMIT:
             raise InvalidInputError(
-                f"{self!r} shows {MAX_LIMIT} messages or more: read it with a limit, or compress it earlier"
+                f"{self!r} has {MAX_LIMIT} visible messages or more: pass a limit, or compress the session earlier"
             )
-        return shown
+        return visible
 
     def _split_at(self, older_than: str) -> tuple[tuple[Message, ...], Message]:
-        shown = self._read_visible()
-        place = next((index for index, message in enumerate(shown) if message.id == older_than), None)
-        if place is None:
-            there = self.get(older_than)  # says so if it does not exist at all
-            return (), shown[0] if shown else there
-        cut = find_safe_cut(shown, place)
-        return shown[:cut], shown[cut]
+        visible = self._read_visible()
+        index = next((index for index, message in enumerate(visible) if message.id == older_than), None)
+        if index is None:
+            # The message is hidden already, so there is nothing to compress. Raises if it does not exist.
+            hidden = self.get(older_than)
+            return (), visible[0] if visible else hidden
+        cut = find_safe_cut(visible, index)
+        return visible[:cut], visible[cut]
 
 
 def complete_drafts(parts: SessionDependencies, drafts: Sequence[MessageDraft]) -> list[Message]:
-    """Fill in what the drafts leave out: id, time, token count."""
+    """Complete drafts to messages: fill in missing ids, times and token counts."""
     now, counter, ids = parts.now(), parts.counter, parts.ids
     return [
         Message(
@@ -360,31 +379,40 @@ def complete_drafts(parts: SessionDependencies, drafts: Sequence[MessageDraft]) 
 
 
 def coerce_draft(message: MessageDraft | Role | str, content: str | None) -> MessageDraft:
-    """A message that was handed in as a draft, or as its role and its text."""
+    """Return a draft, given as a draft or as a role and a text.
+
+    Raises:
+        InvalidMessageError: The arguments are neither of these.
+    """
     if isinstance(message, MessageDraft):
         if content is not None:
             raise InvalidMessageError("add() got a MessageDraft and a text: put the text into the draft")
         return message
     if content is None:
         raise InvalidMessageError(
-            f"add() takes a role and a text, or a MessageDraft, and got a {type(message).__name__} alone: "
+            f"add() expects a role and a text, or a MessageDraft, got only {type(message).__name__}: "
             "use add('user', text) or add(MessageDraft(...))"
         )
     return MessageDraft(message, content)
 
 
 def check_drafts(drafts: object) -> list[MessageDraft]:
-    """The drafts as a list, or an error for what is none."""
+    """Return the drafts as a list.
+
+    Raises:
+        InvalidMessageError: The argument is not an iterable of drafts.
+    """
     if isinstance(drafts, str | MessageDraft) or not isinstance(drafts, Iterable):
         raise InvalidMessageError(
-            f"messages must be a list of MessageDraft, got a {type(drafts).__name__}: "
-            "put a single one into a list, or use session.add()"
+            f"messages must be a list of MessageDraft, got {type(drafts).__name__}: "
+            "put a single message into a list, or use session.add()"
         )
     checked = list(drafts)
     for index, draft in enumerate(checked):
         if not isinstance(draft, MessageDraft):
             raise InvalidMessageError(
-                f"message {index} is a {type(draft).__name__}: wrap it as MessageDraft(role, text, ...)"
+                f"messages[{index}] must be a MessageDraft, got {type(draft).__name__}: "
+                "wrap it as MessageDraft(role, text, ...)"
             )
     return checked
 
@@ -392,9 +420,10 @@ def check_drafts(drafts: object) -> list[MessageDraft]:
 def _check_summary(summary: object) -> None:
     if not isinstance(summary, str) or not summary.strip():
         raise InvalidInputError(
-            f"a summary must say something, got {_describe_value(summary)}: pass the text that stands for the messages"
+            f"summary must be a text that is not empty, got {_describe_value(summary)}: "
+            "pass the text that replaces the messages"
         )
 
 
 def _describe_value(value: object) -> str:
-    return repr(value) if value is None or value == "" else f"a {type(value).__name__} without words"
+    return repr(value) if value is None or value == "" else f"{type(value).__name__} without words"

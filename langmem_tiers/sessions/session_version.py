@@ -1,4 +1,4 @@
-"""What tells one state of a session from every other, for who keeps copies of it elsewhere."""
+"""Versions of a session, by which external caches recognize whether their copy is current."""
 
 from __future__ import annotations
 
@@ -36,38 +36,38 @@ _SELECT_VERSION = (
 
 @dataclass(frozen=True, slots=True)
 class SessionVersion:
-    """One state of a session.
+    """Identifies one state of a session.
 
-    The revision alone would do for one database. Its time and whose session it is tell apart what a restored backup
-    or a copy of a database has made of the same key and the same revision.
+    Within one database the revision would be enough. After restoring a backup or copying a database, another session
+    state may have the same key and revision; time and identity tell them apart.
     """
 
     revision: int
     updated_at: datetime
     identity: str
-    """Of the session: when it was made, its namespace and its name."""
+    """Hash of the session's creation time, namespace and name."""
 
     def __str__(self) -> str:
         return f"{self.revision}.{to_microseconds(self.updated_at)}.{self.identity}"
 
     def advance(self, revision: int, now: datetime) -> SessionVersion:
-        """The state that a write at that time has led to."""
+        """Return the version after a write at this time."""
         return replace(self, revision=revision, updated_at=now)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWrite:
-    """What led from one state of a session to the next."""
+    """A write that led from one version of a session to the next."""
 
     key: int
-    """The session's."""
+    """Key of the session."""
     before: SessionVersion
     after: SessionVersion
     added: Sequence[Message]
 
 
 class SqlSessionVersions:
-    """Reads stamps; each costs one look-up by key."""
+    """Reads the versions of sessions; each read is one lookup by key."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -75,14 +75,14 @@ class SqlSessionVersions:
 
     @retry_on_disconnect
     def get(self, key: int) -> SessionVersion | None:
-        """The state of a session now; None if it is gone."""
+        """Return the current version of a session, or None if the session does not exist."""
         with self._database.read_raw() as connection:
             rows = self._statement.fetch_named(connection, {"key": key})
         return to_session_version(rows[0]) if rows else None
 
 
 def to_session_version(row: AnyRow) -> SessionVersion:
-    """The state that a session's row shows; needs the path of its namespace as well."""
-    whose = f"{to_microseconds(row.created_at)}\0{row.path}\0{row.name}"
-    identity = hashlib.blake2b(whose.encode(), digest_size=8).hexdigest()
+    """Return the version of a session's row; the row must include the path of the namespace."""
+    source = f"{to_microseconds(row.created_at)}\0{row.path}\0{row.name}"
+    identity = hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
     return SessionVersion(row.revision, row.updated_at, identity)

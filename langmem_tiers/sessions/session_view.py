@@ -1,4 +1,4 @@
-"""How a session stands in a prompt: what is shown of it, and what that takes."""
+"""The visible form of a session in a prompt, and its size in tokens."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 MAX_WHOLE_WINDOW_SHARE = 0.75
-"""Up to this share of the budget the window of recent messages is whole."""
+"""Maximum share of the budget for the untrimmed window of recent messages."""
 TRIMMED_WINDOW_SHARE = 0.4
-"""A window that takes more is cut to this share, so that what is older keeps its facts."""
+"""Share of the budget to which a larger window is trimmed, to leave space for the facts of older messages."""
 
 
 def fit_window_to_budget(
     items: Sequence[ViewItem], window: int, budget: TokenBudget, counter: TokenCounter
 ) -> int:
-    """How many of the newest ``window`` messages the budget can afford to show as they were said."""
+    """Return how many of the newest ``window`` messages fit the budget in full; at least 1."""
     newest = [count_framed(counter, item.message) for item in items[-window:]]
     if sum(newest) <= budget.share(MAX_WHOLE_WINDOW_SHARE):
         return window
-    room, kept = budget.share(TRIMMED_WINDOW_SHARE), 0
+    left, kept = budget.share(TRIMMED_WINDOW_SHARE), 0
     for tokens in reversed(newest):
-        room -= tokens
-        if room < 0:
+        left -= tokens
+        if left < 0:
             break
         kept += 1
     return max(1, kept)
@@ -46,15 +46,21 @@ def fit_window_to_budget(
 
 @dataclass(frozen=True, slots=True)
 class VisibleGroups:
-    """Groups of which something is shown, as ranges of the view, and what each takes."""
+    """Groups with at least one visible message, as ranges of the view, and their sizes."""
 
     ranges: Sequence[tuple[int, int]] = ()
     sizes: Sequence[GroupSize] = ()
     view_groups: Sequence[tuple[int, int]] = ()
-    """The groups of the view that they are taken from."""
+    """All groups of the view, from which these were selected."""
 
     def get_unchanged(self, of: Sequence[tuple[int, int]], end: int) -> VisibleGroups:
-        """The first of them, up to a place; none, if a late result has made other groups of the view."""
+        """Return the groups that a newer view can reuse.
+
+        Args:
+            of: Groups of the newer view.
+            end: Index of the item up to which both views are the same.
+        """
+        # A tool result that arrives late joins the group of its call, which changes the groups before `end`.
         if not self.view_groups or list(of[: len(self.view_groups)]) != list(self.view_groups):
             return VisibleGroups()
         count = bisect_right(self.ranges, end, key=itemgetter(1))
@@ -62,36 +68,37 @@ class VisibleGroups:
 
 
 class SessionView:
-    """The entries of a view as they are shown, and where its window of recent messages begins.
+    """The items of a view in their visible form, divided into older items and the window of recent messages.
 
-    In the window everything is shown as it was said, whatever its mark says; before it, compressed
-    entries are shown compressed and archived ones not at all.
+    In the window every message is in full, whatever its override says. Before the window, compressed items are
+    in compressed form, and archived ones are left out.
 
     Args:
-        items: The entries.
-        start: Where the window begins.
-        former: The standing of the first of these entries, from which all that holds still is taken.
+        items: Items of the view.
+        start: Index at which the window begins.
+        former: The same for an earlier view that this one extends; unchanged values are reused.
     """
 
     def __init__(self, items: Sequence[ViewItem], start: int, former: SessionView | None = None) -> None:
         self.items = items
         self.window_start = start
+        # Items before both windows look the same in both views. Items that left the window since do not.
         kept = 0 if former is None else min(start, former.window_start)
-        marked = [
+        older = [
             item.message if item.override is None else item.get_visible_message()
             for item in items[kept:start]
         ]
-        new = [*marked, *(item.message for item in items[start:])]
+        new = [*older, *(item.message for item in items[start:])]
         self.visible_messages: Sequence[Message | None] = (
             new if former is None else [*former.visible_messages[:kept], *new]
         )
-        """Each entry as it is shown; None if it is not."""
-        there = zip(items[kept:], new, strict=True)
-        same = [message is not None and is_verbatim(message, item.message) for item, message in there]
+        """Visible form of each item; None if the item is not visible."""
+        pairs = zip(items[kept:], new, strict=True)
+        verbatim = [message is not None and is_verbatim(message, item.message) for item, message in pairs]
         self.verbatim_flags: Sequence[bool] = (
-            same if former is None else [*former.verbatim_flags[:kept], *same]
+            verbatim if former is None else [*former.verbatim_flags[:kept], *verbatim]
         )
-        """Whether each is shown as it was said."""
+        """For each item: True if it is visible in full."""
         self._tokens_by_counter: dict[str, list[int]] = {}
         self._groups_by_counter: dict[str, VisibleGroups] = {}
         self._previous = None
@@ -100,28 +107,29 @@ class SessionView:
 
     @classmethod
     def from_view(cls, view: StoredView, window: int) -> SessionView:
-        """The standing of a view with a window of so many messages; the same one for the same view."""
+        """Return the visible form of a view with a window of this many messages; cached in the view."""
         name = "standing", window
-        known: SessionView | None = view.derived.get(name)
-        if known is None:
-            earlier = view.previous  # read once: another thread may let go of it
+        cached: SessionView | None = view.derived.get(name)
+        if cached is None:
+            # Read `previous` once, since another thread may clear it.
+            earlier = view.previous
             former = None if earlier is None else earlier.derived.get(name)
-            known = view.derived[name] = cls(view.items, find_window_start(view.groups, window), former)
-        return known
+            cached = view.derived[name] = cls(view.items, find_window_start(view.groups, window), former)
+        return cached
 
     @classmethod
     def from_items(cls, items: Sequence[ViewItem], window: int) -> SessionView:
-        """The same of entries that are no view yet."""
+        """Return the visible form of items that are not a stored view, such as those of a plan."""
         return cls(items, find_window_start(group_tool_calls([item.message for item in items]), window))
 
     @property
     def summary(self) -> Message | None:
-        """The summary in force."""
+        """Active summary, or None."""
         first = self.items[0].message if self.items else None
         return first if first is not None and first.is_summary else None
 
     def count_tokens_per_item(self, counter: TokenCounter) -> list[int]:
-        """What each entry takes as it is shown."""
+        """Return the tokens of each item in its visible form; 0 if it is not visible."""
         if counter.name not in self._tokens_by_counter:
             kept, known, _ = self._previous or (0, {}, {})
             before = known[counter.name][:kept] if counter.name in known else []
@@ -130,22 +138,24 @@ class SessionView:
                 for message in self.visible_messages[len(before) :]
             )
             self._tokens_by_counter[counter.name] = [*before, *new]
+        # A copy: callers modify the list.
         return self._tokens_by_counter[counter.name].copy()
 
     def get_visible_groups(self, of: Sequence[tuple[int, int]], counter: TokenCounter) -> VisibleGroups:
-        """Those of the groups of which anything is shown, and what they take.
+        """Return the groups with visible messages, and their sizes.
 
         Args:
-            of: The groups of the view.
-            counter: Counts tokens.
+            of: All groups of the view.
+            counter: Token counter.
         """
-        known = self._groups_by_counter.get(counter.name)
-        if known is None:
+        cached = self._groups_by_counter.get(counter.name)
+        if cached is None:
             kept, _, former = self._previous or (0, {}, {})
             before = former.get(counter.name, VisibleGroups()).get_unchanged(of, kept)
-            known = self._groups_by_counter[counter.name] = self._build_groups(of, counter, before)
+            cached = self._groups_by_counter[counter.name] = self._build_groups(of, counter, before)
+            # Nothing is left to reuse: let the values of the former view be freed.
             self._previous = None
-        return known
+        return cached
 
     def _build_groups(
         self, of: Sequence[tuple[int, int]], counter: TokenCounter, before: VisibleGroups
@@ -154,24 +164,24 @@ class SessionView:
         ranges, sizes = list(before.ranges), list(before.sizes)
         tokens = self.count_tokens_per_item(counter)
         for start, end in of[bisect_right(of, done - 1, key=itemgetter(0)) if done else 0 :]:
-            there = sum([message is not None for message in self.visible_messages[start:end]])
-            if there:
+            visible = sum([message is not None for message in self.visible_messages[start:end]])
+            if visible:
                 ranges.append((start, end))
-                sizes.append(GroupSize(there, sum(tokens[start:end])))
+                sizes.append(GroupSize(visible, sum(tokens[start:end])))
         return VisibleGroups(ranges, sizes, of)
 
     @cached_property
     def orphan_indexes(self) -> Sequence[int]:
-        """Where results of tools stand whose call is not in view."""
+        """Indexes of tool results whose call is not visible."""
         return find_orphans(self.visible_messages)
 
     def count_tokens(self, counter: TokenCounter) -> int:
-        """What all that is shown takes."""
+        """Return the total tokens of the visible items."""
         return sum(self.count_tokens_per_item(counter))
 
 
 def is_verbatim(message: Message, original: Message) -> bool:
-    """Whether a message is shown as it was said."""
+    """Return True if the visible form of a message is the same as the original."""
     return message is original or (
         (message.content, message.tool_calls) == (original.content, original.tool_calls)
     )

@@ -1,6 +1,6 @@
-"""A session's messages as the list that a framework keeps of them: added, archived, taken out, replaced.
+"""The messages of a session as a list that a framework maintains: add, archive, remove, replace.
 
-Nothing of it changes the record. What was taken out of the list stays there, and ``session.delete()`` erases.
+The list does not change the record: messages removed from the list stay in it. ``session.delete()`` erases them.
 """
 
 from __future__ import annotations
@@ -21,20 +21,24 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.models import VersionedMessages
     from langmem_tiers.sessions.service import SessionDependencies, SessionRecord
 
-_MAX_ATTEMPTS = 3  # then others wait
-_LISTING_BY_VALUE = {one.value: one for one in Listing}
+# Optimistic attempts; after that the session is locked and other writers wait.
+_MAX_ATTEMPTS = 3
+_LISTING_BY_VALUE = {listing.value: listing for listing in Listing}
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
 
 class _ChangeFactory(Protocol[_T_co]):
-    def __call__(self, there: VersionedMessages, *, alone: bool) -> tuple[ListChange, _T_co] | None:
-        """What to do with a list; alone, while others wait, it must use no store."""
+    def __call__(self, current: VersionedMessages, *, locked: bool) -> tuple[ListChange, _T_co] | None:
+        """Compute a change of the current list, and the result for the caller; None for no change.
+
+        With ``locked``, it runs inside the transaction of the store and must not call any store itself.
+        """
         ...
 
 
 class Transcript:
-    """The list of one session. Get it from ``session.transcript``."""
+    """The message list of one session. Get it from ``session.transcript``."""
 
     def __init__(self, parts: SessionDependencies, session: SessionRecord) -> None:
         self._dependencies = parts
@@ -43,30 +47,40 @@ class Transcript:
     def messages(
         self, listings: Sequence[Listing] = IN_LIST, *, limit: int | None = None, offset: int = 0
     ) -> tuple[Message, ...]:
-        """The messages that stand so in the list, oldest first; all of the list, if left out."""
-        wanted = _check_listings(listings)
+        """List the messages in these states, oldest first.
+
+        Args:
+            listings: States to include. Default: all messages in the list, active or archived.
+            limit: Maximum number of messages. Default: no limit.
+            offset: Number of messages to skip.
+        """
+        checked = _check_listings(listings)
         limit = None if limit is None else check_whole(limit, 0, "limit")
         offset = check_whole(offset, 0, "offset")
         return self._dependencies.transcripts.list_messages(
-            self._session.key, wanted, limit=limit, offset=offset
+            self._session.key, checked, limit=limit, offset=offset
         ).messages
 
     def latest(self, count: int = 30, listings: Sequence[Listing] = IN_LIST) -> tuple[Message, ...]:
-        """The newest messages that stand so in the list, oldest first."""
-        wanted, count = _check_listings(listings), check_whole(count, 0, "count")
-        return self._dependencies.transcripts.list_latest(self._session.key, wanted, count).messages
+        """Return the newest messages in these states, oldest first."""
+        checked, count = _check_listings(listings), check_whole(count, 0, "count")
+        return self._dependencies.transcripts.list_latest(self._session.key, checked, count).messages
 
     def count(self, listings: Sequence[Listing] = IN_LIST) -> int:
-        """How many messages stand so in the list."""
+        """Return the number of messages in these states."""
         return self._dependencies.transcripts.count(self._session.key, _check_listings(listings))
 
     def add(self, drafts: Sequence[MessageDraft], listing: Listing = Listing.ACTIVE) -> AddReport:
-        """Put messages at the end of the list, in one transaction.
+        """Append messages to the list in one transaction.
 
-        A message whose id the session knows is not stored again, and stands in the list as before.
+        A message whose id is already stored is not stored again, and its state does not change.
+
+        Args:
+            drafts: The messages.
+            listing: State of the new messages.
 
         Raises:
-            MessageConflictError: The id is taken by a message that says something else.
+            MessageConflictError: An id belongs to a stored message with other content.
         """
         listing = _check_listing(listing)
         if listing is Listing.ACTIVE:
@@ -74,13 +88,17 @@ class Transcript:
         drafts = check_drafts(drafts)
         try:
             return self._add_with_listing(drafts, listing)
-        except MessageConflictError:  # somebody else may have stored the same in between: look again
+        except MessageConflictError:
+            # Another process may have stored the same messages in between: then they are duplicates now.
             return self._add_with_listing(drafts, listing)
 
     def _add_with_listing(self, drafts: Sequence[MessageDraft], listing: Listing) -> AddReport:
-        held = self._session.find_known_ids(draft.id for draft in drafts if draft.id is not None)
+        stored_ids = self._session.find_known_ids(draft.id for draft in drafts if draft.id is not None)
+        # add_many() sorts these into duplicates and echoes and stores none of them, or raises a conflict.
         known = {
-            index for index, draft in enumerate(drafts) if draft.id in held or is_only_fenced(draft.content)
+            index
+            for index, draft in enumerate(drafts)
+            if draft.id in stored_ids or is_only_fenced(draft.content)
         }
         left_out = self._session.add_many(drafts[index] for index in sorted(known))
         new = [draft for index, draft in enumerate(drafts) if index not in known]
@@ -89,25 +107,35 @@ class Transcript:
         return AddReport(stored=added, duplicates=left_out.duplicates, echoes=left_out.echoes)
 
     def move(self, ids: Iterable[str], listing: Listing) -> None:
-        """Let messages stand otherwise in the list, take them out of it, or bring them back.
+        """Change the state of messages: archive them, remove them from the list, or bring them back.
+
+        Args:
+            ids: Ids of the messages.
+            listing: The new state.
 
         Raises:
-            MessageNotFoundError: The session holds no message with that id; nothing was changed.
+            MessageNotFoundError: The session has no message with one of these ids. Nothing was changed.
         """
-        listing, wanted = _check_listing(listing), _check_ids(ids)
-        held = self._session.find_known_ids(wanted)
-        if (missing := next((one for one in wanted if one not in held), None)) is not None:
+        listing, message_ids = _check_listing(listing), _check_ids(ids)
+        stored_ids = self._session.find_known_ids(message_ids)
+        missing = next((message_id for message_id in message_ids if message_id not in stored_ids), None)
+        if missing is not None:
             raise MessageNotFoundError(
-                f"{self._session!r} holds no message {missing!r}: use an id that messages() gave"
+                f"{self._session!r} has no message {missing!r}: use an id returned by messages()"
             )
-        self._write_change(ListChange(dict.fromkeys(wanted, listing), ()), None)
+        self._write_change(ListChange(dict.fromkeys(message_ids, listing), ()), None)
 
     def move_oldest(self, count: int, listing: Listing) -> tuple[Message, ...]:
-        """The same with the oldest of the active messages; those that it concerned."""
+        """Change the state of the oldest active messages, and return these messages.
+
+        Args:
+            count: Maximum number of messages.
+            listing: The new state.
+        """
         listing, count = _check_listing(listing), check_whole(count, 0, "count")
 
-        def change(there: VersionedMessages, *, alone: bool) -> tuple[ListChange, tuple[Message, ...]]:  # noqa: ARG001 - asks none
-            return ListChange({one.id: listing for one in there.messages}, ()), there.messages
+        def change(current: VersionedMessages, *, locked: bool) -> tuple[ListChange, tuple[Message, ...]]:  # noqa: ARG001 - calls no store anyway
+            return ListChange({message.id: listing for message in current.messages}, ()), current.messages
 
         return self._apply_change((Listing.ACTIVE,), change, limit=count) or ()
 
@@ -119,57 +147,62 @@ class Transcript:
         former: Listing = Listing.REPLACED,
         behind_summaries: bool = True,
     ) -> ReplaceReport | None:
-        """Put another list in the place of this one, in one transaction.
+        """Replace the list with another one in one transaction.
 
-        Messages that both have, in the same order, stay as they are, so that a list that was handed back with
-        some more at its end costs only those. A message is had by both if it says the same, whatever its id.
+        Messages that both lists share in the same order are kept, so passing the list back with a few more
+        messages at its end stores only those. Messages are compared by content, not by id.
 
         Args:
             drafts: The new list.
-            listing: How all its messages stand in it.
-            former: How messages stand from now on that are no longer in the list.
-            behind_summaries: Whether messages may be taken out that a summary in force tells of.
+            listing: State of all messages of the new list.
+            former: State of the messages that are no longer in the list.
+            behind_summaries: Allow removing messages that an active summary covers.
 
         Returns:
-            None, with nothing done, if such messages would have to be taken out and may not be.
+            A report; None if nothing was changed because ``behind_summaries`` is False and such messages would
+            have to be removed.
 
         Raises:
-            MessageConflictError: A message that comes anew, or to another place, has an id that the record holds.
+            MessageConflictError: A new or moved message has an id that the record already contains.
         """
         listing, former = _check_listing(listing), _check_listing(former)
         wanted = [draft for draft in check_drafts(drafts) if not is_only_fenced(draft.content)]
-        otherwise = [one for one in IN_LIST if one is not listing]
+        other_listings = [state for state in IN_LIST if state is not listing]
 
-        def change(there: VersionedMessages, *, alone: bool) -> tuple[ListChange, ReplaceReport] | None:
-            kept, new = _match_drafts(there.messages, wanted)
-            out = [message for message in there.messages if message.id not in kept]
-            if not behind_summaries and any(message.is_compressed for message in out):
+        def change(current: VersionedMessages, *, locked: bool) -> tuple[ListChange, ReplaceReport] | None:
+            kept, new = _match_drafts(current.messages, wanted)
+            removed = [message for message in current.messages if message.id not in kept]
+            if not behind_summaries and any(message.is_compressed for message in removed):
                 return None
             added = tuple(complete_drafts(self._dependencies, new))
-            listed = dict.fromkeys((message.id for message in out), former)
-            if alone or self.count(otherwise):
-                listed |= dict.fromkeys(kept, listing)
-            report = ReplaceReport(kept=len(kept), added=added, replaced=len(out))
-            return ListChange(listed, added, listing), report
+            listings_by_id = dict.fromkeys((message.id for message in removed), former)
+            # Kept messages usually have the right state. Writing it for all of them costs a query per 500 messages,
+            # so first count the messages in another state. While locked, no store may be called: write always.
+            if locked or self.count(other_listings):
+                listings_by_id |= dict.fromkeys(kept, listing)
+            report = ReplaceReport(kept=len(kept), added=added, replaced=len(removed))
+            return ListChange(listings_by_id, added, listing), report
 
         return self._apply_change(IN_LIST, change)
 
     def _apply_change(
         self, listings: Sequence[Listing], make: _ChangeFactory[_T], limit: int | None = None
     ) -> _T | None:
+        # First optimistic: read, compute, and write only if the session still has the revision that was read.
+        # If other writers win repeatedly, compute the change while the session is locked.
         parts, key = self._dependencies, self._session.key
         for _ in range(_MAX_ATTEMPTS):
-            there = parts.transcripts.list_messages(key, listings, limit=limit)
-            made = make(there, alone=False)
+            current = parts.transcripts.list_messages(key, listings, limit=limit)
+            made = make(current, locked=False)
             if made is None:
                 return None
-            if self._write_change(made[0], there.revision):
-                return made[1]
-            # somebody else wrote in between: look again
+            change, result = made
+            if self._write_change(change, current.revision):
+                return result
         results: list[_T] = []
 
-        def decide(there: VersionedMessages) -> ListChange | None:
-            made = make(there, alone=True)
+        def decide(current: VersionedMessages) -> ListChange | None:
+            made = make(current, locked=True)
             if made is None:
                 return None
             results.append(made[1])
@@ -194,21 +227,25 @@ class Transcript:
 
 
 def _match_drafts(
-    there: Sequence[Message], drafts: Sequence[MessageDraft]
+    messages: Sequence[Message], drafts: Sequence[MessageDraft]
 ) -> tuple[set[str], Sequence[MessageDraft]]:
-    # In order, from the front: which messages stay, and the drafts from the first that is not there.
-    places: dict[object, list[int]] = {}
-    for place in reversed(range(len(there))):
-        places.setdefault(_build_content_key(there[place]), []).append(place)
-    kept, least = set[str](), 0
+    # Match the drafts to the messages in order, as far as possible. Returns the ids of the matched messages, and
+    # the drafts from the first one without a match: everything from there on has to be added again, since a list
+    # grows at its end only.
+    indexes_by_content: dict[object, list[int]] = {}
+    # In reverse, so that pop() takes the first of several messages with the same content.
+    for index in reversed(range(len(messages))):
+        indexes_by_content.setdefault(_build_content_key(messages[index]), []).append(index)
+    kept, first_allowed = set[str](), 0
     for number, draft in enumerate(drafts):
-        found = places.get(_build_content_key(draft), [])
-        while found and found[-1] < least:
-            found.pop()
-        if not found:
+        candidates = indexes_by_content.get(_build_content_key(draft), [])
+        while candidates and candidates[-1] < first_allowed:
+            candidates.pop()
+        if not candidates:
             return kept, drafts[number:]
-        least = found.pop() + 1
-        kept.add(there[least - 1].id)
+        matched = candidates.pop()
+        first_allowed = matched + 1
+        kept.add(messages[matched].id)
     return kept, ()
 
 
@@ -232,12 +269,12 @@ def _check_listing(listing: object) -> Listing:
 def _check_listings(listings: object) -> list[Listing]:
     if isinstance(listings, str) or not isinstance(listings, Iterable):
         raise InvalidInputError(f"listings must be a list of Listing, got {listings!r}: put it into a tuple")
-    return [_check_listing(one) for one in listings]
+    return [_check_listing(listing) for listing in listings]
 
 
 def _check_ids(ids: object) -> list[str]:
     if isinstance(ids, str) or not isinstance(ids, Iterable):
         raise InvalidInputError(
-            f"ids must be a list of message ids, got a {type(ids).__name__}: put a single one into a list"
+            f"ids must be a list of message ids, got {type(ids).__name__}: put a single id into a list"
         )
     return list(ids)

@@ -1,4 +1,4 @@
-"""Lists of messages on SQL."""
+"""SQL store for the message lists of sessions."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _NO_LIMIT = 2**62
 
 
 class SqlTranscriptStore:
-    """Serves the ``TranscriptStore`` port.
+    """Implements the ``TranscriptStore`` port.
 
     Args:
-        database: Where.
-        messages: The record on the same database.
+        database: The database.
+        messages: Message store of the same database.
     """
 
     def __init__(self, database: Database, messages: SqlMessageStore) -> None:
@@ -45,36 +45,50 @@ class SqlTranscriptStore:
     def list_messages(
         self, key: int, listings: Sequence[Listing], *, limit: int | None = None, offset: int = 0
     ) -> VersionedMessages:
-        """The messages that stand so in the list, oldest first."""
+        """List the messages in these states, oldest first."""
         return self._messages.query(SELECT_LIST, _build_parameters(key, listings, limit, offset))
 
     def list_latest(self, key: int, listings: Sequence[Listing], limit: int) -> VersionedMessages:
-        """The newest of these, oldest first."""
-        values = {"key": key, "listings": [one.value for one in listings], "limit": limit}
+        """Return the newest messages in these states, oldest first."""
+        values = {"key": key, "listings": [listing.value for listing in listings], "limit": limit}
         return self._messages.query(SELECT_LIST_END, values)
 
     @retry_on_disconnect
     def count(self, key: int, listings: Sequence[Listing]) -> int:
-        """How many messages stand so in the list."""
-        values = {"key": key, "listings": [one.value for one in listings]}
+        """Return the number of messages in these states."""
+        values = {"key": key, "listings": [listing.value for listing in listings]}
         with self._database.read() as connection:
-            found: int | None = connection.execute(COUNT_LIST, values).scalar()
-        if found is None:
+            count: int | None = connection.execute(COUNT_LIST, values).scalar()
+        if count is None:
             raise build_session_not_found_error()
-        return found
+        return count
 
     def apply_change(
         self, key: int, change: ListChange, now: datetime, *, revision: int | None
     ) -> int | None:
-        """Carry a change out in one transaction."""
+        """Apply a change in one transaction.
+
+        Args:
+            key: Key of the session.
+            change: The change.
+            now: Time of the write.
+            revision: Revision at which the caller read the list; None to apply the change in any case.
+
+        Returns:
+            The revision after the change; None, with nothing changed, if the session has another revision.
+
+        Raises:
+            MessageConflictError: An added message has an id that exists already.
+        """
         try:
             with self._database.write() as connection:
+                # Only changes of states may write to the namespace. Plain appends do not need its lock.
                 if change.listing_by_id or change.added_listing is not Listing.ACTIVE:
                     _lock_namespace(connection, key)
-                there = _lock_session(connection, key)
-                if revision is not None and there != revision:
+                current_revision = _lock_session(connection, key)
+                if revision is not None and current_revision != revision:
                     return None
-                return self._apply_change(connection, key, change, now, there)
+                return self._apply_change(connection, key, change, now, current_revision)
         except ConcurrentWriteError:
             raise self._build_conflict_error(key, change) from None
 
@@ -87,7 +101,10 @@ class SqlTranscriptStore:
         *,
         limit: int | None = None,
     ) -> bool:
-        """Carry out what is made of the list while nobody else writes to the session."""
+        """Compute and apply a change while the session is locked; return False for no change.
+
+        ``make`` receives the current list inside the transaction, so it must not call any store.
+        """
         change: ListChange | None = None
         try:
             with self._database.write() as connection:
@@ -109,19 +126,21 @@ class SqlTranscriptStore:
     ) -> int:
         if change.added:
             revision = self._messages.append_in_transaction(connection, key, change.added, now)
-        listed = dict(change.listing_by_id)
+        listing_by_id = dict(change.listing_by_id)
+        # Active messages have no row in the table of states.
         if change.added_listing is not Listing.ACTIVE:
-            listed |= dict.fromkeys((one.id for one in change.added), change.added_listing)
-        return _update_listings(connection, key, listed, now) or revision
+            listing_by_id |= dict.fromkeys((message.id for message in change.added), change.added_listing)
+        return _update_listings(connection, key, listing_by_id, now) or revision
 
     def _build_conflict_error(self, key: int, change: ListChange | None) -> MessageConflictError:
-        # Whoever holds the session's lock is outrun by nobody: an id of a new message is taken.
-        times = Counter(one.id for one in change.added) if change is not None else Counter[str]()
-        held = self._messages.find_known_ids(key, list(times))
-        taken = next((one for one, count in times.items() if one in held or count > 1), None)
+        # The session was locked, so no other writer interfered: a new message has an id that exists already, in
+        # the record or twice in the change itself.
+        id_counts = Counter(message.id for message in change.added) if change is not None else Counter[str]()
+        stored_ids = self._messages.find_known_ids(key, list(id_counts))
+        taken = next((name for name, count in id_counts.items() if name in stored_ids or count > 1), None)
         return MessageConflictError(
-            f"the session holds a message with the id {taken!r} already: a message that comes anew, or to another "
-            "place of the list, needs an id of its own, so leave it out; nothing was changed"
+            f"the session already has a message with the id {taken!r}: new messages, and messages that move within "
+            "the list, need new ids; leave out the id to have one generated; nothing was changed"
         )
 
 
@@ -130,16 +149,16 @@ def _build_parameters(
 ) -> dict[str, Any]:
     return {
         "key": key,
-        "listings": [one.value for one in listings],
+        "listings": [listing.value for listing in listings],
         "limit": _NO_LIMIT if limit is None else limit,
         "offset": offset,
     }
 
 
 def _lock_namespace(connection: Connection, key: int) -> None:
-    # Before the session's, as for all who erase: two that lock in another order wait for ever.
-    ours = namespaces.c.pk == _select_namespace(key)
-    connection.execute(select(namespaces.c.pk).where(ours).with_for_update(key_share=True))
+    # Before the session, like all code that erases: transactions that lock in different orders would deadlock.
+    is_own = namespaces.c.pk == _select_namespace(key)
+    connection.execute(select(namespaces.c.pk).where(is_own).with_for_update(key_share=True))
 
 
 def _select_namespace(key: int) -> ScalarSelect[int]:
@@ -147,7 +166,7 @@ def _select_namespace(key: int) -> ScalarSelect[int]:
 
 
 def _lock_session(connection: Connection, key: int) -> int:
-    # The row of the session is the lock of its list, as of its record.
+    # The session's row is the lock of its list and of its record. Returns the current revision.
     revision = connection.execute(
         select(sessions.c.revision).where(sessions.c.pk == key).with_for_update()
     ).scalar()
@@ -157,9 +176,10 @@ def _lock_session(connection: Connection, key: int) -> int:
 
 
 def _update_listings(
-    connection: Connection, key: int, listed: Mapping[str, Listing], now: datetime
+    connection: Connection, key: int, listing_by_id: Mapping[str, Listing], now: datetime
 ) -> int | None:
-    by_id = {escape(one): listing for one, listing in listed.items()}
+    # Returns the new revision of the session, or None if all messages are in the requested state already.
+    by_id = {escape(message_id): listing for message_id, listing in listing_by_id.items()}
     changed: list[AnyRow] = []
     for ids in split_by_query_limit(list(by_id)):
         query = (
@@ -179,18 +199,20 @@ def _update_listings(
     ]
     if new:
         connection.execute(insert(listings), new)
+    # Recall finds all messages except removed ones.
     if any(Listing.REMOVED in (by_id[row.id], row.listing) for row in changed):
         _invalidate_recall_index(connection, key)
     return _advance_revision(connection, key, now)
 
 
 def _invalidate_recall_index(connection: Connection, key: int) -> None:
-    ours = namespaces.c.pk == _select_namespace(key)
-    connection.execute(update(namespaces).where(ours).values(erased=namespaces.c.erased + 1))
+    # Processes that cache an index of the namespace rebuild it when this number has changed.
+    is_own = namespaces.c.pk == _select_namespace(key)
+    connection.execute(update(namespaces).where(is_own).values(erased=namespaces.c.erased + 1))
 
 
 def _advance_revision(connection: Connection, key: int, now: datetime) -> int:
-    # Whoever holds the view in memory sees by this that it has to be read anew.
+    # Processes that cache the view reload it when its revision has changed.
     changed = (
         update(sessions)
         .where(sessions.c.pk == key)

@@ -1,7 +1,7 @@
-"""Messages that were not stored, as JSON Lines: a head, then one line for each ``add()``.
+"""Files of unsaved messages in JSON Lines format: a header, then one line for each ``add()``.
 
-A line is written in one step and ends with a line feed. What follows the last one was being written when its process
-died, so nobody was told that it was taken.
+Each line ends with a line feed. Text after the last line feed was being written when the process died. It was never
+acknowledged, so readers ignore it.
 """
 
 from __future__ import annotations
@@ -29,93 +29,96 @@ _APPEND_FLAGS = (
 )
 
 
-def _lock_file(path: Path, refusal: InvalidInputError) -> ExitStack:
-    """The right to a file, until it is closed; the refusal, if somebody else has it."""
-    held = ExitStack()
+def _lock_file(path: Path, error: InvalidInputError) -> ExitStack:
+    """Lock a file until the returned stack is closed; raise ``error`` if another writer has locked it."""
+    stack = ExitStack()
     try:
         with translate_file_errors(path, "opened"):
-            held.enter_context(hold_file_lock(path.with_name(f".{path.name}.lock"), 0.0))
+            # The lock is a separate file, because the file itself is replaced while it is in use.
+            stack.enter_context(hold_file_lock(path.with_name(f".{path.name}.lock"), 0.0))
     except StorageBusyError:
-        raise refusal from None
-    return held
+        raise error from None
+    return stack
 
 
 class JsonLinesUnsavedFileStore:
-    """Serves the ``UnsavedFiles`` port."""
+    """Implements the ``UnsavedFileStore`` port."""
 
     def open(self, path: str | os.PathLike[str]) -> JsonLinesUnsavedFile:
-        """A new file, of this writer alone for as long as it is open."""
-        where = Path(path)
-        refusal = f"another writer reports to {str(where)!r}: give each writer a path of its own"
-        held = _lock_file(where, InvalidConfigError(refusal))
+        """Open a new file, locked for this writer until it is closed."""
+        file_path = Path(path)
+        problem = f"another writer uses the report file {str(file_path)!r}: give each writer its own path"
+        file_lock = _lock_file(file_path, InvalidConfigError(problem))
         try:
-            self._check_unused(where)
+            self._check_unused(file_path)
         except BaseException:
-            held.close()
+            file_lock.close()
             raise
-        return JsonLinesUnsavedFile(where, held)
+        return JsonLinesUnsavedFile(file_path, file_lock)
 
     def _check_unused(self, path: Path) -> None:
         if path.exists() and (left := self.read(path)):
             raise InvalidConfigError(
-                f"{str(path)!r} holds {sum(len(one.messages) for one in left)} messages that were not stored: "
-                "take them in with engine.writer().recover(path), or move the file away"
+                f"{str(path)!r} contains {sum(len(unsaved.messages) for unsaved in left)} messages that were not "
+                "stored: store them with engine.writer().recover(path), or move the file away"
             )
 
     @contextmanager
     def lock(self, path: str | os.PathLike[str]) -> Iterator[None]:
-        """Keep writers from a file meanwhile."""
-        where = Path(path)
-        if not where.is_file():  # before it is locked: nothing is left where there was nothing
-            raise InvalidInputError(f"there is no file {str(where)!r}: name the writer's report_path")
-        told = f"a writer that is at work reports to {str(where)!r}: close it, or wait until its process has ended"
-        with _lock_file(where, InvalidInputError(told)):
+        """Keep writers from using the file."""
+        file_path = Path(path)
+        # Checked before locking, because locking creates a lock file.
+        if not file_path.is_file():
+            raise InvalidInputError(f"no file {str(file_path)!r}: pass the report_path of a writer")
+        problem = f"a writer is using {str(file_path)!r}: close it, or wait until its process has ended"
+        with _lock_file(file_path, InvalidInputError(problem)):
             yield
 
     def rewrite(self, path: str | os.PathLike[str], left: Iterable[UnsavedMessages]) -> None:
-        """Leave these in a file and no others."""
-        where, lines = Path(path), [_encode_line(_to_fields(one)) for one in left]
-        with translate_file_errors(where, "written"):
+        """Replace the contents of a file; without messages, remove it."""
+        file_path, lines = Path(path), [_encode_line(_to_fields(unsaved)) for unsaved in left]
+        with translate_file_errors(file_path, "written"):
             if lines:
-                replace_file(where, b"".join([_encode_line(_HEADER), *lines]))
+                replace_file(file_path, b"".join([_encode_line(_HEADER), *lines]))
             else:
-                where.unlink(missing_ok=True)
+                file_path.unlink(missing_ok=True)
 
     def read(self, path: str | os.PathLike[str]) -> tuple[UnsavedMessages, ...]:
-        """What a file holds; what was being written when its process died is no part of it."""
-        where = Path(path)
-        with translate_file_errors(where, "read"):
-            lines = where.read_bytes().split(b"\n")[:-1]
+        """Return the messages of a file, without an incomplete last line."""
+        file_path = Path(path)
+        with translate_file_errors(file_path, "read"):
+            lines = file_path.read_bytes().split(b"\n")[:-1]
         if not lines:
             return ()
-        head = _parse_json(where, 1, lines[0])
-        if head.get("format") != _HEADER["format"]:
+        header = _parse_json(file_path, 1, lines[0])
+        if header.get("format") != _HEADER["format"]:
             raise InvalidInputError(
-                f"{str(where)!r} is no report of unsaved messages: name the writer's file"
+                f"{str(file_path)!r} is not a report of unsaved messages: pass the report file of a writer"
             )
-        if head.get("version") != _HEADER["version"]:
+        if header.get("version") != _HEADER["version"]:
             raise InvalidInputError(
-                f"{str(where)!r} has the version {head.get('version')!r}, this release reads 1: use a newer one"
+                f"{str(file_path)!r} has version {header.get('version')!r}, this release reads version 1: "
+                "use a newer release"
             )
-        return tuple(_parse_unsaved(where, number, line) for number, line in enumerate(lines[1:], 2))
+        return tuple(_parse_unsaved(file_path, number, line) for number, line in enumerate(lines[1:], 2))
 
 
 class JsonLinesUnsavedFile:
-    """Serves the ``UnsavedFile`` port."""
+    """Implements the ``UnsavedFile`` port."""
 
-    def __init__(self, path: Path, held: ExitStack) -> None:
+    def __init__(self, path: Path, file_lock: ExitStack) -> None:
         self._path = path
-        self._file_lock = held
+        self._file_lock = file_lock
         self._handle: int | None = None
         self._appended_bytes = 0
 
     @property
     def size_bytes(self) -> int:
-        """What was appended since it was last replaced."""
+        """Bytes appended since the contents were last replaced."""
         return self._appended_bytes
 
     def append(self, one: UnsavedMessages) -> None:
-        """Write it behind the others."""
+        """Append messages to the file."""
         with translate_file_errors(self._path, "written"):
             if self._handle is None:
                 self._handle = os.open(self._path, _APPEND_FLAGS, 0o600)
@@ -126,27 +129,31 @@ class JsonLinesUnsavedFile:
             try:
                 _write_fully(self._handle, line)
             except BaseException:
-                os.ftruncate(self._handle, before)  # half a line would spoil the next
+                # Remove a partly written line: the next line would be appended to it.
+                os.ftruncate(self._handle, before)
                 raise
             self._appended_bytes += len(line)
 
     def replace(self, left: Iterable[UnsavedMessages]) -> None:
-        """Hold these and no others."""
-        lines = [_encode_line(_to_fields(one)) for one in left]
+        """Replace the contents of the file."""
+        lines = [_encode_line(_to_fields(unsaved)) for unsaved in left]
         with translate_file_errors(self._path, "written"):
             if lines:
+                # The handle refers to the file that is being replaced.
                 self._close_handle()
                 if not self._path.exists():
-                    os.close(os.open(self._path, _APPEND_FLAGS, 0o600))  # it holds what people said
+                    # The file contains conversations: create it readable by its owner only.
+                    os.close(os.open(self._path, _APPEND_FLAGS, 0o600))
                 replace_file(self._path, b"".join([_encode_line(_HEADER), *lines]))
             elif self._handle is not None:
+                # Keep the open file with its header: the next append is cheap.
                 os.ftruncate(self._handle, len(_encode_line(_HEADER)))
             else:
                 self._path.unlink(missing_ok=True)
         self._appended_bytes = 0
 
     def close(self, *, quietly: bool = False) -> None:
-        """Let go of it, and leave nothing behind where it holds nothing."""
+        """Close and unlock the file; remove it if it contains no messages."""
         self._close_handle()
         if quietly:
             return
@@ -163,21 +170,22 @@ class JsonLinesUnsavedFile:
 
 
 def _write_fully(handle: int, line: bytes) -> None:
+    # os.write() may write only a part, for example on a full disk.
     written = os.write(handle, line)
     while written < len(line):
         written += os.write(handle, line[written:])
 
 
 def _encode_line(fields: dict[str, Any]) -> bytes:
-    # ASCII: a lone surrogate comes back as it was.
+    # ASCII with escapes, so that lone surrogates, which UTF-8 cannot encode, are preserved.
     return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def _to_fields(one: UnsavedMessages) -> dict[str, Any]:
+def _to_fields(unsaved: UnsavedMessages) -> dict[str, Any]:
     return {
-        "namespace": one.namespace,
-        "session": one.session,
-        "problem": one.problem,
+        "namespace": unsaved.namespace,
+        "session": unsaved.session,
+        "problem": unsaved.problem,
         "messages": [
             {
                 "id": message.id,
@@ -191,7 +199,7 @@ def _to_fields(one: UnsavedMessages) -> dict[str, Any]:
                 "tool_call_id": message.tool_call_id,
                 "payload_json": message.payload_json,
             }
-            for message in one.messages
+            for message in unsaved.messages
         ],
     }
 
@@ -202,7 +210,7 @@ def _parse_unsaved(path: Path, number: int, line: bytes) -> UnsavedMessages:
         return UnsavedMessages(
             namespace=check_namespace(fields["namespace"]),
             session=check_name(fields["session"]),
-            messages=tuple(_parse_message(one) for one in fields["messages"]),
+            messages=tuple(_parse_message(message) for message in fields["messages"]),
             problem=fields["problem"],
         )
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -233,5 +241,5 @@ def _parse_json(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 def _build_damaged_error(path: Path, number: int) -> InvalidInputError:
     return InvalidInputError(
-        f"line {number} of {str(path)!r} is damaged: mend or remove it; nothing of the file was taken in"
+        f"line {number} of {str(path)!r} is damaged: fix or remove the line; nothing of the file was stored"
     )

@@ -1,1 +1,1 @@
-"""A plug: serves the ports of core on SQLite and PostgreSQL, and knows no logic."""
+"""Storage on SQLite and PostgreSQL: connections, schema, migrations and full-text search."""

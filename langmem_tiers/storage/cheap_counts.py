@@ -1,8 +1,8 @@
-"""How a database stands, told at little cost: no table of messages is ever counted row by row.
+"""Cheap database statistics for metrics; message tables are never counted row by row.
 
-On SQLite the sessions know how many messages they hold. PostgreSQL keeps estimates of its own: those of the
-statistics, a second or so behind, or of the last ANALYZE, whichever is more. After a crash of the server the first
-begin anew, and after much was erased the second are too high until autovacuum has been there.
+On SQLite, session rows contain their message counts. On PostgreSQL, the larger of two server estimates is used: the
+live-row statistics, about a second old, or the result of the last ANALYZE. A server crash resets the former. After
+large deletions the latter is too high until autovacuum runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from langmem_tiers.telemetry.instruments import EngineGauges
 if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
 
-_LOCK_TIMEOUT_SECONDS = 0.2  # for a migration that holds the tables: figures can wait
+_LOCK_TIMEOUT_SECONDS = 0.2  # metrics must not wait for a migration that locks the tables
 _ESTIMATE_ROWS = text(
     """
     SELECT wanted.name,
@@ -42,26 +42,26 @@ _MEMORY_TABLES = (knowledge.name, memories.name)
 
 
 class DatabaseStatsReader:
-    """Tells how a database stands."""
+    """Reads the gauges of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def read(self) -> EngineGauges:
-        """What can be told now; whoever asks does not wait for a connection, and not for those who hold tables."""
-        told: dict[str, Any] = {"messages": None, "memories": None, "storage_bytes": None}
+        """Return what is available now, without waiting for a connection or for locked tables."""
+        counts: dict[str, Any] = {"messages": None, "memories": None, "storage_bytes": None}
         if not self._database.is_exhausted:
             with suppress(StorageError, EngineClosedError):
-                told = self._read_sqlite() if self._database.is_sqlite else self._read_postgres()
+                counts = self._read_sqlite() if self._database.is_sqlite else self._read_postgres()
         active = None if self._database.is_sqlite else self._database.pool_active
-        return EngineGauges(pool_active=active, **told)
+        return EngineGauges(pool_active=active, **counts)
 
     def _read_sqlite(self) -> dict[str, int]:
         with self._database.read() as connection:
-            said = connection.execute(
+            message_count = connection.execute(
                 select(func.coalesce(func.sum(sessions.c.message_count), 0))
             ).scalar_one()
-            made = sum(
+            memory_count = sum(
                 connection.execute(select(func.count()).select_from(table)).scalar_one()
                 for table in (knowledge, memories)
             )
@@ -69,7 +69,11 @@ class DatabaseStatsReader:
                 connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
                 for name in ("page_count", "page_size")
             )
-        return {"messages": said, "memories": made, "storage_bytes": pages * size + self._get_wal_bytes()}
+        return {
+            "messages": message_count,
+            "memories": memory_count,
+            "storage_bytes": pages * size + self._get_wal_bytes(),
+        }
 
     def _get_wal_bytes(self) -> int:
         if self._database.is_memory:
@@ -80,13 +84,13 @@ class DatabaseStatsReader:
             return 0
 
     def _read_postgres(self) -> dict[str, int]:
-        # In a transaction, whose time limit for locks is its own.
+        # In a write transaction, because only that sets its own lock timeout.
         with self._database.write(_LOCK_TIMEOUT_SECONDS) as connection:
             rows = connection.execute(_ESTIMATE_ROWS, {"names": [messages.name, *_MEMORY_TABLES]})
             live = {row.name: int(row.live) for row in rows}
-            taken = connection.execute(_TOTAL_BYTES).scalar_one()
+            total_bytes = connection.execute(_TOTAL_BYTES).scalar_one()
         return {
             "messages": live.get(messages.name, 0),
             "memories": sum(live.get(name, 0) for name in _MEMORY_TABLES),
-            "storage_bytes": int(taken),
+            "storage_bytes": int(total_bytes),
         }

@@ -1,4 +1,4 @@
-"""Column types that mean the same on every database."""
+"""Column types that behave the same on every database."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
 
+# PostgreSQL rejects NUL, and no database can encode lone surrogates in UTF-8.
 _UNSTORABLE_CHARACTERS = re.compile("[\0\ud800-\udfff]")
-_BASE64_PREFIX = "base64:"  # JSON never starts like this
+_BASE64_PREFIX = "base64:"  # JSON text never starts with this
 
 
 def to_storable_text(text: str) -> str:
-    """The text with every character that a database refuses replaced; the same object if there is none."""
+    """Replace characters that a database rejects; return the same object if there are none."""
     return (
         _UNSTORABLE_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text)
         if _UNSTORABLE_CHARACTERS.search(text)
@@ -28,14 +29,14 @@ def to_storable_text(text: str) -> str:
 
 
 def pack_json(text: str) -> str:
-    """JSON text in a form that every database takes."""
+    """Return JSON text in a form that every database accepts."""
     if _UNSTORABLE_CHARACTERS.search(text) is None:
         return text
     return _BASE64_PREFIX + base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")
 
 
 def unpack_json(stored: str) -> str:
-    """The JSON text that was packed."""
+    """Return the JSON text passed to ``pack_json()``."""
     if not stored.startswith(_BASE64_PREFIX):
         return stored
     return base64.b64decode(stored[len(_BASE64_PREFIX) :]).decode("utf-8", "surrogatepass")
@@ -48,34 +49,34 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime] | TypeEngine[str]:
-        """The column type of each database."""
+        """Return the column type for a database."""
         if dialect.name == "postgresql":
             return dialect.type_descriptor(TIMESTAMP(timezone=True))
         return dialect.type_descriptor(String(27))
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | str | None:
-        """Write a time, which the engine has made UTC."""
+        """Convert a UTC time to its stored form."""
         if value is None or dialect.name == "postgresql":
             return value
         return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
     def process_result_value(self, value: datetime | str | None, _dialect: Dialect) -> datetime | None:
-        """Read a time."""
+        """Convert a stored time to an aware datetime."""
         if isinstance(value, str):
             return datetime.fromisoformat(value)
         return None if value is None else value.astimezone(UTC)
 
 
 class TextVector(UserDefinedType[str]):
-    """PostgreSQL's ``tsvector``, without loading its whole dialect for other databases."""
+    """PostgreSQL's ``tsvector``, without importing its dialect on other databases."""
 
     cache_ok = True
 
     def get_col_spec(self, **_: object) -> str:
-        """What the column is called."""
+        """Return the SQL name of the type."""
         return "TSVECTOR"
 
 
 # Names compare byte by byte everywhere: PostgreSQL's default collation would order them by locale.
 NAME_TYPE = Text().with_variant(Text(collation="C"), "postgresql")
-KEY_TYPE = BigInteger().with_variant(Integer(), "sqlite")  # SQLite gives row ids to INTEGER only
+KEY_TYPE = BigInteger().with_variant(Integer(), "sqlite")  # in SQLite only INTEGER keys are row ids

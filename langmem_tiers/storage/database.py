@@ -1,4 +1,4 @@
-"""One database, reached by URL: its connections, its transactions, its faults."""
+"""A database opened by URL: its connections, transactions and error handling."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from langmem_tiers.config import EngineConfig
 
 T = TypeVar("T")
-_MAX_TRIES = 3  # a server that restarts breaks a connection once, a second one right after it once more
+_MAX_TRIES = 3  # a restarting server can also break the connection opened right after the first failure
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 0.5
 
 
 class Database:
-    """Connections to one SQLite file, one SQLite memory or one PostgreSQL database.
+    """Connections to one SQLite file, one in-memory SQLite database or one PostgreSQL database.
 
-    Reads see one consistent statement; writes are transactions that take the write lock
-    first, so they never fail half-way because somebody else was writing.
+    Each read statement sees a consistent state. Writes are transactions. On SQLite they take the write lock first, so
+    that they never fail half-way because of another writer.
     """
 
     def __init__(self, url: str | os.PathLike[str], config: EngineConfig) -> None:
@@ -66,51 +66,52 @@ class Database:
         self._engine = (
             connect_sqlite(self.url, config) if self.is_sqlite else connect_postgres(self.url, config)
         )
-        # An engine that is dropped without close() gives its connections back all the same.
+        # Also releases the connections of an engine that is garbage-collected without close().
         self._release = weakref.finalize(self, _release, self._engine, self._open_memory_anchor())
         self.dialect = self._engine.dialect
         self._driver = self.dialect.loaded_dbapi
         self._reader = (
             self._engine if self.is_sqlite else self._engine.execution_options(isolation_level="AUTOCOMMIT")
         )
-        # Whatever the server's default is: adding must not fail because others add at the same time.
+        # Overrides the server's default: with a stricter level, concurrent writers would get serialization errors.
         isolation = {} if self.is_sqlite else {"isolation_level": "READ COMMITTED"}
         self._writer = self._engine.execution_options(lmt_write=True, **isolation)
-        # SQLite takes one writer at a time: threads of this process queue here, where waiting
+        # SQLite allows one writer at a time. Threads of this process wait for this lock, which
         # is cheap, and only one of them contends with other processes for the file.
-        # A database in memory has one connection, so its readers queue as well.
+        # An in-memory database has one connection, so its readers take the lock as well.
         self._write_lock = threading.RLock()
         self._gate = _Gate()
         register_fork_aware(self)
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was given back."""
+        """True if the database was closed."""
         return self._closed
 
     @property
     def pool_active(self) -> int | None:
-        """Connections in use; None where there is only one."""
+        """Number of connections in use; None for an in-memory database, which has only one."""
         pool = self._engine.pool
         return pool.checkedout() if isinstance(pool, QueuePool) else None
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether whoever wants a connection now has to wait for one."""
+        """True if the next caller has to wait for a connection."""
         pool = self._engine.pool
+        # The engine for SQLite has no overflow; see connect.py.
         beyond = 0 if self.is_sqlite else self.config.postgres.max_overflow
         return isinstance(pool, QueuePool) and pool.checkedout() >= pool.size() + beyond
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection for single statements, each of which sees all that was committed before it."""
+        """Open a connection for single statements, each of which sees everything committed before it."""
         with self._guard(locked=self.is_memory), self._connect(self._reader) as connection:
             yield connection
 
     @contextmanager
     def read_raw(self) -> Iterator[PoolProxiedConnection]:
-        """As ``read()``, for statements that run on the driver: SQLAlchemy's part costs more than a small one."""
-        if not self.is_sqlite:  # the connection is told how to begin, which only SQLAlchemy does
+        """Open a driver connection for reads, which avoids SQLAlchemy's overhead for small statements."""
+        if not self.is_sqlite:  # the isolation level of the connection is set by SQLAlchemy only
             with self.read() as connection:
                 yield connection.connection
             return
@@ -119,10 +120,10 @@ class Database:
 
     @contextmanager
     def write(self, patience_seconds: float | None = None) -> Iterator[Connection]:
-        """A transaction: all of it is durable when the block ends, or none of it happened.
+        """Open a transaction: when the block ends, it is durable as a whole, or rolled back.
 
         Args:
-            patience_seconds: How long to wait for others who write; as the engine's settings say, if left out.
+            patience_seconds: Maximum wait for other writers. Default: the engine's ``busy_timeout_seconds``.
         """
         writer = self._writer
         if patience_seconds is not None:
@@ -136,7 +137,7 @@ class Database:
 
     @contextmanager
     def write_raw(self) -> Iterator[PoolProxiedConnection]:
-        """As ``write()``, for statements that run on the driver."""
+        """Open a transaction for statements that run on the driver."""
         if not self.is_sqlite:
             with self.write() as connection:
                 yield connection.connection
@@ -152,47 +153,50 @@ class Database:
 
     @contextmanager
     def write_statement(self) -> Iterator[PoolProxiedConnection]:
-        """As ``write_raw()``, for one statement, which PostgreSQL needs no transaction around."""
+        """Open a driver connection for one writing statement; PostgreSQL needs no transaction for it."""
         with self.write_raw() if self.is_sqlite else self.read_raw() as raw:
             yield raw
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
-        """A connection for what no transaction takes, such as ``VACUUM``; threads that write wait for it on SQLite."""
+        """Open a connection for statements that cannot run in a transaction, such as ``VACUUM``.
+
+        On SQLite, writing threads wait until it is released.
+        """
         with self._guard(locked=self.is_sqlite), self._connect(self._reader) as connection:
             yield connection
 
     @contextmanager
     def read_snapshot(self) -> Iterator[Connection]:
-        """A connection whose statements all see the database as it was at one moment, whatever is written meanwhile."""
+        """Open a connection whose statements all see the database at the same moment, despite concurrent writes."""
         options: dict[str, Any] = (
             {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         )
         reader = self._engine.execution_options(**options)
         with self._guard(locked=self.is_memory), self._connect(reader) as connection:
             if self.is_sqlite:
-                connection.exec_driver_sql("BEGIN")  # the moment is that of the first read
+                connection.exec_driver_sql("BEGIN")  # the snapshot is taken by the first read
             yield connection
 
     def run_with_retry(self, work: Callable[[], T]) -> T:
-        """Do what may be done twice, and do it again if the connection broke in the middle of it."""
+        """Run repeatable work, and run it again if the connection breaks."""
         for _ in range(_MAX_TRIES - 1):
             with suppress(ConnectionLostError):
                 return work()
         return work()
 
     def prepare(self) -> None:
-        """Make a database that is known to be ours ready for many: a SQLite file gets its write-ahead log."""
+        """Prepare a database with a known schema for concurrent use: enable write-ahead logging on a SQLite file."""
         if self.is_sqlite and not self.is_memory:
             with self.read() as connection:
                 enable_wal(connection.connection.driver_connection, self.config.busy_timeout_seconds)
             self._file_identity = get_file_identity(self.url)
 
     def check_file(self) -> None:
-        """Whether the file is the one that was opened; there is nothing to look at for other databases.
+        """Check that the SQLite file is the one that was opened; other databases need no check.
 
         Raises:
-            StorageUnavailableError: It is gone, or another one stands in its place.
+            StorageUnavailableError: The file does not exist, or was replaced.
         """
         self._refuse_if_closed()
         if not self.is_sqlite or self.is_memory:
@@ -200,14 +204,14 @@ class Database:
         found = get_file_identity(self.url)
         self._file_identity = found if self._file_identity is None else self._file_identity
         if found is None:
-            raise StorageUnavailableError(f"{self.label!r} is gone: put the file back where it was")
+            raise StorageUnavailableError(f"database file {self.label!r} not found: restore it to this path")
         if found != self._file_identity:
             raise StorageUnavailableError(
-                f"another file stands at {self.label!r} than was opened: open a new MemoryEngine on it"
+                f"the database file {self.label!r} was replaced: open a new MemoryEngine"
             )
 
     def close(self) -> None:
-        """Wait for those who are using it, then give all connections back. Later use is an error."""
+        """Wait for operations in progress, then close all connections. Later use raises EngineClosedError."""
         self._gate.shut(self.config.busy_timeout_seconds)
         try:
             self._closed = True
@@ -216,8 +220,8 @@ class Database:
             self._gate.open()
 
     def _connect(self, engine: Engine, patience_seconds: float | None = None) -> Connection:
-        # Nothing has been asked yet, so waiting for a server that restarts is safe, whatever comes next. Who has
-        # never reached it is told at once: its URL may be wrong.
+        # No statement was sent yet, so waiting for a restarting server is safe for reads and writes. If the server
+        # was never reached, the URL may be wrong, so the first failure is raised at once.
         if self.is_sqlite:
             return engine.connect()
         patience = self.config.postgres.reconnect_seconds if self._was_reached else 0.0
@@ -238,8 +242,8 @@ class Database:
             pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
     def _open_memory_anchor(self) -> sqlite3.Connection | None:
-        # A database in memory lives as long as one connection to it. The pool may drop its own,
-        # for instance after Ctrl-C, so one more is held that nobody uses.
+        # An in-memory database exists as long as it has a connection. The pool may drop its own,
+        # for instance after Ctrl-C, so one extra connection stays open.
         if not self.is_memory:
             return None
         query = urlencode({key: value for key, value in self.url.query.items() if key != "uri"})
@@ -247,7 +251,7 @@ class Database:
 
     @contextmanager
     def _guard(self, *, locked: bool, patience: float | None = None) -> Iterator[None]:
-        # Ctrl-C may arrive between any two steps: leaving and releasing are safe to do too often.
+        # Ctrl-C may arrive between any two steps, so leaving the gate and unlocking may be repeated safely.
         token = object()
         try:
             self._gate.enter(token)
@@ -276,8 +280,8 @@ class Database:
             raise EngineClosedError(f"the engine on {self.label!r} is closed: open a new MemoryEngine")
 
     def _recover(self) -> None:
-        # An interrupt inside SQLAlchemy leaves its connection, with locks and all, in a cycle
-        # of references, and its place in the pool taken.
+        # An interrupt inside SQLAlchemy leaves the connection and its locks in a reference
+        # cycle, and its slot in the pool occupied. Collecting the cycle releases them.
         gc.collect()
         self._engine.dispose()
 
@@ -285,24 +289,24 @@ class Database:
         patience = self.config.busy_timeout_seconds if patience is None else patience
         if not self._write_lock.acquire(timeout=patience):
             raise StorageBusyError(
-                f"other threads held {self.label!r} for more than {patience} s: "
+                f"other threads locked {self.label!r} for more than {patience} s: "
                 "raise EngineConfig.busy_timeout_seconds or write in larger batches"
             )
 
     def _unlock(self) -> None:
-        with suppress(RuntimeError):  # not ours, if the wait for it was given up
+        with suppress(RuntimeError):  # not locked by this thread, if the wait timed out
             self._write_lock.release()
 
     def before_fork(self) -> None:
-        """Close every connection: a file that two processes hold through one connection loses writes."""
+        """Close every connection: a SQLite connection shared by two processes loses writes."""
         self._gate.shut(self.config.busy_timeout_seconds)
         self._pid = os.getpid()
         if not self.is_memory:
             self._engine.dispose()
 
     def after_fork(self) -> None:
-        """Go on; connections are made anew when they are needed."""
-        if self._pid != os.getpid():  # whoever did not leave in time is not here, and holds nothing here
+        """Resume; connections are reopened on demand."""
+        if self._pid != os.getpid():  # in the child, where the parent's other threads do not exist
             self._write_lock = threading.RLock()
             self._gate.reset()
         self._gate.open()
@@ -315,7 +319,7 @@ def _release(engine: Engine, anchor: sqlite3.Connection | None) -> None:
 
 
 class _Gate:
-    """Knows which threads are inside, and can be shut until no other is."""
+    """Tracks the threads inside, and can be shut until all other threads have left."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -335,7 +339,7 @@ class _Gate:
             self._changed.notify_all()
 
     def shut(self, patience_seconds: float) -> None:
-        """Let nobody in and wait for other threads inside; holds the gate itself until ``open()``."""
+        """Block new threads and wait for those inside; keeps the condition locked until ``open()``."""
         me = threading.get_ident()
         self._changed.acquire()
         try:
@@ -351,5 +355,5 @@ class _Gate:
         self._changed.release()
 
     def reset(self) -> None:
-        """Nobody is inside any more."""
+        """Forget all threads inside."""
         self._inside.clear()

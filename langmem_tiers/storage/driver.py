@@ -1,8 +1,8 @@
-"""Statements for hot paths: compiled once, run on the driver itself.
+"""Statements for hot paths: compiled once, executed directly on the driver.
 
-SQLAlchemy's execution of a statement costs more than SQLite's own work for a small one.
-Where a statement runs for every message, its SQL text is made once per database, from the
-same expression on each, and handed to the driver inside SQLAlchemy's transaction.
+SQLAlchemy's overhead per statement exceeds SQLite's own work for small statements. A
+statement that runs for every message is compiled once per database from a SQLAlchemy
+expression and executed by the driver within SQLAlchemy's transaction.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _CompiledStatement:
-    """A statement as the driver takes it, and how its values are told."""
+    """A statement in the driver's form, with the conversions of its values."""
 
     sql: str
     parameter_order: Sequence[str] | None
@@ -36,12 +36,12 @@ class _CompiledStatement:
 
 
 class DriverStatement:
-    """One statement in the words of one database, compiled when it is first run.
+    """A SQLAlchemy statement compiled for one database on first use.
 
     Args:
         statement: A SQLAlchemy expression.
-        dialect: The database's.
-        columns: The columns that an INSERT fills.
+        dialect: Dialect of the database.
+        columns: Columns that an INSERT fills.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class DriverStatement:
         selected = list(getattr(self._statement, "selected_columns", ()))
         is_select = bool(getattr(self._statement, "is_select", False))
         binds = {name: self._find_bind_processor(bind.type) for name, bind in compiled.binds.items()}
-        reads = {place: self._find_result_processor(column.type) for place, column in enumerate(selected)}
+        reads = {index: self._find_result_processor(column.type) for index, column in enumerate(selected)}
         names = [column.name for column in selected]
         return _CompiledStatement(
             sql=compiled.string,
@@ -65,20 +65,21 @@ class DriverStatement:
             returns_rows=is_select or bool(compiled.effective_returning),
             constants={name: value for name, value in compiled.params.items() if value is not None},
             bind_processors={name: convert for name, convert in binds.items() if convert is not None},
-            result_processors={place: read for place, read in reads.items() if read is not None},
-            row_type=namedtuple("_Row", names, rename=True),  # noqa: PYI024 - of its columns
+            result_processors={index: read for index, read in reads.items() if read is not None},
+            row_type=namedtuple("_Row", names, rename=True),  # noqa: PYI024 - the columns are known only here
         )
 
     def _find_bind_processor(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
         return kind.dialect_impl(self._dialect).bind_processor(self._dialect)
 
     def _find_result_processor(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
+        # Drivers return the built-in types as they are; only the types of this package need a conversion.
         if not isinstance(kind, TypeDecorator):
             return None
         return kind.dialect_impl(self._dialect).result_processor(self._dialect, None)
 
     def run(self, connection: PoolProxiedConnection, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a driver's row
-        """Run it once; the first row, if it returns any."""
+        """Execute the statement; return the first row, if it returns rows."""
         cursor = connection.cursor()
         try:
             cursor.execute(self._compiled.sql, self._build_arguments(values))
@@ -87,7 +88,7 @@ class DriverStatement:
             cursor.close()
 
     def fetch_all(self, connection: PoolProxiedConnection, values: Mapping[str, Any]) -> list[Any]:
-        """Run it once; all its rows, as the driver gives them."""
+        """Execute the statement and return all rows as the driver returns them."""
         cursor = connection.cursor()
         try:
             cursor.execute(self._compiled.sql, self._build_arguments(values))
@@ -96,16 +97,16 @@ class DriverStatement:
             cursor.close()
 
     def fetch_named(self, connection: PoolProxiedConnection, values: Mapping[str, Any]) -> list[Any]:
-        """Run it once; all its rows with names, and their values as SQLAlchemy would give them."""
+        """Execute the statement and return all rows as named tuples with converted values."""
         rows = [list(row) for row in self.fetch_all(connection, values)]
         for row in rows:
-            for place, convert in self._compiled.result_processors.items():
-                if row[place] is not None:
-                    row[place] = convert(row[place])
+            for index, convert in self._compiled.result_processors.items():
+                if row[index] is not None:
+                    row[index] = convert(row[index])
         return [self._compiled.row_type(*row) for row in rows]
 
     def run_many(self, connection: PoolProxiedConnection, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Run it once for each row."""
+        """Execute the statement once per row."""
         cursor = connection.cursor()
         try:
             cursor.executemany(self._compiled.sql, [self._build_arguments(row) for row in rows])
@@ -114,6 +115,7 @@ class DriverStatement:
 
     def _build_arguments(self, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what the driver takes
         compiled = self._compiled
+        # Constants are literals of the statement that SQLAlchemy turned into parameters.
         merged = {**compiled.constants, **values}
         for name, convert in compiled.bind_processors.items():
             merged[name] = convert(merged[name])

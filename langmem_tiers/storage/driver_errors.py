@@ -1,4 +1,4 @@
-"""Turns what a database driver raises into errors that name the value and the next step."""
+"""Translation of driver errors to errors that name the database and the next step."""
 
 from __future__ import annotations
 
@@ -25,32 +25,34 @@ if TYPE_CHECKING:
 
 
 class ConcurrentWriteError(StorageError):
-    """Somebody else was faster: a unique value is taken, or a parent row is gone.
+    """A concurrent write came first: a unique value is taken, or a parent row was deleted.
 
-    The stores of this package catch it and look again.
+    The repositories catch it and read again.
     """
 
 
 class ConnectionLostError(StorageUnavailableError):
-    """The connection broke while it was used: nothing of a transaction is there, unless it was in its last step.
+    """The connection broke during use. The transaction was rolled back, unless it broke during the commit.
 
-    The stores of this package catch it where what they do may be done twice.
+    The repositories catch it where an operation can be repeated.
     """
 
 
 _ADVICE: dict[type[StorageError], str] = {
-    StorageUnavailableError: "check that the server runs, and that this user may use it",
-    ConnectionLostError: "the server stopped or dropped the connection in the middle of it: check that it runs, and "
-    "look whether a write was kept before you make it again",
-    StorageBusyError: "others hold it: try again, or raise EngineConfig.busy_timeout_seconds",
+    StorageUnavailableError: "check that the server runs, and that this user has access",
+    ConnectionLostError: "the server stopped or dropped the connection during the operation: check that it runs, and "
+    "check whether a write was stored before you repeat it",
+    StorageBusyError: "it is locked: try again, or raise EngineConfig.busy_timeout_seconds",
     StorageReadOnlyError: "it cannot be written: check permissions, or open a writable copy",
-    StorageFullError: "no room is left: free some space and try again; nothing of this write was kept",
-    StorageCorruptError: "it is damaged or no database: restore a backup, the file was left as it is",
-    ConcurrentWriteError: "try again; nothing of this write was kept",
-    StorageError: "nothing of this write was kept",
+    StorageFullError: "no space left: free some space and try again; this write was rolled back",
+    StorageCorruptError: "it is damaged or not a database: restore a backup, the file was not changed",
+    ConcurrentWriteError: "try again; this write was rolled back",
+    StorageError: "this write was rolled back",
 }
 
-_SQLITE_ERRORS: dict[int, type[StorageError]] = {  # by the extended code, else by its last byte
+# Looked up by the extended code first, then by its last byte, which is the primary code.
+_SQLITE_ERRORS: dict[int, type[StorageError]] = {
+    # Repositories read before they write, so a violation means that another process wrote in between.
     sqlite3.SQLITE_CONSTRAINT_UNIQUE: ConcurrentWriteError,
     sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY: ConcurrentWriteError,
     sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY: ConcurrentWriteError,
@@ -65,19 +67,25 @@ _SQLITE_ERRORS: dict[int, type[StorageError]] = {  # by the extended code, else 
     sqlite3.SQLITE_NOTADB: StorageCorruptError,
 }
 
-_POSTGRES_ERRORS: dict[str, type[StorageError]] = {  # by the whole of SQLSTATE, else by its class
+# Looked up by the whole SQLSTATE first, then by its class, the first two characters.
+_POSTGRES_ERRORS: dict[str, type[StorageError]] = {
+    # unique_violation and foreign_key_violation, as above.
     "23505": ConcurrentWriteError,
     "23503": ConcurrentWriteError,
+    # disk_full, read_only_sql_transaction, insufficient_privilege.
     "53100": StorageFullError,
     "25006": StorageReadOnlyError,
     "42501": StorageReadOnlyError,
+    # lock_not_available, query_canceled (also by a timeout), and class 40: deadlocks and serialization failures.
     "55P03": StorageBusyError,
     "57014": StorageBusyError,
     "40": StorageBusyError,
+    # Class 08 and the shutdown codes: the connection was lost.
     "08": ConnectionLostError,
     "57P01": ConnectionLostError,
     "57P02": ConnectionLostError,
     "57P03": ConnectionLostError,
+    # Wrong credentials, unknown database, insufficient resources, other operator intervention.
     "28": StorageUnavailableError,
     "3D": StorageUnavailableError,
     "53": StorageUnavailableError,
@@ -89,25 +97,26 @@ _POSTGRES_ERRORS: dict[str, type[StorageError]] = {  # by the whole of SQLSTATE,
 
 @contextmanager
 def translate_errors(database: str, driver: DBAPIModule) -> Iterator[None]:
-    """Raise errors of our tree for those of SQLAlchemy or the driver below it."""
+    """Convert errors of SQLAlchemy or the driver to storage errors."""
     try:
         yield
     except exc.TimeoutError as error:
-        raise _build_error(StorageBusyError, database, "no connection came free in time") from error
+        raise _build_error(StorageBusyError, database, "no connection became free in time") from error
     except (OverflowError, UnicodeError) as error:
         raise _build_error(
-            StorageError, database, f"it cannot hold such a value: {type(error).__name__}"
+            StorageError, database, f"it cannot store such a value: {type(error).__name__}"
         ) from None
     except (exc.DBAPIError, driver.Error) as error:
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
-        # Not chained: a driver's error may quote the row that it refused.
+        # Not chained: a driver's error may quote the rejected row.
         raise _build_error(_find_error_class(cause, driver), database, _describe_cause(cause)) from None
 
 
 def build_connection_error(database: str, error: exc.DBAPIError) -> StorageError:
-    """What to raise when a server gives no connection."""
+    """Build the error for a failed connection attempt."""
     cause = error.orig
     kind = _POSTGRES_ERRORS.get(getattr(cause, "sqlstate", None) or "", StorageUnavailableError)
+    # Nothing was sent yet, so the advice to check for a stored write would be wrong.
     kind = StorageUnavailableError if kind is ConnectionLostError else kind
     return _build_error(kind, database, _describe_cause(cause))
 
@@ -127,7 +136,7 @@ def _find_error_class(cause: BaseException | None, driver: DBAPIModule) -> type[
 def _build_error(kind: type[StorageError], database: str, reason: str) -> StorageError:
     advice = _ADVICE[kind]
     if kind is StorageUnavailableError and database.startswith("sqlite"):
-        advice = "check that the folder exists, that its disk works, and that you may write there"
+        advice = "check that the folder exists, that its disk works, and that you have write permission"
     return kind(f"the database {database!r} failed ({reason}): {advice}")
 
 
@@ -141,10 +150,10 @@ def _describe_cause(cause: BaseException | None) -> str:
 
 @contextmanager
 def detect_damaged_rows(label: str) -> Iterator[None]:
-    """Tell of rows that cannot be read as messages.
+    """Convert errors while decoding message rows to StorageCorruptError.
 
     Args:
-        label: What the database is called.
+        label: Name of the database in the error.
     """
     try:
         yield
@@ -152,6 +161,6 @@ def detect_damaged_rows(label: str) -> Iterator[None]:
         raise
     except (AttributeError, KeyError, TypeError, ValueError):
         raise StorageCorruptError(
-            f"{label!r} holds a message that was not written by us or is damaged: "
-            "restore a backup, nothing was changed"
+            f"{label!r} contains a message that is damaged or was not written by langmem-tiers: "
+            "restore a backup; nothing was changed"
         ) from None

@@ -1,4 +1,4 @@
-"""Reading and writing whole files so that no crash leaves half of one, and faults become errors of our tree."""
+"""Crash-safe reading and writing of whole files; operating system errors become storage errors."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _READ_ONLY_ERRNOS = {errno.EROFS, errno.EACCES, errno.EPERM}
+# No links, so that nobody can redirect a read or write; no blocking, so that opening a pipe does not hang.
 _READ_FLAGS = (
     os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 )
@@ -26,21 +27,21 @@ _READ_CHUNK_BYTES = 1 << 20
 
 
 class DamagedFileError(Exception):
-    """What stands there cannot be what we wrote. Never leaves the package."""
+    """The file cannot have been written by this library. Never raised outside the package."""
 
 
 @contextmanager
 def translate_file_errors(path: Path, doing: str) -> Iterator[None]:
-    """Raise errors of our tree for what the operating system says."""
+    """Convert operating system errors to storage errors."""
     try:
         yield
     except OSError as error:
-        if type(error).__module__ != "builtins":  # ours already
+        if type(error).__module__ != "builtins":  # an error of this library, which also subclasses OSError
             raise
         reason = f"{str(path)!r} could not be {doing} ({os.strerror(error.errno or 0)})"
         if error.errno in _DISK_FULL_ERRNOS:
             raise StorageFullError(
-                f"{reason}: no room is left, free some space and try again; the last version is intact"
+                f"{reason}: no space left, free some space and try again; the last version is intact"
             ) from error
         if error.errno in _READ_ONLY_ERRNOS:
             raise StorageReadOnlyError(
@@ -52,10 +53,10 @@ def translate_file_errors(path: Path, doing: str) -> Iterator[None]:
 
 
 def read_whole_file(path: Path, max_bytes: int) -> bytes | None:
-    """What a file holds; None if there is none.
+    """Return the contents of a file, or None if it does not exist.
 
     Raises:
-        DamagedError: It is a link, a folder, a device, or larger than anything that we write.
+        DamagedFileError: The path is a link, a folder or a device, or the file is larger than ``max_bytes``.
     """
     try:
         handle = os.open(path, _READ_FLAGS)
@@ -63,16 +64,15 @@ def read_whole_file(path: Path, max_bytes: int) -> bytes | None:
         return None
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENXIO} or (error.errno == errno.EMLINK):
-            raise DamagedFileError("it is a link or a device, and no file") from None
+            raise DamagedFileError("it is a link or a device, not a regular file") from None
         raise
     try:
         found = os.fstat(handle)
+        # Checked on the open handle, because the path could be exchanged between a check and the open.
         if not stat.S_ISREG(found.st_mode):
-            raise DamagedFileError("it is a folder or a device, and no file")
+            raise DamagedFileError("it is a folder or a device, not a regular file")
         if found.st_size > max_bytes:
-            raise DamagedFileError(
-                f"it takes {found.st_size} bytes, more than the {max_bytes} that are allowed"
-            )
+            raise DamagedFileError(f"it has {found.st_size} bytes, more than the allowed {max_bytes}")
         pieces = []
         while piece := os.read(handle, _READ_CHUNK_BYTES):
             pieces.append(piece)
@@ -82,33 +82,34 @@ def read_whole_file(path: Path, max_bytes: int) -> bytes | None:
 
 
 def replace_file(path: Path, data: bytes, *, modified_seconds: float | None = None) -> None:
-    """Replace a file in one step: whoever reads, and whoever comes after a crash, sees the old one or the new.
+    """Replace a file atomically: readers, also after a crash, see either the old or the new contents.
 
-    Only one may write a path at a time: the file beside it that is written first has always the same name.
+    Only one writer per path is allowed at a time, because the temporary file always has the same name.
     """
-    beside = path.with_name(f".{path.name}.tmp")
-    beside.unlink(missing_ok=True)  # of somebody who was killed, or a link that was put there
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.unlink(missing_ok=True)  # left by a killed process, or a planted link
     try:
-        handle = os.open(beside, _WRITE_FLAGS, 0o666)
+        handle = os.open(temporary, _WRITE_FLAGS, 0o666)
         try:
             _write_all(handle, data)
             _copy_mode(handle, path)
             if modified_seconds is not None and os.utime in os.supports_fd:
                 os.utime(handle, (modified_seconds, modified_seconds))
+            # Before the rename: otherwise a crash could leave the new name with incomplete contents.
             os.fsync(handle)
         finally:
             os.close(handle)
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk."""
-    if os.name != "posix":  # elsewhere a folder cannot be opened, and names are written at once
+    """Flush the directory entries of a folder to disk, so that new and renamed files survive a crash."""
+    if os.name != "posix":  # Windows cannot open a folder, and writes directory entries at once
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -118,7 +119,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that is not there, with those above it, and see that its name is on the disk."""
+    """Create a missing folder with its parents and flush the new names to disk."""
     if folder.is_symlink() or not folder.is_dir():
         if not folder.parent.is_dir():
             make_folder(folder.parent)
@@ -129,13 +130,14 @@ def make_folder(folder: Path) -> None:
 
 
 def _write_all(handle: int, data: bytes) -> None:
+    # os.write() may write only a part.
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
 
 
 def _copy_mode(handle: int, path: Path) -> None:
-    # Who may not read a version may not read the next one either.
+    # Users who cannot read the old version must not be able to read the new one.
     with suppress(FileNotFoundError):
         mode = path.lstat().st_mode
         if stat.S_ISREG(mode) and hasattr(os, "fchmod"):

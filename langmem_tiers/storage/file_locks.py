@@ -1,4 +1,4 @@
-"""One writer at a time for each session, among all threads and processes. Whoever dies lets go."""
+"""File locks that serialize writers among threads and processes; a lock is released when its process dies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.02  # seconds between two looks
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.02  # between two attempts
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 _LOCKED_ERRNOS = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK, errno.EDEADLK}
 
@@ -41,16 +41,16 @@ else:
 
 @contextmanager
 def hold_file_lock(path: Path, timeout_seconds: float) -> Iterator[None]:
-    """Hold the lock that a file stands for.
+    """Hold the lock of a lock file during the block.
 
     Raises:
-        StorageBusyError: Others held it for longer than the time limit.
+        StorageBusyError: The lock was not free within the time limit.
     """
     handle = _acquire(path, timeout_seconds)
     try:
         yield
     finally:
-        # Said aloud and not left to closing: a child that was forked meanwhile holds the same handle.
+        # Closing alone is not enough: a child forked meanwhile shares the handle and would keep the lock.
         with suppress(OSError):
             _unlock(handle)
         os.close(handle)
@@ -74,7 +74,7 @@ def _acquire(path: Path, timeout_seconds: float) -> int:
         os.close(handle)
         if waited >= timeout_seconds:
             raise StorageBusyError(
-                f"others held {str(path)!r} for more than {timeout_seconds:g} s: "
+                f"{str(path)!r} was locked for more than {timeout_seconds:g} s: "
                 "try again, or raise ContextFilesConfig.busy_timeout_seconds; nothing was written"
             )
         time.sleep(pause)
@@ -82,7 +82,8 @@ def _acquire(path: Path, timeout_seconds: float) -> int:
 
 
 def _is_current_file(handle: int, path: Path) -> bool:
-    # Whoever deletes a session removes its lock while holding it: then this is nobody's lock any more.
+    # Deleting a session removes its lock file while holding the lock. The handle then belongs to a removed
+    # file, which the next process does not lock.
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
 
 OLDEST_POSTGRES = 130_000
-"""The first version with ``xid8``, by which recall sees what other processes write."""
-_ADVISORY_LOCK = 0x6C6D7469  # "lmti": one number for all who migrate this database
+"""First version with ``xid8``, which recall needs to see writes of other processes."""
+_ADVISORY_LOCK = 0x6C6D7469  # "lmti": serializes processes that migrate the same database
 _UNRELEASED_TABLE = "lmt_schema_versions"  # only databases of development versions have it
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step, from ``version - 1`` to ``version``, as SQL for each database."""
+    """SQL statements per database that migrate from ``version - 1`` to ``version``."""
 
     version: int
     sqlite: tuple[str, ...]
@@ -40,7 +40,7 @@ class Migration:
 
 
 MIGRATIONS: tuple[Migration, ...] = ()
-"""The numbered steps after schema 1. Never change a released step: it is written out, not derived from the tables."""
+"""Migration steps after schema 1. Never change a released step: it is written as SQL, not derived from the tables."""
 
 
 def migrate(database: Database, now: datetime) -> None:
@@ -60,7 +60,7 @@ def migrate(database: Database, now: datetime) -> None:
 
 
 def identity_of(database: Database) -> str:
-    """The id of a database, the same for whoever opens it, and for copies of it."""
+    """Return the id of a database, which is the same for every process and for copies of the database."""
     with database.read() as connection:
         return str(connection.execute(select(databases.c.id)).scalar_one())
 
@@ -68,8 +68,9 @@ def identity_of(database: Database) -> str:
 def _upgrade(database: Database, now: datetime) -> None:
     with database.write() as connection:
         if not database.is_sqlite:
+            # SQLite's write lock already excludes other processes; PostgreSQL needs an explicit lock.
             connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
-        version = _version(connection)  # another process may have been faster
+        version = _version(connection)  # read again: another process may have migrated meanwhile
         _refuse_newer(database, version)
         if version == SCHEMA_VERSION:
             return
@@ -118,7 +119,7 @@ def _refuse_server(database: Database, connection: Connection) -> None:
         )
     if server.encoding != "UTF8":
         raise InvalidConfigError(
-            f"{database.label!r} has the encoding {server.encoding!r}, which cannot hold every text: "
+            f"{database.label!r} has the encoding {server.encoding!r}, which cannot store every text: "
             "create the database with ENCODING 'UTF8'"
         )
 
@@ -131,7 +132,7 @@ def _create(connection: Connection) -> None:
 
 @functools.cache
 def _create_statements(dialect: str) -> tuple[str, ...]:
-    """Compile the tables once per process: it takes longer than executing them."""
+    """Compile the tables once per process, because compiling takes longer than executing the statements."""
     statements: list[str] = []
 
     def collect(ddl: ExecutableDDLElement, *_: object) -> None:
@@ -151,17 +152,17 @@ def _apply(connection: Connection, version: int) -> None:
 
 
 def _back_up(database: Database, connection: Connection, version: int, now: datetime) -> None:
-    # We hold the write lock, so nobody writes while the copy is made; it is whole once it has its name.
+    # The caller holds the write lock, so the copy is consistent. It is renamed only once it is complete.
     if not database.is_sqlite or database.is_memory:
         return
-    # By name: a connection that looked for a missing table has a "temp" database besides.
+    # Filtered by name, because a connection that looked for a missing table also has a "temp" database.
     source = Path(
         connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
     )
     copy = source.with_name(f"{source.name}.v{version}-{now:%Y%m%dT%H%M%SZ}.backup")
     partial = copy.with_name(f"{copy.name}.partial")
     try:
-        # Nobody may read the copy who may not read the original.
+        # The copy must not be readable by users who cannot read the original.
         os.close(os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
         partial.chmod(source.stat().st_mode & 0o777)
         with closing(sqlite3.connect(source)) as reader, closing(sqlite3.connect(partial)) as writer:
@@ -170,6 +171,6 @@ def _back_up(database: Database, connection: Connection, version: int, now: date
     except (OSError, sqlite3.Error) as error:
         partial.unlink(missing_ok=True)
         raise StorageUnavailableError(
-            f"no backup copy {str(copy)!r} could be made before migrating ({error}): "
-            "make room beside the database; it was left untouched"
+            f"cannot create the backup copy {str(copy)!r} before migrating ({error}): "
+            "free some space next to the database; it was left untouched"
         ) from error

@@ -1,4 +1,4 @@
-"""What may be done twice: if the connection breaks in the middle of it, it is done once more on a new one."""
+"""Retry of repeatable operations on a new connection after a disconnect."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ S = TypeVar("S", bound=_HasDatabase)
 
 
 def retry_on_disconnect(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """For methods of stores that only read, or whose writes come to the same if they are made again.
+    """Decorate a repository method to be retried if its connection breaks.
 
-    Nothing that runs in a transaction of its caller's is: what came before in it would be missing.
+    Use it only for methods that read, or whose writes are idempotent. Do not use it for methods that run in a caller's
+    transaction: a retry would lose the transaction's earlier statements.
     """
 
     @wraps(method)
-    def repeated(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def run_with_retry(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._database.run_with_retry(lambda: method(self, *args, **kwargs))
 
-    return repeated
+    return run_with_retry

@@ -1,20 +1,20 @@
-"""All tables, as they are at the newest schema version.
+"""Definitions of all tables at the newest schema version.
 
-``messages`` rows are written once and never changed. What a session shows follows from
-its row alone: every message before ``(view_position, view_message)`` stands behind the
-summary at that place. So compressing costs one small update, however long the session.
+``messages`` rows are immutable. The view of a session follows from its session row alone: a
+summary covers every message before ``(view_position, view_message)``. Compression is
+therefore one small update, however long the session is.
 
-``entries`` rows are marks on messages: there is none until something happens to a message,
-so adding costs nothing, and taking the mark away gives the message back.
+``entries`` rows are overrides of messages. A message has none until it is promoted, compressed
+or archived, so adding a message costs nothing extra, and deleting the override restores it.
 
-``listings`` rows say how a message stands in the list that a framework keeps of its session: there is none for
-a message that is in it.
+``listings`` rows give the state of a message in a framework's own message list. A message that
+is simply part of the list has none.
 
-``trials`` rows say how far a model was found to be trusted in a namespace, so that one process tries it for all.
+``trials`` rows store the measured weight of an embedder in a namespace, so that one process measures it for all.
 
-``item_namespaces`` rows are the locks of their items: whoever changes one takes the next revision of
-its namespace, and ``erased`` counts with it when something was erased. So whoever holds a part of a
-namespace in memory sees by this row what it has to read anew.
+``item_namespaces`` rows are locks for their items: each change takes the next revision of the
+namespace, and erasing data also increments ``erased``. A process that caches part of a namespace
+compares both to find out what to read again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from langmem_tiers.storage.column_types import KEY_TYPE, NAME_TYPE, TextVector, 
 SCHEMA_VERSION = 1
 
 POSITION_STEP = 2
-"""Messages stand on even positions, so that a summary finds room between two of them."""
+"""Messages get even positions, so that a summary can be inserted between two of them."""
 
 metadata = MetaData()
 
@@ -56,9 +56,7 @@ schema_versions = Table(
 databases = Table(
     "lmt_database",
     metadata,
-    Column(
-        "id", String(32), primary_key=True
-    ),  # one row: made by chance, so that no two databases have the same
+    Column("id", String(32), primary_key=True),  # a single row with a random id that identifies the database
 )
 
 namespaces = Table(
@@ -83,12 +81,13 @@ sessions = Table(
     Column("message_count", BigInteger, nullable=False),
     Column("token_count", BigInteger, nullable=False),
     Column("compressed_count", BigInteger, nullable=False),
+    # Boundary of the active summary; messages before it are hidden.
     Column("view_position", BigInteger, nullable=False),
     Column("view_message", BigInteger, nullable=False),
     Column("view_revision", BigInteger, nullable=False, server_default="0"),
     UniqueConstraint("namespace_pk", "name"),
     Index("lmt_sessions_by_age", "namespace_pk", "pk"),
-    sqlite_autoincrement=True,  # a key is never used again: a stale handle finds nothing
+    sqlite_autoincrement=True,  # keys are never reused, so a stale handle finds nothing
 )
 
 messages = Table(
@@ -105,7 +104,7 @@ messages = Table(
     Column("token_counter", Text, nullable=False),
     Column("extra", Text),
     Column("payload", Text),
-    # What recall looks at; empty for summaries, which say nothing that the record does not.
+    # Columns for recall; NULL for summaries, which contain nothing that the record does not.
     Column("namespace_pk", KEY_TYPE),
     Column("term_count", Integer),
     Column("asks", SmallInteger),
@@ -121,7 +120,7 @@ MESSAGE_COLUMNS = tuple(
     for column in messages.c
     if column.name not in {"namespace_pk", "term_count", "asks", "importance", "speaker", "terms"}
 )
-"""The columns of a message as it was said."""
+"""Columns of a message without those of the search index."""
 
 accesses = Table(
     "lmt_accesses",
@@ -145,13 +144,14 @@ vectors = Table(
     "lmt_vectors",
     metadata,
     Column("pk", KEY_TYPE, primary_key=True),
+    # No foreign key: vectors are deleted with their messages.
     Column("namespace_pk", KEY_TYPE, nullable=False),
     Column("embedder_pk", KEY_TYPE, ForeignKey(embedders.c.pk, ondelete="CASCADE"), nullable=False),
     Column("message_pk", KEY_TYPE, ForeignKey(messages.c.pk, ondelete="CASCADE"), nullable=False),
     Column("vector", LargeBinary),
     UniqueConstraint("message_pk", "embedder_pk"),
     Index("lmt_vectors_by_namespace", "namespace_pk", "embedder_pk", "pk"),
-    sqlite_autoincrement=True,  # a later vector has a later key, whatever was erased
+    sqlite_autoincrement=True,  # newer vectors have larger keys, even after deletions
 )
 
 trials = Table(
@@ -219,7 +219,7 @@ knowledge = Table(
     Column("use_count", BigInteger, nullable=False),
     Column("store_count", BigInteger, nullable=False),
     Column("source", Text),
-    # What a search looks at.
+    # Columns for search.
     Column("term_count", Integer),
     Column("terms", Text().with_variant(TextVector(), "postgresql")),
     UniqueConstraint("namespace_pk", "category", "key"),
@@ -227,7 +227,7 @@ knowledge = Table(
     Index("lmt_knowledge_by_confidence", "namespace_pk", "confidence"),
 )
 KNOWLEDGE_COLUMNS = tuple(column for column in knowledge.c if column.name not in {"term_count", "terms"})
-"""The columns of something known as it was stored."""
+"""Columns of a knowledge entry without those of the search index."""
 
 knowledge_history = Table(
     "lmt_knowledge_history",
@@ -279,7 +279,7 @@ item_namespaces = Table(
     Column("path", NAME_TYPE, nullable=False, unique=True),
     Column("revision", BigInteger, nullable=False),
     Column("erased", BigInteger, nullable=False),
-    sqlite_autoincrement=True,  # a key is never used again: what is held of a namespace is never another's
+    sqlite_autoincrement=True,  # keys are never reused, so a cached namespace never matches another one
 )
 
 items = Table(
@@ -361,7 +361,7 @@ memory_spaces = Table(
     ),
     Column("revision", BigInteger, nullable=False),
     Column("erased", BigInteger, nullable=False),
-    Column("consolidation", Text),  # where one that did not come to its end goes on
+    Column("consolidation", Text),  # where an interrupted consolidation resumes
 )
 
 memories = Table(
@@ -382,10 +382,10 @@ memories = Table(
     Column("archived_at", UtcDateTime),
     Column("access_count", BigInteger, nullable=False),
     Column("last_access_at", UtcDateTime, nullable=False),
-    # Chunks and episodes go with their session; what was learned in one stays, and only names it.
+    # Chunks and episodes are deleted with their session. Learned entries stay and only store its name.
     Column("session_pk", KEY_TYPE, ForeignKey(sessions.c.pk, ondelete="CASCADE")),
     Column("session", NAME_TYPE),
-    Column("turn", BigInteger),  # of the last message that it is made of
+    Column("turn", BigInteger),  # turn of the last source message
     Column("revision", BigInteger, nullable=False),
     Column("terms", Text, nullable=False),
     Column("body", Text, nullable=False),
@@ -394,7 +394,7 @@ memories = Table(
     Index("lmt_memories_by_tier", "namespace_pk", "tier", "pk"),
     Index("lmt_memories_by_age", "namespace_pk", "tier", "archived_at", "created_at", "pk"),
     Index("lmt_memories_by_session", "session_pk", "tier", "turn"),
-    sqlite_autoincrement=True,  # a key is never used again: what is held of an entry is never another's
+    sqlite_autoincrement=True,  # keys are never reused, so a cached entry never matches another one
 )
 
 memory_tags = Table(
@@ -449,8 +449,8 @@ learned_sessions = Table(
         primary_key=True,
         autoincrement=False,
     ),
-    Column("learned", BigInteger, nullable=False),  # up to which turn facts and episodes were looked for
-    Column("chunked", BigInteger, nullable=False),  # up to which turn messages are in chunks
+    Column("learned", BigInteger, nullable=False),  # last turn searched for facts and episodes
+    Column("chunked", BigInteger, nullable=False),  # last turn that is part of a chunk
 )
 
 
@@ -466,19 +466,21 @@ pools = Table(
         "namespace_pk", KEY_TYPE, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False, unique=True
     ),
     Column("created_at", UtcDateTime, nullable=False),
-    sqlite_autoincrement=True,  # a key is never used again: a stale handle finds nothing
+    sqlite_autoincrement=True,  # keys are never reused, so a stale handle finds nothing
 )
 
 pool_members = Table(
     "lmt_pool_members",
     pool_metadata,
     Column("pool_pk", KEY_TYPE, ForeignKey(pools.c.pk, ondelete="CASCADE"), primary_key=True),
-    Column("namespace", NAME_TYPE, primary_key=True),  # by name: a member need not have stored anything yet
+    Column(
+        "namespace", NAME_TYPE, primary_key=True
+    ),  # not a foreign key: members may not have stored anything yet
     Column("can_read", Boolean, nullable=False),
     Column("can_write", Boolean, nullable=False),
     Column("is_owner", Boolean, nullable=False),
     Column("joined_at", UtcDateTime, nullable=False),
-    Column("synced", BigInteger, nullable=False),  # up to which revision of the pool's memory
+    Column("synced", BigInteger, nullable=False),  # last synchronized revision of the pool's memory
     Index("lmt_pool_members_by_namespace", "namespace"),
 )
 
@@ -497,7 +499,7 @@ origins = Table(
     Column("copied_at", UtcDateTime, nullable=False),
     Column("confidence", Double, nullable=False),
     Column("ends_at", UtcDateTime),
-    # The entry that says so already; this one is archived, and takes its place once that one is erased.
+    # The entry with the same content. This one stays archived and replaces it once it is erased.
     Column("same_as_pk", KEY_TYPE, ForeignKey(memories.c.pk, ondelete="SET NULL")),
     Index("lmt_origins_by_namespace", "namespace", "entry_id"),
     Index("lmt_origins_by_same", "same_as_pk"),
@@ -505,4 +507,4 @@ origins = Table(
 
 
 ALL_METADATA = (metadata, context_metadata, memory_metadata, pool_metadata)
-"""In the order in which they are created."""
+"""Metadata of all tables, in creation order."""

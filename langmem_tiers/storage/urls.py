@@ -1,4 +1,4 @@
-"""Database URLs: what they may be, and how they are shown."""
+"""Parsing, validation and redaction of database URLs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _DRIVERS = {
     "postgres": "postgresql+psycopg",
 }
 _PUBLIC_SETTINGS = {"host", "port", "sslmode"}
-"""Of a PostgreSQL URL: they say where the database is and hold no secret."""
+"""Query parameters of a PostgreSQL URL that locate the database and contain no secret."""
 
 
 def parse_url(url: str | os.PathLike[str]) -> URL:
-    """The URL with its driver, or an error that says what a URL looks like.
+    """Parse a database URL, or raise InvalidConfigError with an example.
 
-    A ``Path`` is a SQLite file of exactly that name.
+    A ``Path`` is a SQLite file with exactly that name.
     """
     if isinstance(url, os.PathLike):
         return _build_sqlite_url(os.fspath(url))
@@ -31,23 +31,21 @@ def parse_url(url: str | os.PathLike[str]) -> URL:
         parsed = make_url(url)
     except (exc.ArgumentError, TypeError, ValueError, AttributeError):
         raise InvalidConfigError(
-            f"{_redact_text(url)} is no database URL: use 'sqlite:///memory.db' or 'postgresql://user@host/name'"
+            f"{_redact_text(url)} is not a database URL: use 'sqlite:///memory.db' or 'postgresql://user@host/name'"
         ) from None
     driver = _DRIVERS.get(parsed.drivername, parsed.drivername)
     if driver not in _DRIVERS.values():
         raise InvalidConfigError(
-            f"unknown kind of database {parsed.drivername!r}: use sqlite:/// or postgresql:// (psycopg 3)"
+            f"unknown database type {parsed.drivername!r}: use sqlite:/// or postgresql:// (psycopg 3)"
         )
     if "@" in (parsed.host or ""):
-        raise InvalidConfigError(
-            "the host of the URL holds an '@': write one that belongs to the password as %40"
-        )
+        raise InvalidConfigError("the host of the URL contains an '@': write an '@' in the password as %40")
     parsed = parsed.set(drivername=driver)
     return _check_sqlite(parsed, "?" in str(url)) if parsed.get_backend_name() == "sqlite" else parsed
 
 
 def is_memory(url: URL) -> bool:
-    """Whether a SQLite URL names a database in memory."""
+    """Return True if a SQLite URL names an in-memory database."""
     name = url.database or ":memory:"
     if not name.startswith("file:"):
         return name == ":memory:"
@@ -55,14 +53,15 @@ def is_memory(url: URL) -> bool:
 
 
 def to_shared_memory_url(url: URL) -> URL:
-    """The URL of a database in memory that several connections of this process can share."""
+    """Return the URL of an in-memory database that several connections of this process can share."""
+    # A random name, so that two engines in this process do not share a database by accident.
     if url.database in (None, ":memory:"):
         url = url.set(database=f"file:lmt-{uuid.uuid4().hex}", query={"mode": "memory"})
     return url.update_query_dict({"cache": "shared", "uri": "true"})
 
 
 def get_file_identity(url: URL) -> tuple[int, int] | None:
-    """What tells a SQLite file from any other that is given its name; None if there is no file."""
+    """Return device and inode of a SQLite file, or None if it does not exist. A replaced file has another identity."""
     name = url.database or ""
     path = unquote(name.removeprefix("file:")) if name.startswith("file:") else name
     try:
@@ -73,7 +72,7 @@ def get_file_identity(url: URL) -> tuple[int, int] | None:
 
 
 def redact_url(url: URL) -> str:
-    """The URL for people: nothing that may hold a secret, so no password and no query."""
+    """Return the URL for display, without password and query, which may contain secrets."""
     if url.get_backend_name() == "sqlite":
         return f"sqlite:///{url.database}" if url.database else "sqlite://"
     host = url.host or url.query.get("host", "")
@@ -85,9 +84,9 @@ def redact_url(url: URL) -> str:
 
 
 def build_reopen_url(url: URL) -> str | None:
-    """What opens the same database from anywhere on this machine, without a secret.
+    """Return a URL without secrets that opens the same database from any folder on this machine.
 
-    None for a database in memory, and for a URL with settings that may be secrets or choose other tables.
+    None for an in-memory database, and for a URL with settings that may be secrets or select other tables.
     """
     if url.get_backend_name() == "sqlite":
         if is_memory(url):
@@ -97,7 +96,7 @@ def build_reopen_url(url: URL) -> str | None:
         return plain.set(drivername="sqlite").render_as_string(hide_password=False)
     if set(url.query) - _PUBLIC_SETTINGS:
         return None
-    # Made anew, because set(password=None) leaves it as it is.
+    # A new URL, because set(password=None) keeps the password.
     return URL.create(
         "postgresql",
         username=url.username,
@@ -111,7 +110,8 @@ def build_reopen_url(url: URL) -> str | None:
 def _check_sqlite(url: URL, has_query: bool) -> URL:  # noqa: FBT001 - an empty query is dropped by the parser
     if url.database == "" or url.host:
         raise InvalidConfigError(
-            f"{redact_url(url)!r} names no file: use 'sqlite:///memory.db', or 'sqlite://' for memory"
+            f"{redact_url(url)!r} does not name a file: use 'sqlite:///memory.db', or 'sqlite://' for an in-memory "
+            "database"
         )
     if url.database is None or url.database == ":memory:":
         return url
@@ -119,36 +119,37 @@ def _check_sqlite(url: URL, has_query: bool) -> URL:  # noqa: FBT001 - an empty 
         return _parse_sqlite_uri(url)
     if has_query:
         raise InvalidConfigError(
-            f"{redact_url(url)!r} has settings behind a '?': use 'sqlite:///file:PATH?mode=ro&uri=true' for those "
-            "that SQLite knows, or a Path if the file's name holds a '?'"
+            f"{redact_url(url)!r} has parameters after a '?': use 'sqlite:///file:PATH?mode=ro&uri=true' for "
+            "parameters of SQLite, or a Path if the file name contains a '?'"
         )
     return _build_sqlite_url(url.database)
 
 
 def _parse_sqlite_uri(url: URL) -> URL:
     name = (url.database or "").removeprefix("file:")
+    # A NUL would cut the name in C and so open another file.
     if not name or "\0" in name or "%00" in name:
         raise InvalidConfigError(
-            "a SQLite URI must name a file or a memory: use 'sqlite:///file:PATH?mode=ro'"
+            "a SQLite URI must name a file or an in-memory database: use 'sqlite:///file:PATH?mode=ro'"
         )
     if not is_memory(url) and not name.startswith("/"):  # absolute, as a plain file below
         url = url.set(database=f"file:{quote(str(Path.cwd()))}/{name}")
-    return url.update_query_dict({"uri": "true"})  # without it the name would be taken for a path
+    return url.update_query_dict({"uri": "true"})  # otherwise SQLite reads the name as a path
 
 
 def _build_sqlite_url(name: str | bytes) -> URL:
-    # Absolute, because a later connection must open the same file, also after the program changed its folder.
+    # Absolute, because later connections must open the same file even if the working directory changes.
     try:
         path = str(Path(os.fsdecode(name)).absolute())
         os.fsencode(path)
     except UnicodeError:
         path = "\0"
     if "\0" in path:
-        raise InvalidConfigError(f"{name!r} cannot be the name of a file: use another one")
+        raise InvalidConfigError(f"{name!r} is not a valid file name: use another one")
     return URL.create(_DRIVERS["sqlite"], database=path)
 
 
 def _redact_text(url: object) -> str:
-    # What is no URL of ours may still hold a password; a file's name does not.
+    # An invalid URL may still contain a password; a SQLite file name does not.
     text = str(url)
     return repr(url) if text.startswith("sqlite") or not set(text) & set("@:") else "that"

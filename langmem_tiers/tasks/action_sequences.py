@@ -1,4 +1,4 @@
-"""Stretches of a task that worked: what patterns are learned from."""
+"""Successful action sequences of a task, from which patterns are learned."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     from langmem_tiers.tasks.models import MemoryEntry
 
 MIN_PATTERN_STEPS, MAX_PATTERN_STEPS = 2, 8
-"""Steps of a pattern."""
+"""Minimum and maximum number of steps of a learned pattern."""
 
 
 class StepUse(Enum):
-    """What became of a step."""
+    """Use of a step by pattern learning."""
 
     FREE = "free"
     USED = "used"
-    """It is part of a use of a pattern that was known."""
+    """The step belongs to a use of a known pattern."""
     LEARNED = "learned"
-    """It is part of what a new pattern is learned from."""
+    """The step belongs to an occurrence of a new pattern."""
 
 
 class ActionSequence:
-    """Successful actions at one site without a break, and without their secrets.
+    """Uninterrupted successful actions at one site, with secrets removed.
 
     Args:
-        site: Where; empty if at none.
-        steps: In their order.
-        failed: What was tried next there, and failed.
-        is_fresh: Whether it was never learned from.
+        site: Domain of the site; empty for actions without a site.
+        steps: The steps in their order.
+        failed: The failed step that followed at the same site, or None.
+        is_fresh: True if nothing was learned from the sequence before.
     """
 
     def __init__(
@@ -61,81 +61,91 @@ class ActionSequence:
 
     @property
     def free_flags(self) -> list[bool]:
-        """For each step, whether it is part of no pattern."""
-        return [mark is StepUse.FREE for mark in self.step_uses]
+        """For each step, True if it does not belong to a pattern."""
+        return [use is StepUse.FREE for use in self.step_uses]
 
     def are_free(self, start: int, length: int) -> bool:
-        """Whether some steps are part of no pattern."""
-        return all(mark is StepUse.FREE for mark in self.step_uses[start : start + length])
+        """Return True if none of the steps belongs to a pattern."""
+        return all(use is StepUse.FREE for use in self.step_uses[start : start + length])
 
     def set_use(self, start: int, length: int, mark: StepUse) -> None:
-        """Say what became of some steps."""
+        """Set the use of ``length`` steps from ``start``."""
         self.step_uses[start : start + length] = [mark] * length
 
     def split_unlearned(self, without: Container[str] = ()) -> list[ActionSequence]:
-        """What nothing was learned from, in pieces from which something may be learned one day.
+        """Return the parts of the sequence that may become a pattern together with later sequences.
 
         Args:
-            without: Ids of cycles that are no longer part of it.
+            without: Ids of cycles to leave out.
         """
         pieces: list[list[int]] = [[]]
-        for at, step in enumerate(self.steps):
-            if self.step_uses[at] is StepUse.LEARNED or step.cycle_id in without:
+        for index, step in enumerate(self.steps):
+            if self.step_uses[index] is StepUse.LEARNED or step.cycle_id in without:
                 pieces.append([])
             else:
-                pieces[-1].append(at)
+                pieces[-1].append(index)
+        # Steps used by a known pattern may be part of a longer new one, so pieces may contain them. A piece must
+        # have at least one free step, and one that does more than wait or look.
         return [
-            ActionSequence(self.site, [self.steps[at] for at in piece], is_fresh=False)
+            ActionSequence(self.site, [self.steps[index] for index in piece], is_fresh=False)
             for piece in pieces
             if len(piece) >= MIN_PATTERN_STEPS
-            and any(self.step_uses[at] is StepUse.FREE for at in piece)
-            and not all(self.steps[at].is_passive for at in piece)
+            and any(self.step_uses[index] is StepUse.FREE for index in piece)
+            and not all(self.steps[index].is_passive for index in piece)
         ]
 
 
 def find_sequences(run: Iterable[MemoryEntry]) -> list[ActionSequence]:
-    """The stretches of a task's cycles, in their order."""
-    found: list[ActionSequence] = []
+    """Split the cycles of a task into successful sequences; a failure or a change of site ends a sequence."""
+    sequences: list[ActionSequence] = []
     site, steps = "", list[TemplateStep]()
     for entry in run:
-        before, site = site, _find_site(entry) or site
-        worked = entry.outcome is ExecutionOutcome.SUCCESS
-        if not worked or site != before:
-            is_failure = entry.outcome.is_failure and site == before
-            found += _build_sequences(before, steps, build_template_step(entry) if is_failure else None)
+        previous_site, site = site, _find_site(entry) or site
+        is_success = entry.outcome is ExecutionOutcome.SUCCESS
+        if not is_success or site != previous_site:
+            is_failure = entry.outcome.is_failure and site == previous_site
+            sequences += _build_sequences(
+                previous_site, steps, build_template_step(entry) if is_failure else None
+            )
             steps = []
-        if worked:
+        if is_success:
             steps.append(build_template_step(entry))
-    return [*found, *_build_sequences(site, steps)]
+    return [*sequences, *_build_sequences(site, steps)]
 
 
 def _build_sequences(
     site: str, steps: Sequence[TemplateStep], failed: TemplateStep | None = None
 ) -> list[ActionSequence]:
+    # Redact with the reach of the longest pattern: any two steps that may share a pattern are looked at together.
+    # A step whose secret cannot be removed (None) splits the sequence.
     pieces: list[list[TemplateStep]] = [[]]
     for step in redact_secrets(steps, MAX_PATTERN_STEPS - 1):
         if step is None:
             pieces.append([])
         else:
             pieces[-1].append(step)
-    stretches = [ActionSequence(site, piece) for piece in pieces]
-    stretches[-1].failed_step = failed
-    return [one for one in stretches if one.steps]
+    sequences = [ActionSequence(site, piece) for piece in pieces]
+    sequences[-1].failed_step = failed
+    return [sequence for sequence in sequences if sequence.steps]
 
 
 def _find_site(entry: MemoryEntry) -> str:
-    # Who goes to an address is there afterwards, wherever the cycle began.
-    aim = entry.action.parameters.get("url")
-    return (get_domain(aim) if isinstance(aim, str) else "") or get_domain(entry.url)
+    # A navigation belongs to the site that it leads to, not to the page where it started.
+    target = entry.action.parameters.get("url")
+    return (get_domain(target) if isinstance(target, str) else "") or get_domain(entry.url)
 
 
 def sequence_to_dict(stretch: ActionSequence) -> dict[str, Any]:
-    """A stretch as plain JSON."""
+    """Convert a sequence to plain JSON values."""
     return {"site": stretch.site, "tried": list(map(_step_to_dict, stretch.steps))}
 
 
 def sequence_from_dict(data: Mapping[str, Any]) -> ActionSequence:
-    """The stretch that ``stretch_to_dict`` wrote; ``LookupError``, ``TypeError`` or ``ValueError`` if it is none."""
+    """Restore a sequence from ``sequence_to_dict``.
+
+    Raises:
+        LookupError, TypeError, ValueError: The data is damaged.
+    """
     return ActionSequence(str(data["site"]), list(map(_step_from_dict, data["tried"])), is_fresh=False)
 
 
@@ -154,6 +164,7 @@ def _step_to_dict(step: TemplateStep) -> dict[str, Any]:
 
 def _step_from_dict(data: Mapping[str, Any]) -> TemplateStep:
     parameters, slots = data["parameters"], []
+    # Values of slots are not stored separately; read them from the parameters by their path.
     for path, name, is_secret, is_password, is_search in data["slots"]:
         value = parameters
         for part in path:

@@ -1,6 +1,6 @@
-"""Actions as steps of a pattern: what is the same each time, and what is typed in.
+"""Conversion of actions to steps of a pattern: fixed parameters, and slots for values that are typed in.
 
-What looks like a secret never gets out of here sealed: not in a shape, not in a step, not in a name.
+Values that look like secrets are removed from shapes, steps and names before a sequence leaves this module.
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ if TYPE_CHECKING:
 
     from langmem_tiers.tasks.models import MemoryEntry
 
-_MAX_LITERAL_CHARACTERS = 2_000  # characters; what is longer is data, never a part of a pattern
-_MAX_CONTEXT_CHARACTERS = 500  # of a thought, and of what stands beside a field
+# A longer value is data, not part of a pattern, and is treated like a secret.
+_MAX_LITERAL_CHARACTERS = 2_000
+# Limit for a thought, and for the parameters next to a field, when they are searched for hints.
+_MAX_CONTEXT_CHARACTERS = 500
+# Parameters whose value is typed in.
 _VALUE_NAMES = frozenset(
     "text value values content input keys string query q search search_term search_query term message body "
     "email username user login first_name last_name full_name phone address comment answer".split()
 )
-_PLAIN_NAMES = frozenset(
-    "text value values content input keys string message body".split()
-)  # they name no field
+# Value parameters that do not name the field; its name comes from another parameter.
+_PLAIN_NAMES = frozenset("text value values content input keys string message body".split())
+# Parameters that contain the fields of a form.
 _FORM_NAMES = frozenset("fields form form_data data inputs values json payload body".split())
 _COMMAND_NAMES = frozenset("command cmd commands script code shell args arguments argv sql".split())
+# Parameters within a form that identify a field and are not typed in.
 _STRUCTURE_NAMES = frozenset(
     "selector xpath name id field label type tag role index element target url key".split()
 )
@@ -51,18 +55,21 @@ _SECRET_IN_URL = re.compile(
     re.IGNORECASE,
 )
 _SECRET_IN_COMMAND = re.compile(
-    # DB_PASSWORD=x, "Authorization: x"; --password x; curl -u me:x; mysql -px; sshpass -p x; https://me:x@host
+    # In the order of the alternatives: DB_PASSWORD=x and "Authorization: x"; --password x; curl -u me:x;
+    # mysql -px; sshpass -p x and https://me:x@host.
     r"(?:password|passwd|passphrase|pwd|secret|token|(?:api|access)[-_]?key|credentials?|authorization)[\"']? ?[=:] ?\S"
     r"|--(?:pass|pwd|secret|token|api-?key|credential)[\w-]{0,20}[ =]\S"
     r"|(?:^|\s)(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,80}:\S"
     r"|\bmysql\w{0,20}\s.{0,200}?-p\S|\bsshpass\b|://[^\s/@:]{0,80}:[^\s/@]{1,80}@",
     re.IGNORECASE,
 )
-_PERSONAL = re.compile(r"[^\s@]@[^\s@]+\.[^\s@]|(?:\d[ -]?){12}")  # mail addresses, numbers of cards
+# Email addresses and card numbers.
+_PERSONAL = re.compile(r"[^\s@]@[^\s@]+\.[^\s@]|(?:\d[ -]?){12}")
 _TOKEN = re.compile(r"[A-Za-z0-9+/=_.~-]{20,}")
 _DIGIT, _LETTER = re.compile(r"\d"), re.compile("[A-Za-z]")
 _CHARACTER_CLASSES = tuple(map(re.compile, ("[a-z]", "[A-Z]", r"\d", r"[^\w\s]")))
 _SEARCH = re.compile(r"search|query|\bq\b", re.IGNORECASE)
+# The value of an attribute in a CSS or XPath selector, for example ``email`` in ``input[name='email']``.
 _ATTRIBUTE = re.compile(
     r"(?:name|id|placeholder|aria-label|data-testid|type)\s*[*^$~|]?=\s*[\"']?([^\"'\]]+)"
 )
@@ -75,17 +82,17 @@ _PASSIVE_TOOL = re.compile(
 
 
 ParameterPath: TypeAlias = tuple[str | int, ...]
-"""Where in the parameters."""
+"""Keys and indexes that lead to a value within the parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A place of a step where something is typed in."""
+    """A parameter of a step whose value may differ each time."""
 
     path: ParameterPath
     name: str
     value: str | int | float | None
-    """None once it is sealed."""
+    """The typed value, or None if it was redacted."""
     is_secret: bool
     is_password: bool = False
     is_search: bool = False
@@ -93,7 +100,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class TemplateStep:
-    """An action as a step: equal shapes do the same thing, whatever is typed in."""
+    """An action as a step of a pattern. Steps with equal shapes differ only in the values of their slots."""
 
     tool: str
     parameters: dict[str, Any]
@@ -101,17 +108,17 @@ class TemplateStep:
     slots: tuple[Slot, ...]
     timestamp: float
     cycle_id: str = ""
-    """Id of the cycle that took it."""
+    """Id of the cycle in which the action was performed."""
 
     @property
     def is_passive(self) -> bool:
-        """Whether it only waits or looks, or is nothing but a secret command."""
+        """True if the step only waits or reads, or consists only of a command with a secret."""
         is_blank = len(self.slots) == 1 == len(self.parameters) and self.slots[0].name in _COMMAND_NAMES
         return is_blank or _PASSIVE_TOOL.match(self.tool) is not None
 
 
 def build_template_step(entry: MemoryEntry) -> TemplateStep:
-    """The step that a cycle took."""
+    """Build the step for the action of a cycle."""
     parameters = to_plain_value(entry.action.parameters)
     slots: list[Slot] = []
     thought = entry.thought.content[:_MAX_CONTEXT_CHARACTERS]
@@ -123,17 +130,21 @@ def build_template_step(entry: MemoryEntry) -> TemplateStep:
 
 
 def redact_secrets(steps: Sequence[TemplateStep], reach: int) -> list[TemplateStep | None]:
-    """Steps that were taken one after the other, without their secrets; None for one that does not do without.
+    """Remove secrets from consecutive steps; a step whose fixed part contains a secret becomes None.
 
-    A secret is what looks like one, and all that is typed near a password. What repeats a secret is sealed like it.
+    Secrets are values that look like one, and all values typed near a password. Values that repeat a secret are
+    redacted too.
 
     Args:
-        steps: In their order.
-        reach: How many steps before and behind are near.
+        steps: The steps in their order.
+        reach: Number of steps before and after a step that count as near.
     """
 
     def near(index: int) -> slice:
         return slice(max(0, index - reach), index + reach + 1)
+
+    # First find all secrets, then redact: a user name may be typed before the password that reveals the login, and a
+    # secret may be repeated in an earlier or later step.
 
     has_password = [any(slot.is_password for slot in step.slots) for step in steps]
     in_login = [any(has_password[near(index)]) for index in range(len(steps))]
@@ -157,28 +168,29 @@ def _redact_step(step: TemplateStep, secrets: set[str]) -> TemplateStep | None:
 
 def _reveals_secret(slot: Slot, secrets: Iterable[str]) -> bool:
     text = str(slot.value)
-    return slot.is_secret or any(one == text or _contains_secret(text, one) for one in secrets)
+    return slot.is_secret or any(secret == text or _contains_secret(text, secret) for secret in secrets)
 
 
 def _contains_secret(text: str, secret: str) -> bool:
-    # A password that is a short word may stand in a selector by chance: "password" does in most.
+    # A secret that is a short word may occur by chance: a selector often contains "password". The shape is JSON, so
+    # compare with the JSON form too, in which quotes are escaped.
     is_word = secret.isalpha() and len(secret) < 12
     return len(secret) >= 4 and not is_word and (secret in text or json.dumps(secret)[1:-1] in text)
 
 
 def replace_at_paths(value: object, at: Mapping[ParameterPath, Any], path: ParameterPath = ()) -> Any:  # noqa: ANN401 - any JSON value
-    """A JSON value with others in place of what stands at some paths."""
+    """Return a copy of a JSON value with the values at the given paths replaced."""
     if path in at:
         return at[path]
     if isinstance(value, dict):
-        return {key: replace_at_paths(one, at, (*path, key)) for key, one in value.items()}
+        return {key: replace_at_paths(item, at, (*path, key)) for key, item in value.items()}
     if isinstance(value, list):
-        return [replace_at_paths(one, at, (*path, index)) for index, one in enumerate(value)]
+        return [replace_at_paths(item, at, (*path, index)) for index, item in enumerate(value)]
     return value
 
 
 def build_shape(tool: str, parameters: object, slots: Sequence[Slot]) -> str:
-    """What two steps share that do the same thing."""
+    """Build the key that equal steps share: tool and parameters, with numbered placeholders for slots."""
     masks = {slot.path: {"typed in": number} for number, slot in enumerate(slots, 1)}
     return json.dumps([tool, replace_at_paths(parameters, masks)], sort_keys=True)
 
@@ -192,69 +204,73 @@ class _SlotContext:
 
     @property
     def sibling_text(self) -> str:
-        """What stands beside a value."""
-        beside = (one for name, one in self.siblings.items() if name != self.name and isinstance(one, str))
-        return " ".join(one[:_MAX_CONTEXT_CHARACTERS] for one in beside)
+        """Text of the parameters next to the value."""
+        texts = (text for name, text in self.siblings.items() if name != self.name and isinstance(text, str))
+        return " ".join(text[:_MAX_CONTEXT_CHARACTERS] for text in texts)
 
 
-def _find_slots(value: object, path: ParameterPath, around: _SlotContext, slots: list[Slot]) -> None:
+def _find_slots(value: object, path: ParameterPath, context: _SlotContext, slots: list[Slot]) -> None:
     if isinstance(value, dict):
-        for key, one in value.items():
-            inside = _SlotContext(key, value, around.thought, around.is_in_form or key in _FORM_NAMES)
-            _find_slots(one, (*path, key), inside, slots)
+        for key, item in value.items():
+            inner = _SlotContext(key, value, context.thought, context.is_in_form or key in _FORM_NAMES)
+            _find_slots(item, (*path, key), inner, slots)
     elif isinstance(value, list):
-        for index, one in enumerate(value):
-            _find_slots(one, (*path, index), around, slots)
+        for index, item in enumerate(value):
+            _find_slots(item, (*path, index), context, slots)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
-        slot = _build_slot(value, path, around)
+        slot = _build_slot(value, path, context)
         if slot is not None:
             slots.append(slot)
 
 
-def _build_slot(value: str | float, path: ParameterPath, around: _SlotContext) -> Slot | None:
-    name, text = around.name, str(value)
-    is_typed = name.lower() in _VALUE_NAMES or (around.is_in_form and name.lower() not in _STRUCTURE_NAMES)
-    named, is_password, is_named_secret = _classify_name(name)
+def _build_slot(value: str | float, path: ParameterPath, context: _SlotContext) -> Slot | None:
+    name, text = context.name, str(value)
+    is_typed = name.lower() in _VALUE_NAMES or (context.is_in_form and name.lower() not in _STRUCTURE_NAMES)
+    name_words, is_password, is_named_secret = _classify_name(name)
     is_secret = (
         is_named_secret
         or _has_secret(text)
         or (name.lower() in _COMMAND_NAMES and _has_secret_in_command(text))
     )
+    # A value that is not typed in is fixed and needs no slot, unless it must be hidden.
     if not is_typed:
         if not is_secret:
             return None
         return Slot(
             path=path, name=_to_slug(name) or "value", value=value, is_secret=True, is_password=is_password
         )
-    # What stands beside a field says what it is for; where nothing does, what the agent thought.
-    told = f"{named} {around.sibling_text.strip() or around.thought}"
-    is_password = _PASSWORD.search(told) is not None
-    hinted = f"{told} {around.thought}"
+    # The parameters next to a value describe its purpose; without any, the thought of the agent does. For secrets,
+    # the thought counts in any case: hiding too much is harmless.
+    description = f"{name_words} {context.sibling_text.strip() or context.thought}"
+    is_password = _PASSWORD.search(description) is not None
+    hints = f"{description} {context.thought}"
     is_secret = (
-        is_secret or _looks_like_secret(text) or any(one.search(hinted) for one in (_PASSWORD, _SECRET_NAME))
+        is_secret
+        or _looks_like_secret(text)
+        or any(pattern.search(hints) for pattern in (_PASSWORD, _SECRET_NAME))
     )
     return Slot(
         path=path,
-        name=_find_field_name(name, around.siblings),
+        name=_find_field_name(name, context.siblings),
         value=value,
         is_secret=is_secret,
         is_password=is_password,
-        is_search=_SEARCH.search(told) is not None,
+        is_search=_SEARCH.search(description) is not None,
     )
 
 
 @lru_cache(maxsize=1_000)
 def _classify_name(name: str) -> tuple[str, bool, bool]:
-    """The words of a parameter's name, and whether it is one for a password, or for any secret."""
-    named = f"{name} {_CAMEL_CASE_BOUNDARY.sub(' ', name).replace('_', ' ').replace('-', ' ')}"
-    is_password = _PASSWORD.search(named) is not None
-    return named, is_password, is_password or _SECRET_NAME.search(named) is not None
+    """Return the words of a parameter name, True if it names a password, and True if it names any secret."""
+    words = f"{name} {_CAMEL_CASE_BOUNDARY.sub(' ', name).replace('_', ' ').replace('-', ' ')}"
+    is_password = _PASSWORD.search(words) is not None
+    return words, is_password, is_password or _SECRET_NAME.search(words) is not None
 
 
 def _has_secret(text: str) -> bool:
     if len(text) > _MAX_LITERAL_CHARACTERS or _SECRET_IN_URL.search(text):
         return True
-    return any(danger.pattern.search(text) for danger in SECRET_PATTERNS)
+    return any(secret.pattern.search(text) for secret in SECRET_PATTERNS)
 
 
 def _has_secret_in_command(command: str) -> bool:
@@ -262,31 +278,34 @@ def _has_secret_in_command(command: str) -> bool:
 
 
 def _looks_like_secret(text: str) -> bool:
-    # Only of what is typed: a selector may be as strange as a password.
+    # Only called for typed values: a selector may look as random as a password. Secret are personal data, long tokens
+    # of letters and digits, and single words with at least three classes of characters.
     if _PERSONAL.search(text) or any(
         _DIGIT.search(run) and _LETTER.search(run) for run in _TOKEN.findall(text)
     ):
         return True
     is_one_word = len(text) >= 6 and not re.search(r"\s", text)
-    return is_one_word and sum(one.search(text) is not None for one in _CHARACTER_CLASSES) >= 3
+    return is_one_word and sum(pattern.search(text) is not None for pattern in _CHARACTER_CLASSES) >= 3
 
 
 def _find_field_name(name: str, siblings: Mapping[str, Any]) -> str:
+    # {"selector": "input[name='email']", "text": "..."}: "text" does not name the field, the selector does.
     if name.lower() not in _PLAIN_NAMES:
         return _to_slug(name) or "value"
-    for beside in _FIELD_NAMES:
-        told = siblings.get(beside)
-        if beside != name and isinstance(told, str) and not _has_secret(told):
-            marks = _ATTRIBUTE.findall(told) or _CSS_NAME.findall(told)
-            if found := _to_slug(marks[-1] if marks else told):
-                return found
+    for sibling in _FIELD_NAMES:
+        text = siblings.get(sibling)
+        if sibling != name and isinstance(text, str) and not _has_secret(text):
+            names = _ATTRIBUTE.findall(text) or _CSS_NAME.findall(text)
+            if slug := _to_slug(names[-1] if names else text):
+                return slug
     return _to_slug(name) or "value"
 
 
 def _to_slug(text: str) -> str:
-    found = (
+    slug = (
         _NON_NAME_CHARACTERS.sub("_", _CAMEL_CASE_BOUNDARY.sub("_", text[:80]).lower())
         .strip("_")[:40]
         .strip("_")
     )
-    return found if found and not found[0].isdigit() else ""
+    # A placeholder must be an identifier.
+    return slug if slug and not slug[0].isdigit() else ""

@@ -1,4 +1,4 @@
-"""The memory of an agent that acts: cycles of thought, action and observation, and a guard against going in circles."""
+"""Memory of an agent that performs tasks: cycles of thought, action and observation, and a loop guard."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class AgentFacade:
-    """The parts of an agent's memory, and the short ways to them."""
+    """Accessors and shortcuts to the parts of an agent's memory."""
 
     long_term: PatternRepository
     _run: TaskRun
@@ -55,146 +55,153 @@ class AgentFacade:
 
     @property
     def short_term(self) -> JournaledRecentCycles:
-        """The newest cycles."""
+        """Newest cycles of the task."""
         return self._run.short_term
 
     @property
     def working(self) -> JournaledWorkingState:
-        """Goal, path, scratch pad and page maps."""
+        """Working state: goal, navigation path, scratch values and page maps."""
         return self._run.working
 
     @property
     def context_store(self) -> JournaledTaskContext:
-        """What the user said, what was found out, and what was extracted."""
+        """Context of the task: user context, inferred context and extracted data."""
         return self._run.context_store
 
     @property
     def guard(self) -> JournaledGuard:
-        """Notices when the agent goes in circles."""
+        """Guard that detects loops."""
         return self._run.guard
 
     @property
     def advice(self) -> GuardAdvice | None:
-        """What the guard has to say to the last cycle."""
+        """Advice of the guard on the last cycle, or None."""
         return self._run.advice
 
     @property
     def sitemap(self) -> SitemapGraph | None:
-        """The site that is explored."""
+        """Map of the explored site, or None."""
         return self._run.exploration.graph
 
     @property
     def current_url(self) -> str:
-        """The page that the agent is at; empty if none was named."""
+        """Address of the current page; empty if unknown."""
         return self._run.current_url
 
     def mark_url_visited(self, url: str) -> None:
-        """Note that a page was seen."""
+        """Record that a page was visited."""
         with self._lock:
             self._run.mark_visited(url)
 
     def has_visited_url(self, url: str) -> bool:
-        """Whether a page was seen, in whatever form its address is written."""
+        """Return True if a page was visited. Addresses are compared in normalized form."""
         return normalize_page_url(url) in self._run.visited_pages
 
     @property
     def visited_urls(self) -> list[str]:
-        """The pages that were seen, in that order."""
+        """Visited pages in the order of the first visit."""
         with self._lock:
             return list(self._run.visited_pages)
 
     def add_inferred_context(self, key: str, value: object, source: str = "") -> None:
-        """Keep what was found out on the way."""
+        """Store inferred context, such as a fact that the agent discovered."""
         self.context_store.add_inferred(key, value, source)
 
     def store_page_map(self, url: str, page_map: object) -> None:
-        """Keep what is where on a page."""
+        """Store a page map: a description of the layout of a page."""
         self.working.store_page_map(url, page_map)
 
     def has_page_map(self, url: str) -> bool:
-        """Whether a page is known."""
+        """Return True if a page map is stored for the address."""
         return self.working.has_page_map(url)
 
-    def get_page_map(self, url: str) -> Any:  # noqa: ANN401 - whatever was handed in
-        """What is where on a page."""
+    def get_page_map(self, url: str) -> Any:  # noqa: ANN401 - any object
+        """Return the page map of an address, or None."""
         return self.working.get_page_map(url)
 
     def get_all_page_maps(self) -> dict[str, Any]:
-        """All pages that are known."""
+        """Return all page maps by address."""
         return self.working.get_all_page_maps()
 
     def get_page_summary(self, url: str) -> str | None:
-        """A page in one line."""
+        """Return a one-line summary of a page map, or None if there is none."""
         return self.working.get_page_summary(url)
 
     def learn_pattern(self, pattern: LearnedPattern) -> None:
-        """Keep steps that worked, for all tasks of the namespace."""
+        """Store a pattern for all tasks of the namespace."""
         with self._lock:
             self.long_term.learn(pattern)
 
     def get_patterns_for_domain(self, domain: str) -> list[LearnedPattern]:
-        """What worked at a site, the best first."""
+        """Return the patterns of a site, best first."""
         return self.long_term.get_patterns_for_domain(domain)
 
     def init_sitemap_graph(self, homepage_url: str, limits: SitemapLimits | None = None) -> SitemapGraph:
-        """Begin to explore a site; its first page is being looked at."""
+        """Start exploring a site at its homepage."""
         with self._lock:
             return self._run.exploration.begin(homepage_url, limits)
 
     def add_sitemap_links(
         self, parent_url: str, links: Iterable[Mapping[str, Any] | str], link_type: str = "unknown"
     ) -> LinkReport:
-        """Links that were found on a page."""
+        """Add links that were found on a page; the page counts as visited."""
         with self._lock:
             return self._run.add_links(parent_url, links, link_type)
 
     def update_sitemap_visited(
         self, url: str, title: str = "", summary: str = "", section_count: int = 0
     ) -> SitemapPage | None:
-        """A page that was looked at."""
+        """Mark a page of the site as visited and return it."""
         with self._lock:
             self.mark_url_visited(url)
             return self._run.exploration.mark_visited(url, title, summary, section_count)
 
     def update_sitemap_failed(self, url: str, reason: str = "") -> SitemapPage | None:
-        """A page that cannot be looked at, so that it is not offered again."""
+        """Mark a page as failed, so that it is not suggested again, and return it."""
         with self._lock:
             return self._run.exploration.mark_failed(url, reason)
 
     def get_next_page_to_visit(self) -> str | None:
-        """Where to go next; None when all within the limits was seen."""
+        """Return the next page to visit, or None if the exploration is complete."""
         with self._lock:
             return self._run.exploration.require().next_page()
 
     def is_sitemap_exploration_complete(self) -> bool:
-        """Whether all within the limits was seen."""
+        """Return True if no page within the limits is left to visit."""
         with self._lock:
             return self._run.exploration.require().is_complete
 
     def format_site_exploration_summary(self) -> str:
-        """What was found at the site."""
+        """Format a summary of the explored site for a prompt."""
         with self._lock:
             return self._run.exploration.require().format_summary()
 
 
 class AgentMemory(AgentFacade, Closeable):
-    """Memory of a task under way. Every cycle is on the disk when the call returns, and a new process goes on there.
+    """Memory of an agent that performs a task.
 
-    Safe to share between threads.
+    Each cycle is durable when the call returns, and a new process can resume the task. Threads can share an instance.
 
     Args:
-        context_window_budget: Tokens that ``format_for_prompt`` may take.
-        short_term_max_entries: Cycles that are held in sight.
-        long_term_max_patterns: Learned patterns of the namespace.
-        max_extraction_budget_percent: What extracted data may take of what is left of a prompt.
-        max_extraction_tokens: What it may take in any case.
-        max_single_extraction_chars: Characters of one extraction.
-        engine: Where it is kept; in memory, and gone with it, if left out.
-        namespace: Whose.
-        task: The task to go on with; a new one, if there is none of that name.
-        counter: Counts tokens; the engine's, if left out.
-        model: Compresses large extractions; without one they are put together from what they say.
-        unguarded_tools: Tools that may be called as often as one likes, such as one that asks whether a job is done.
+        context_window_budget: Maximum tokens of ``format_for_prompt``.
+        short_term_max_entries: Maximum number of recent cycles.
+        long_term_max_patterns: Maximum number of learned patterns in the namespace.
+        max_extraction_budget_percent: Share of the remaining prompt that extracted data may use, from 0 to 1.
+        max_extraction_tokens: Maximum tokens of extracted data in a prompt.
+        max_single_extraction_chars: Maximum characters of a single extraction.
+        engine: Engine that stores the memory. Default: a new in-memory engine, whose data is lost on ``close``.
+        namespace: Namespace of the tasks and patterns.
+        task: Name of the task to resume, or of a new task. Default: a new task with a generated name.
+        counter: Counts tokens. Default: the counter of the engine.
+        model: Compresses large extractions. Default: extractive compression.
+        unguarded_tools: Tools that the guard ignores, such as one that polls the status of a job.
+
+    Example::
+
+        memory = AgentMemory(engine=engine, task="checkout")
+        memory.resume_or_start("Buy a red kettle")
+        memory.record_cycle("The cart is empty.", AgentAction("click", {"selector": "#add"}), "Added to cart")
+        prompt = memory.format_for_prompt()
     """
 
     def __init__(  # noqa: PLR0913 - as in the design, the rest by keyword
@@ -260,52 +267,56 @@ class AgentMemory(AgentFacade, Closeable):
 
     @property
     def task(self) -> str:
-        """What the task is called: pass it as ``task=`` to go on with it in another process."""
+        """Name of the task. Pass it as ``task=`` to resume the task in another process."""
         return self._run.journal.task
 
     def start_task(
         self, goal: str, user_context: Mapping[str, Any] | None = None, *, task: str | None = None
     ) -> str:
-        """Begin a task: nothing of the one before is in sight any more, learned patterns and the mode stay.
+        """Start a task. The previous task is no longer visible; patterns and the operation mode are kept.
 
-        What was set since the memory was opened or the last task cleared belongs to the new task, and so does the
-        name that the memory was opened with.
+        If the current task has not begun, the new task takes over its name and everything that was set in it, such as
+        inferred context.
 
         Args:
-            goal: What is to be done.
-            user_context: What the user said about it.
-            task: What it is called; a new id, if left out.
+            goal: The goal of the task.
+            user_context: Information from the user.
+            task: Name of the task. Default: the name of the current task if it has not begun, else a generated name.
 
         Returns:
-            What it is called.
+            The name of the task.
 
         Raises:
-            InvalidInputError: There is no goal, or a task of that name is under way.
+            InvalidInputError: The goal is empty, or a task of that name has already begun.
         """
-        told: object = goal
-        if not isinstance(told, str) or not told.strip():
-            raise InvalidInputError(f"a task needs a goal, got {told!r}: say what is to be done")
+        goal_value: object = goal
+        if not isinstance(goal_value, str) or not goal_value.strip():
+            raise InvalidInputError(f"a task needs a goal, got {goal_value!r}: describe what to do")
         if user_context is not None and not isinstance(user_context, Mapping):
-            raise InvalidInputError(f"user context must be a mapping, got a {type(user_context).__name__}")
+            raise InvalidInputError(
+                f"user_context must be a mapping, got a {type(user_context).__name__}: use a dict"
+            )
         if user_context:
-            TaskContext(self._get_time).set_user_context(user_context)  # refused before anything is begun
+            # Validate before anything of the new task is stored.
+            TaskContext(self._get_time).set_user_context(user_context)
         with self._lock:
             run = self._start_run(None if task is None else check_task_name(task))
             if user_context:
                 run.context_store.set_user_context({**run.context_store.user_context, **user_context})
             run.working.set_goal(goal)
-            self._run = run  # only now: until it is kept, the task before goes on
+            # Switch only after the goal is stored: if storing fails, the previous task stays current.
+            self._run = run
             return self.task
 
     def resume_or_start(self, goal: str, user_context: Mapping[str, Any] | None = None) -> bool:
-        """Go on with the task that the memory was opened with, or begin it if there is none yet.
+        """Resume the task that the memory was opened with, or start it if it has not begun.
 
         Args:
-            goal: What is to be done, if it is begun.
-            user_context: What the user said about it, if it is begun.
+            goal: The goal of a new task. Ignored when resuming.
+            user_context: Information from the user for a new task. Ignored when resuming.
 
         Returns:
-            Whether it was under way.
+            True if the task was resumed, False if it was started.
         """
         with self._lock:
             is_begun = self._run.is_begun
@@ -322,119 +333,120 @@ class AgentMemory(AgentFacade, Closeable):
         priority: MemoryPriority | str | None = None,
         **about: Any,  # noqa: ANN401 - fields of the entry, checked below
     ) -> MemoryEntry:
-        """Keep a cycle of thought, action and observation.
+        """Store a cycle of thought, action and observation.
 
         Args:
-            thought: What the agent reasoned.
-            action: What it did.
-            observation: What came of it.
-            outcome: How it went.
-            priority: How long it stays in sight; by the action and the mode, if left out.
+            thought: The reasoning of the agent.
+            action: The tool call.
+            observation: The result of the action. Default: None, not observed.
+            outcome: The outcome of the action. Default: success.
+            priority: How long the cycle remains visible. Default: chosen by outcome, tool and operation mode.
             **about: ``url``, ``page_title``, ``duration_ms``, ``retry_count``, ``error_message``, ``tags``.
 
         Returns:
-            The cycle. ``memory.advice`` is what the guard has to say to it.
+            The stored cycle. ``memory.advice`` contains the advice of the guard on it.
 
         Raises:
-            InvalidInputError: The action is none, or something else in it makes no sense; nothing is kept.
-            StorageError: It could not be kept; the guard has seen it.
+            InvalidInputError: The action or another argument is invalid. Nothing was stored.
+            StorageError: The cycle could not be stored. The guard has observed it.
         """
         return self._run.record(CycleInput(thought, action, observation, outcome, priority, about))
 
     def format_for_prompt(self, domain: str = "", max_tokens: int | None = None) -> str:
-        """What the agent is told of its task, never more than the budget.
+        """Format the task as text for a prompt, within the token budget.
 
         Args:
-            domain: The site that it is at; by the current page, if left out.
-            max_tokens: In place of the budget, if that is less.
+            domain: Site whose patterns are included. Default: the site of the current page.
+            max_tokens: Maximum tokens, if less than ``context_window_budget``.
         """
         with self._lock:
-            asked = (
+            requested_tokens = (
                 self.context_window_budget if max_tokens is None else check_whole(max_tokens, 0, "max_tokens")
             )
-            most = min(asked, self.context_window_budget)
-            return build_task_prompt(self, domain or get_domain(self.current_url), most)
+            token_limit = min(requested_tokens, self.context_window_budget)
+            return build_task_prompt(self, domain or get_domain(self.current_url), token_limit)
 
     def is_repeated_failure(self, action: AgentAction, url: str | None = None) -> bool:
-        """Whether exactly this failed before, at this page."""
+        """Return True if the same action failed before on the same page."""
         with self._lock:
             return self.short_term.has_failed(
                 compute_action_signature(action, self.current_url if url is None else url)
             )
 
     def check_action(self, action: AgentAction, url: str | None = None) -> GuardAdvice | None:
-        """What the guard says to an action before it is taken; a block must be answered first."""
+        """Return the advice of the guard on a planned action; a block must be answered first."""
         with self._lock:
             return self.guard.check(action, self.current_url if url is None else url)
 
     def answer_guard(self, reason: str) -> bool:
-        """Say why a blocked action is to be done once more; whether that was enough."""
+        """Give a reason to repeat a blocked action; return True if the guard accepted it."""
         with self._lock:
             return self._run.answer_guard(reason)
 
     def new_turn(self) -> None:
-        """The user asks for something new at the same task: what is done again for that is no loop.
+        """Begin a new user request within the task. Actions repeated for it do not count as a loop.
 
-        That something failed, and how often it was done, stays known.
+        Failures and action counts of earlier turns are kept.
         """
         with self._lock:
             self._run.begin_turn()
 
     def warnings(self) -> list[str]:
-        """What the agent should know before it acts again."""
+        """Return the warnings that the agent should see before its next action."""
         with self._lock:
-            said = [] if self.advice is None else [self.advice.message]
-            return list(dict.fromkeys([*said, *self.short_term.get_loop_warnings()]))
+            advice = [] if self.advice is None else [self.advice.message]
+            return list(dict.fromkeys([*advice, *self.short_term.get_loop_warnings()]))
 
     def set_operation_mode(self, mode: OperationMode | str) -> None:
-        """What the agent is out for: it decides what is kept and shown."""
-        known = {one.value: one for one in OperationMode}
-        if mode not in known:
-            raise InvalidInputError(f"unknown mode {mode!r}: use one of {', '.join(known)}")
+        """Set the kind of work, which determines priorities and the order of the prompt."""
+        modes = {known_mode.value: known_mode for known_mode in OperationMode}
+        if mode not in modes:
+            raise InvalidInputError(f"unknown mode {mode!r}: use one of {', '.join(modes)}")
         with self._lock:
-            self._run.set_mode(known[mode])
+            self._run.set_mode(modes[mode])
 
     def get_operation_mode(self) -> OperationMode:
-        """What the agent is out for."""
+        """Return the operation mode."""
         return self._run.mode
 
     def get_task_summary(self) -> str:
-        """How the task went so far."""
+        """Return a summary of the progress so far."""
         with self._lock:
             return self._run.build_summary()
 
     def learn_from_success(self) -> list[LearnedPattern]:
-        """Learn steps that worked more than once, in this task or in others of the namespace; what was learned.
+        """Learn and return patterns from action sequences that succeeded repeatedly in the namespace.
 
-        Doing what was learned before counts as a use of it, well or badly. The end of a task learns by itself.
+        Performing a known pattern counts as a use of it, successful or not. Ending a task calls this automatically.
         """
         with self._lock:
             return self._run.learner.learn()
 
     def clear_task(self) -> None:
-        """End the task: what worked more than once is learned, and nothing of it is in sight any more."""
+        """End the task: learn patterns from it and continue with a new, empty task."""
         with self._lock:
             self._run = self._begin_run(self.engine.new_id())
 
     def clear(self) -> None:
-        """End the task and forget the patterns of the namespace as well."""
+        """End the task without learning, and delete all patterns of the namespace."""
         with self._lock:
             self.long_term.clear()
             self._run = TaskRun(self._settings, self.engine.new_id())
 
     def close(self) -> None:
-        """Give the engine back, if it is its own. Everything recorded is there already."""
+        """Close the engine if this memory created it. Everything recorded before is already stored."""
         if self._owns_engine:
             self.engine.close()
 
     def _start_run(self, task: str | None) -> TaskRun:
         self.long_term.refresh()
+        # The current task has no goal and no cycles. Continue with it, so that what was set in it is not lost.
         if task in (None, self.task) and not self._run.is_begun:
-            return self._run  # what was set until now was set for it
+            return self._run
         task = self.engine.new_id() if task is None else task
         if not TaskJournal(self.engine.session, self.namespace, task).is_empty:
             raise InvalidInputError(
-                f"task {task!r} is under way: go on with AgentMemory(task={task!r}), or name the new one otherwise"
+                f"task {task!r} has already begun: resume it with AgentMemory(task={task!r}), or use another name"
             )
         return self._begin_run(task)
 

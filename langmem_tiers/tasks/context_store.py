@@ -1,4 +1,4 @@
-"""What is known around a task: what the user said, what was found out, and what was just extracted."""
+"""Context of a task: user context, inferred context and recently extracted data."""
 
 from __future__ import annotations
 
@@ -29,23 +29,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 MAX_EXTRACTION_AGE_SECONDS = 300
-"""How long an extraction counts as fresh."""
+"""Default maximum age of a cached extraction."""
 _MAX_HISTORY = 1_000
 _MAX_EXTRACTIONS = 200
-_MAX_VALUE_CHARACTERS = 2_000  # of a value that relevance looks at
-_KEY_WEIGHT = 2.0  # a key says what a value is about
+# Characters of a value that are compared with the task.
+_MAX_VALUE_CHARACTERS = 2_000
+# A match in the key counts twice, because the key names the subject of the value.
+_KEY_WEIGHT = 2.0
 _CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _CLOCK = SystemClock()
 
 
 def get_wall_seconds() -> float:
-    """Seconds since 1970, by the machine's clock: for those who hand in no other."""
+    """Return the system time in seconds since 1970, the default clock of this package."""
     return _CLOCK.now().timestamp()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextChange:
-    """Something that became known."""
+    """A change of the user context or the inferred context."""
 
     time: float
     """Seconds since 1970."""
@@ -58,7 +60,7 @@ class ContextChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedExtraction:
-    """Data that was taken from a page."""
+    """Data extracted from a page."""
 
     key: str
     data: Any
@@ -77,8 +79,8 @@ class _ContextValue:
 class TaskContext:
     """Context of a task.
 
-    Values are plain JSON and copied: change one and set it again. Those in the history and in the list of
-    extractions are not copied, and not to be changed.
+    Values are plain JSON and are copied, so changes to a returned value have no effect: set it again. Values in
+    ``history`` and ``extractions()`` are not copied and must not be changed.
     """
 
     def __init__(self, now: Callable[[], float] = get_wall_seconds) -> None:
@@ -91,130 +93,133 @@ class TaskContext:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TaskContext) and self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment] # it changes
+    __hash__ = None  # type: ignore[assignment] # mutable
 
     def set_user_context(self, context: Mapping[str, Any]) -> None:
-        """Take what the user said in place of what was said before."""
+        """Replace the user context."""
         if not isinstance(context, Mapping):
-            raise InvalidInputError(f"user context must be a mapping, got a {type(context).__name__}")
-        said = check_object(dict(context), "user context")
-        self._user_values = {key: _build_value(key, value, "user") for key, value in said.items()}
-        for key, value in said.items():
+            raise InvalidInputError(
+                f"user context must be a mapping, got a {type(context).__name__}: use a dict"
+            )
+        values = check_object(dict(context), "user context")
+        self._user_values = {key: _build_value(key, value, "user") for key, value in values.items()}
+        for key, value in values.items():
             self._add_change(key, value, "user", "user")
 
     @property
     def user_context(self) -> dict[str, Any]:
-        """What the user said."""
-        return {key: known.value for key, known in self._user_values.items()}
+        """Information from the user, by key."""
+        return {key: stored.value for key, stored in self._user_values.items()}
 
     def add_inferred(self, key: str, value: object, source: str = "") -> None:
-        """Remember what was found out, and by what; what the user said goes before it."""
+        """Store inferred context and its source. User context under the same key takes precedence."""
         check_not_empty(key, "the key of inferred context")
-        ((key, held),) = check_object({key: value}, "inferred context").items()
-        self._inferred_values[key] = _build_value(key, held, check_text(source, "source"))
-        self._add_change(key, held, source, "inferred")
+        ((key, checked),) = check_object({key: value}, "inferred context").items()
+        self._inferred_values[key] = _build_value(key, checked, check_text(source, "source"))
+        self._add_change(key, checked, source, "inferred")
 
     def get(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 - any JSON value
-        """What is known under a key: by the user, else found out, else the default."""
-        known = self._user_values.get(key) or self._inferred_values.get(key)
-        return default if known is None else deepcopy(known.value)
+        """Return a value from the user context, else from the inferred context, else the default."""
+        stored = self._user_values.get(key) or self._inferred_values.get(key)
+        return default if stored is None else deepcopy(stored.value)
 
     def get_all(self) -> dict[str, Any]:
-        """All that is known."""
-        return {key: deepcopy(known.value) for key, known in self._merge_values().items()}
+        """Return the user context and the inferred context by key."""
+        return {key: deepcopy(stored.value) for key, stored in self._merge_values().items()}
 
     def get_source(self, key: str) -> str | None:
-        """Where it is known from: ``user``, or what was handed in with it; ``None`` if it is not known."""
-        known = self._user_values.get(key) or self._inferred_values.get(key)
-        return None if known is None else known.source
+        """Return the source of a value: ``user``, the source that was passed with it, or None if unknown."""
+        stored = self._user_values.get(key) or self._inferred_values.get(key)
+        return None if stored is None else stored.source
 
     @property
     def history(self) -> list[ContextChange]:
-        """The last thousand changes, the oldest first."""
+        """The last 1,000 changes, oldest first."""
         return list(self._history)
 
     def get_relevant_context(self, task_text: str, limit: int | None = None) -> dict[str, Any]:
-        """What shares words with a task, the best first; words of a key count twice those of its value."""
-        asked = frozenset(extract_terms(task_text))
-        scored = [(_score_overlap(asked, known), key) for key, known in self._merge_values().items()]
-        scored = [one for one in scored if one[0] > 0]
-        scored.sort(key=lambda one: -one[0])
-        found = scored if limit is None else scored[: check_whole(limit, 0, "limit")]
-        return {key: self.get(key) for _, key in found}
+        """Return the values that share words with a task, best first; words of a key count twice."""
+        task_terms = frozenset(extract_terms(task_text))
+        scored = [(_score_overlap(task_terms, stored), key) for key, stored in self._merge_values().items()]
+        scored = [(score, key) for score, key in scored if score > 0]
+        scored.sort(key=lambda score_and_key: -score_and_key[0])
+        best = scored if limit is None else scored[: check_whole(limit, 0, "limit")]
+        return {key: self.get(key) for _, key in best}
 
     def cache_extraction(self, key: str, data: object) -> None:
-        """Hold data for a while, as plain JSON: what is none by its text. Of 200 the oldest leaves."""
+        """Cache extracted data as plain JSON, other objects as text. Only the newest 200 are kept."""
         check_not_empty(key, "the key of an extraction")
         try:
-            held = check_object({key: data}, "extraction")
-        except InvalidInputError:  # what is no JSON
-            held = check_object({key: to_plain_value(data)}, "extraction")
-        self._put_extraction(CachedExtraction(key=key, data=held[key], time=self._now()))
+            checked = check_object({key: data}, "extraction")
+        except InvalidInputError:
+            # The data is not plain JSON.
+            checked = check_object({key: to_plain_value(data)}, "extraction")
+        self._put_extraction(CachedExtraction(key=key, data=checked[key], time=self._now()))
 
     def get_cached_extraction(self, key: str, max_age_seconds: float = MAX_EXTRACTION_AGE_SECONDS) -> Any:  # noqa: ANN401 - any JSON value
-        """The data that was held, or ``None`` if it is older than that.
+        """Return cached data, or None if it is missing or older than ``max_age_seconds``.
 
-        What is too old is dropped; what is only too old for a caller that asks for less than five
-        minutes stays for others.
+        An entry that exceeds both ``max_age_seconds`` and five minutes is removed. A caller with a shorter limit
+        therefore does not remove data that others may still use.
         """
         check_number(max_age_seconds, "max_age_seconds")
-        held = self._extractions.get(key)
-        if held is None:
+        cached = self._extractions.get(key)
+        if cached is None:
             return None
-        age_seconds = self._now() - held.time
+        age_seconds = self._now() - cached.time
         if age_seconds > max(max_age_seconds, MAX_EXTRACTION_AGE_SECONDS):
             del self._extractions[key]
-        return deepcopy(held.data) if age_seconds <= max_age_seconds else None
+        return deepcopy(cached.data) if age_seconds <= max_age_seconds else None
 
     def extractions(self, max_age_seconds: float | None = None) -> list[CachedExtraction]:
-        """What is held, the newest first; of any age unless one is asked for, since a task may take long."""
+        """Return the cached extractions, newest first; without ``max_age_seconds``, of any age."""
         since = -math.inf if max_age_seconds is None else self._now() - max_age_seconds
-        return [one for one in reversed(self._extractions.values()) if one.time >= since]
+        return [extraction for extraction in reversed(self._extractions.values()) if extraction.time >= since]
 
     def clear(self, *, keep_user: bool = True) -> None:
-        """Forget what was found out and extracted, and what the user said unless it is kept."""
+        """Remove inferred context and extractions, and the user context too unless ``keep_user`` is set."""
         if not keep_user:
             self._user_values.clear()
-        kept = [one for one in self._history if keep_user and one.kind == "user"]
+        kept = [change for change in self._history if keep_user and change.kind == "user"]
         self._history = deque(kept, maxlen=_MAX_HISTORY)
         self._inferred_values.clear()
         self._extractions.clear()
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON."""
+        """Convert the context to plain JSON values."""
         return {
-            "user": {key: known.value for key, known in self._user_values.items()},
+            "user": {key: stored.value for key, stored in self._user_values.items()},
             "inferred": {
-                key: {"value": known.value, "source": known.source}
-                for key, known in self._inferred_values.items()
+                key: {"value": stored.value, "source": stored.source}
+                for key, stored in self._inferred_values.items()
             },
-            "history": [asdict(one) for one in self._history],
-            "extractions": [asdict(one) for one in self._extractions.values()],
+            "history": [asdict(change) for change in self._history],
+            "extractions": [asdict(extraction) for extraction in self._extractions.values()],
         }
 
     @classmethod
     def from_dict(cls, value: object, now: Callable[[], float] = get_wall_seconds) -> TaskContext:
-        """The store that ``to_dict`` wrote; ``InvalidInputError`` names what is wrong with it."""
+        """Restore a context from ``to_dict``; an ``InvalidInputError`` names damaged values."""
         data = check_json_object(value, "context store")
         store = cls(now)
-        said = check_object(data.get("user", {}), "user")
-        store._user_values = {key: _build_value(key, one, "user") for key, one in said.items()}
-        for key, one in check_json_object(data.get("inferred", {}), "inferred").items():
+        user_values = check_object(data.get("user", {}), "user")
+        store._user_values = {key: _build_value(key, item, "user") for key, item in user_values.items()}
+        for key, item in check_json_object(data.get("inferred", {}), "inferred").items():
             where = f"inferred[{key!r}]"
-            held = check_json_object(one, where)
-            source = check_text(held.get("source", ""), f"{where}.source")
-            store._inferred_values[key] = _build_value(key, _parse_value(held, "value", where), source)
-        for where, held in _iterate_objects(data, "history"):
-            store._history.append(_parse_change(held, where))
-        for where, held in _iterate_objects(data, "extractions"):
-            store._put_extraction(_parse_extraction(held, where))
+            inferred = check_json_object(item, where)
+            source = check_text(inferred.get("source", ""), f"{where}.source")
+            store._inferred_values[key] = _build_value(key, _parse_value(inferred, "value", where), source)
+        for where, change in _iterate_objects(data, "history"):
+            store._history.append(_parse_change(change, where))
+        for where, extraction in _iterate_objects(data, "extractions"):
+            store._put_extraction(_parse_extraction(extraction, where))
         return store
 
     def _merge_values(self) -> dict[str, _ContextValue]:
-        # What the user said comes first, so that it stays in front of what is as relevant.
+        # User values come first: sorting by relevance is stable, so they precede equally relevant inferred values.
         return {
             **self._user_values,
-            **{key: one for key, one in self._inferred_values.items() if key not in self._user_values},
+            **{key: stored for key, stored in self._inferred_values.items() if key not in self._user_values},
         }
 
     def _add_change(self, key: str, value: object, source: str, kind: str) -> None:
@@ -238,49 +243,49 @@ def _tokenize(text: str) -> Iterable[str]:
 
 
 def _iterate_texts(value: object) -> Iterator[str]:
-    # Yes, no and nothing are words of no task.
+    # Booleans and None are left out: "True" does not occur in the text of a task.
     if isinstance(value, Mapping):
-        for key, one in value.items():
+        for key, item in value.items():
             yield str(key)
-            yield from _iterate_texts(one)
+            yield from _iterate_texts(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from _iterate_texts(one)
+        for item in value:
+            yield from _iterate_texts(item)
     elif value is not None and not isinstance(value, bool):
         yield str(value)
 
 
-def _score_overlap(asked: frozenset[str], known: _ContextValue) -> float:
-    in_key, in_value = len(asked & known.key_terms), len(asked & known.value_terms)
-    # A long value shares words with any task.
-    return _KEY_WEIGHT * in_key + in_value / math.sqrt(max(1, len(known.value_terms)))
+def _score_overlap(task_terms: frozenset[str], stored: _ContextValue) -> float:
+    in_key, in_value = len(task_terms & stored.key_terms), len(task_terms & stored.value_terms)
+    # Normalize by the length of the value: a long value shares words with any task.
+    return _KEY_WEIGHT * in_key + in_value / math.sqrt(max(1, len(stored.value_terms)))
 
 
 def _iterate_objects(data: Mapping[str, Any], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for index, one in enumerate(check_list(data.get(name, []), name)):
-        yield f"{name}[{index}]", check_json_object(one, f"{name}[{index}]")
+    for index, item in enumerate(check_list(data.get(name, []), name)):
+        yield f"{name}[{index}]", check_json_object(item, f"{name}[{index}]")
 
 
-def _parse_value(held: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: ANN401 - any JSON value
-    return check_object({name: held.get(name)}, where)[name]
+def _parse_value(data: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: ANN401 - any JSON value
+    return check_object({name: data.get(name)}, where)[name]
 
 
-def _parse_change(held: Mapping[str, Any], where: str) -> ContextChange:
-    kind = check_text(held.get("kind"), f"{where}.kind")
+def _parse_change(data: Mapping[str, Any], where: str) -> ContextChange:
+    kind = check_text(data.get("kind"), f"{where}.kind")
     if kind not in {"user", "inferred"}:
         raise InvalidInputError(f"{where}.kind must be 'user' or 'inferred', got {kind[:40]!r}")
     return ContextChange(
-        time=check_unix_seconds(held.get("time"), f"{where}.time"),
-        key=check_text(held.get("key"), f"{where}.key"),
-        value=_parse_value(held, "value", where),
-        source=check_text(held.get("source", ""), f"{where}.source"),
+        time=check_unix_seconds(data.get("time"), f"{where}.time"),
+        key=check_text(data.get("key"), f"{where}.key"),
+        value=_parse_value(data, "value", where),
+        source=check_text(data.get("source", ""), f"{where}.source"),
         kind=kind,
     )
 
 
-def _parse_extraction(held: Mapping[str, Any], where: str) -> CachedExtraction:
+def _parse_extraction(data: Mapping[str, Any], where: str) -> CachedExtraction:
     return CachedExtraction(
-        key=check_not_empty(held.get("key"), f"{where}.key"),
-        data=_parse_value(held, "data", where),
-        time=check_unix_seconds(held.get("time"), f"{where}.time"),
+        key=check_not_empty(data.get("key"), f"{where}.key"),
+        data=_parse_value(data, "data", where),
+        time=check_unix_seconds(data.get("time"), f"{where}.time"),
     )

@@ -1,4 +1,4 @@
-"""A cycle as it is recorded: whatever an agent hands in, checked and cut before it is written down."""
+"""Validation of cycles before they are stored: converts, checks and truncates what an agent passes."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _TOOLS_BY_MODE = {
     OperationMode.EXECUTE: ACTING_TOOLS,
     OperationMode.RESEARCH: COMPRESSIBLE_TOOLS | URL_CRITICAL_TOOLS,
 }
-"""What the agent is out for, which is pruned last."""
+"""Tools that get high priority in a mode: those that serve its purpose."""
 _PAGE_SCHEMES = frozenset({"http", "https", "file", "ftp"})
-"""Schemes that lead to a page; a script or data does not."""
+"""URL schemes that lead to a page, unlike ``javascript:`` or ``data:``."""
 _PAGE_STATE_TOOL = "get_page_state"
 _CYCLE_FIELDS = frozenset({"url", "page_title", "duration_ms", "retry_count", "error_message", "tags"})
 
 
 @dataclass(frozen=True, slots=True)
 class CycleInput:
-    """What an agent says of a cycle, unchecked."""
+    """Arguments of ``AgentMemory.record_cycle``, not validated."""
 
     thought: object
     action: object
@@ -52,48 +52,53 @@ class CycleInput:
 
 
 def build_cycle(
-    told: CycleInput, at: float, url: str, mode: OperationMode, counter: TokenCounter
+    cycle_input: CycleInput, at: float, url: str, mode: OperationMode, counter: TokenCounter
 ) -> MemoryEntry:
-    """The cycle, checked before it is written down, or nobody could ever read it again.
+    """Validate the input and build the entry to store. An invalid entry could be stored but never read again.
 
     Args:
-        told: What the agent says of it.
-        at: When, in seconds since 1970.
-        url: The page that it is at, if it does not say.
-        mode: What it is out for: it decides how long the cycle stays in sight.
-        counter: Counts tokens.
+        cycle_input: The arguments of the agent.
+        at: Time in seconds since 1970.
+        url: Address of the current page, used if the agent does not pass ``url``.
+        mode: Operation mode, which determines the default priority.
+        counter: Counts the tokens of the entry.
 
     Raises:
-        InvalidInputError: Something in it makes no sense.
+        InvalidInputError: A value is invalid; the message names it.
     """
-    action, about = told.action, told.extra_fields
+    action, about = cycle_input.action, cycle_input.extra_fields
     if not isinstance(action, AgentAction):
         raise InvalidInputError(
             f"an action must be an AgentAction, got a {type(action).__name__}: use AgentAction(tool, {{...}})"
         )
     if unknown := about.keys() - _CYCLE_FIELDS:
         raise InvalidInputError(
-            f"a cycle has no {min(unknown)!r}: use one of {', '.join(sorted(_CYCLE_FIELDS))}"
+            f"a cycle has no field {min(unknown)!r}: use one of {', '.join(sorted(_CYCLE_FIELDS))}"
         )
-    said = told.thought.content if isinstance(told.thought, Thought) else told.thought
-    error, seen = about.get("error_message"), _to_observation(told.observation)
+    thought = cycle_input.thought
+    thought_text = thought.content if isinstance(thought, Thought) else thought
+    error, observation = about.get("error_message"), _to_observation(cycle_input.observation)
+    # Build the entry through the same parser that reads it back from storage, so both accept the same values.
     entry = entry_from_dict(
         {
             **about,
             "entry_id": "new",
             "timestamp": at,
-            "thought": keep_head_and_tail(_to_text(said), MAX_OBSERVATION_CHARACTERS),
+            "thought": keep_head_and_tail(_to_text(thought_text), MAX_OBSERVATION_CHARACTERS),
             "action": {"tool_name": action.tool_name, "parameters": to_plain_value(action.parameters)},
-            "observation": None if seen is None else {"raw_output": seen.raw_output, "summary": seen.summary},
-            "outcome": told.outcome,
-            "priority": MemoryPriority.NORMAL if told.priority is None else told.priority,
+            "observation": None
+            if observation is None
+            else {"raw_output": observation.raw_output, "summary": observation.summary},
+            "outcome": cycle_input.outcome,
+            "priority": MemoryPriority.NORMAL if cycle_input.priority is None else cycle_input.priority,
             "url": url if about.get("url") is None else about["url"],
             "error_message": None if error is None else _to_text(error),
             "tags": _to_tags(about.get("tags")),
         },
         "cycle",
     )
-    if told.priority is None:
+    # The entry is frozen, but nobody else has a reference to it yet. Its outcome and text exist only now.
+    if cycle_input.priority is None:
         object.__setattr__(entry, "priority", _choose_priority(action, entry.outcome, mode))
     object.__setattr__(entry, "estimated_tokens", _count_tokens(entry.format_for_prompt(), counter))
     return entry
@@ -102,7 +107,7 @@ def build_cycle(
 def _count_tokens(text: str, counter: TokenCounter) -> int:
     try:
         return counter.count(text)
-    except Exception:  # noqa: BLE001 - an estimate will do, and what was done is recorded
+    except Exception:  # noqa: BLE001 - a failing counter must not prevent recording; an estimate is enough
         return len(text) // 4
 
 
@@ -113,22 +118,22 @@ def _choose_priority(action: AgentAction, outcome: ExecutionOutcome, mode: Opera
 
 
 def build_extraction_key(entry: MemoryEntry, number: int, tools: Container[str]) -> str | None:
-    """What the data that a cycle brought is called in the prompt; None if it brought none.
+    """Return the prompt label for the data that a cycle extracted, or None if it extracted none.
 
     Args:
         entry: The cycle.
-        number: The how many-eth of the task.
-        tools: Those that bring data.
+        number: Number of the cycle in the task.
+        tools: Names of the tools that extract data.
     """
-    tool, seen = entry.action.tool_name, entry.observation
-    if tool not in tools or entry.outcome.is_failure or seen is None or not seen.raw_output:
+    tool, observation = entry.action.tool_name, entry.observation
+    if tool not in tools or entry.outcome.is_failure or observation is None or not observation.raw_output:
         return None
-    # Of a page only the latest state counts.
+    # The label of a page state has no number, so a newer state of the same page replaces the older one.
     return f"{tool} of {entry.url}" if tool == _PAGE_STATE_TOOL and entry.url else f"{tool} (cycle {number})"
 
 
 def get_whole_text(observation: object) -> str:
-    """All that was observed, also what is too long to be kept."""
+    """Return the complete text of an observation, before truncation."""
     return _to_text(observation.raw_output if isinstance(observation, Observation) else observation)
 
 
@@ -146,29 +151,31 @@ def _to_text(value: object) -> str:
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
-def _to_tags(given: object) -> list[object]:
-    if given is None:
+def _to_tags(tags: object) -> list[object]:
+    if tags is None:
         return []
-    if isinstance(given, str):
-        return [given]
-    if not isinstance(given, Iterable):
-        raise InvalidInputError(f"tags must be texts, got a {type(given).__name__}: use a set")
-    return list(given)
+    # A single string is a tag, not an iterable of one-letter tags.
+    if isinstance(tags, str):
+        return [tags]
+    if not isinstance(tags, Iterable):
+        raise InvalidInputError(f"tags must be a set of strings, got a {type(tags).__name__}: use a set")
+    return list(tags)
 
 
 def normalize_page_url(url: object) -> str:
-    """A page's address in one form, however it is written."""
+    """Return the normalized address of a page, or the text itself if it is not a URL."""
     text = to_plain_value(url)
     return normalize_url(text) or text if isinstance(text, str) else str(text)
 
 
 def find_target_url(entry: MemoryEntry) -> str:
-    """Where an action leads that names an address; empty if it names none."""
+    """Return the page that a navigation leads to; empty if the action did not navigate to an address."""
     url = entry.action.parameters.get("url")
     if entry.action.tool_name not in VISITING_TOOLS or entry.outcome.is_failure or not isinstance(url, str):
         return ""
     try:
         target = urljoin(entry.url, url.strip())
         return target if urlsplit(target).scheme.lower() in _PAGE_SCHEMES else ""
-    except ValueError:  # no address
+    except ValueError:
+        # Not a valid URL, for example an unclosed bracket of an IPv6 address.
         return ""

@@ -1,4 +1,4 @@
-"""The cycles of the task at hand: what was done, what failed, and what goes round in circles."""
+"""Recent cycles of a task, with its failed actions and action counts."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 _Choice = TypeVar("_Choice", ExecutionOutcome, MemoryPriority)
 
 LOOP_WINDOW_ACTIONS = 10
-"""Actions that loop warnings look back on."""
-_MAX_REMEMBERED_SIGNATURES = (
-    100_000  # signatures, of failures and of frequencies each; beyond, the oldest are forgotten
-)
-_MAX_SHOWN_CHARACTERS = 200  # characters of the parameters, and of a result, in a history
+"""Number of latest actions that loop warnings consider."""
+# Limit for failed signatures and for action counts. The oldest are dropped first.
+_MAX_REMEMBERED_SIGNATURES = 100_000
+# Limit for the parameters and for the result of an action in a prompt.
+_MAX_SHOWN_CHARACTERS = 200
 _MAX_LABEL_CHARACTERS = 60
+# Parameters that identify an action best, in order of preference.
 _LABEL_PARAMETERS = (
     "selector",
     "url",
@@ -61,12 +62,12 @@ _UNINFORMATIVE_PARAMETERS = frozenset(
 
 
 class RecentCycles:
-    """The newest cycles, in their order.
+    """Recent cycles in chronological order.
 
-    Beyond ``max_entries`` the cycle of the lowest priority leaves: LOW before NORMAL before HIGH, of these
-    the oldest. CRITICAL ones never leave, and neither does a cycle because of its own arrival, since an agent
-    has to see what it did last: where all others are CRITICAL, more than ``max_entries`` are held. That
-    something failed, and how often it was done, is remembered for what has left, too.
+    Above ``max_entries``, the oldest cycle of the lowest priority is removed: LOW, then NORMAL, then HIGH. CRITICAL
+    cycles are never removed. The newest cycle is not removed when it is added, because the agent must see its last
+    action; if all others are CRITICAL, there are more than ``max_entries``. Failed actions and action counts are
+    kept for removed cycles too.
     """
 
     def __init__(self, max_entries: int = 50) -> None:
@@ -79,56 +80,54 @@ class RecentCycles:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RecentCycles) and self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment] # it changes
+    __hash__ = None  # type: ignore[assignment] # mutable
 
     @property
     def entries(self) -> list[MemoryEntry]:
-        """All cycles that are held, the oldest first."""
+        """All stored cycles, oldest first."""
         return list(self._entries.values())
 
     def clear(self) -> None:
-        """Forget all, failures and frequencies included."""
+        """Remove all cycles, failed actions and action counts."""
         self._entries: dict[int, MemoryEntry] = {}
-        self._prunable_numbers: tuple[deque[int], ...] = (
-            deque(),
-            deque(),
-            deque(),
-        )  # by rank, the oldest first
+        # Numbers of the entries that may be removed, one queue per priority rank, oldest first.
+        self._prunable_numbers: tuple[deque[int], ...] = (deque(), deque(), deque())
         self._failed_signatures: OrderedDict[str, None] = OrderedDict()
         self._action_counts: OrderedDict[str, int] = OrderedDict()
-        self._last_actions: deque[tuple[str, str]] = deque(
-            maxlen=LOOP_WINDOW_ACTIONS
-        )  # what was done, and how it is called
+        # Signature and label of each of the latest actions.
+        self._last_actions: deque[tuple[str, str]] = deque(maxlen=LOOP_WINDOW_ACTIONS)
         self._next_number = 0
         self._token_count = 0
 
     def begin_turn(self) -> None:
-        """The user asks for something: what is done from here on is no repeat of what was done before."""
+        """Begin a new user request: earlier actions no longer count for loop warnings."""
         self._last_actions.clear()
 
     def add(self, entry: MemoryEntry) -> None:
-        """Remember a cycle. Parameters are held as plain JSON: what is none by its text."""
+        """Add a cycle. Parameters are copied as plain JSON; other objects are stored as text."""
         self.add_checked(entry_from_dict(entry_to_dict(entry)))
 
     def add_checked(self, entry: MemoryEntry) -> None:
-        """Remember a cycle that was checked, and whose parameters are plain JSON that nobody changes."""
+        """Add a validated cycle without copying it; its parameters must be plain, immutable JSON."""
         if entry.outcome.is_failure:
             self._failed_signatures[entry.action_signature] = None
-        done = compute_action_signature(entry.action)
-        self._action_counts[done] = self._action_counts.get(done, 0) + 1
+        signature = compute_action_signature(entry.action)
+        self._action_counts[signature] = self._action_counts.get(signature, 0) + 1
         for remembered in (self._failed_signatures, self._action_counts):
             if len(remembered) > _MAX_REMEMBERED_SIGNATURES:
                 remembered.popitem(last=False)
-        # The same click on another page is progress; the same address is a circle wherever it is gone to from.
-        where = "" if "url" in entry.action.parameters else entry.url
+        # The same click on another page is progress, so the page is part of the signature. A navigation to the same
+        # address is a repeat from any page.
+        page_url = "" if "url" in entry.action.parameters else entry.url
         self._last_actions.append(
-            (compute_action_signature(entry.action, where), build_action_label(entry.action))
+            (compute_action_signature(entry.action, page_url), build_action_label(entry.action))
         )
         self._append(entry)
 
     def _append(self, entry: MemoryEntry) -> None:
         self._entries[self._next_number] = entry
         self._token_count += entry.estimated_tokens
+        # Prune before the new entry is added to its queue, so that it cannot be removed itself.
         while len(self._entries) > self.max_entries and any(self._prunable_numbers):
             oldest = next(numbers for numbers in self._prunable_numbers if numbers).popleft()
             self._token_count -= self._entries.pop(oldest).estimated_tokens
@@ -137,38 +136,38 @@ class RecentCycles:
         self._next_number += 1
 
     def get_recent(self, n: int = 5) -> list[MemoryEntry]:
-        """The newest ``n`` cycles, the oldest of them first."""
+        """Return the newest ``n`` cycles, oldest first."""
         check_whole(n, 0, "n")
         return list(islice(reversed(self._entries.values()), n))[::-1]
 
     def get_by_outcome(self, outcome: ExecutionOutcome) -> list[MemoryEntry]:
-        """The cycles that ended so, the oldest first."""
+        """Return the cycles with an outcome, oldest first."""
         return [entry for entry in self._entries.values() if entry.outcome == outcome]
 
     def has_failed(self, signature: str) -> bool:
-        """Whether an action with this signature failed, or ran out of time, in this task."""
+        """Return True if an action with this signature failed or timed out in this task."""
         return signature in self._failed_signatures
 
     def get_action_frequency(self, tool_name: str, parameters: Mapping[str, Any]) -> int:
-        """How often the tool was called with these parameters, wherever that was."""
+        """Return how often the tool was called with these parameters, on any page."""
         return self._action_counts.get(compute_action_signature(AgentAction(tool_name, parameters)), 0)
 
     def get_loop_warnings(self, threshold: int = 3) -> list[str]:
-        """A line for each action that was done at least so often within the last ten, the most frequent first.
+        """Return a warning for each action repeated ``threshold`` times in the last ten, most frequent first.
 
-        An action is the same at the same address; one with an address among its parameters is, anywhere.
+        Actions are compared per page, except for actions with a ``url`` parameter.
         """
         check_whole(threshold, 1, "threshold")
         labels = dict(self._last_actions)
-        counted = Counter(done for done, _ in self._last_actions).most_common()
+        counted = Counter(signature for signature, _ in self._last_actions).most_common()
         return [
-            f"Warning: {labels[done]} repeated {count} times in last {len(self._last_actions)} actions!"
-            for done, count in counted
+            f"Warning: {labels[signature]} repeated {count} times in last {len(self._last_actions)} actions!"
+            for signature, count in counted
             if count >= threshold
         ]
 
     def format_history(self, last_n: int = 5) -> str:
-        """The newest cycles as text for a prompt, warnings first; empty if there is none."""
+        """Format the newest cycles for a prompt, warnings first; empty without cycles."""
         actions = self.format_actions(last_n)
         if not actions:
             return ""
@@ -176,63 +175,74 @@ class RecentCycles:
         return "\n".join(["## Recent Actions", *warnings, *([""] if warnings else []), actions])
 
     def format_actions(self, last_n: int = 5) -> str:
-        """The newest cycles by themselves: a line for each, and below it an indented one with what came of it."""
+        """Format the newest cycles without warnings: a numbered line for each, with its result below."""
         lines: list[str] = []
         for number, entry in enumerate(self.get_recent(last_n), 1):
-            shown = json.dumps(entry.action.parameters, ensure_ascii=False)
+            parameters = json.dumps(entry.action.parameters, ensure_ascii=False)
             tool_name = to_one_line(entry.action.tool_name, _MAX_SHOWN_CHARACTERS)
-            called = f"{tool_name}({to_one_line(shown, _MAX_SHOWN_CHARACTERS)})"
-            lines.append(f"{number}. [{entry.outcome.value.capitalize()}] {called}")
+            call = f"{tool_name}({to_one_line(parameters, _MAX_SHOWN_CHARACTERS)})"
+            lines.append(f"{number}. [{entry.outcome.value.capitalize()}] {call}")
             if result := _format_result(entry):
                 lines.append(f"   {result}")
         return "\n".join(lines)
 
     def total_tokens(self) -> int:
-        """The estimated tokens of all cycles that are held."""
+        """Return the estimated tokens of all stored cycles."""
         return self._token_count
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON."""
+        """Convert the cycles to plain JSON values."""
         return {
             "max_entries": self.max_entries,
             "entries": [entry_to_dict(entry) for entry in self._entries.values()],
             "failed_signatures": list(self._failed_signatures),
             "action_frequency": dict(self._action_counts),
-            "last_actions": [list(one) for one in self._last_actions],
+            "last_actions": [list(signature_and_label) for signature_and_label in self._last_actions],
         }
 
     @classmethod
     def from_dict(cls, value: object) -> RecentCycles:
-        """The memory that ``to_dict`` wrote; ``InvalidInputError`` names what is wrong with it."""
+        """Restore cycles from ``to_dict``; an ``InvalidInputError`` names damaged values."""
         data = check_json_object(value, "short-term memory")
         memory = cls(data.get("max_entries", 50))
-        for index, one in enumerate(check_list(data.get("entries", []), "entries")):
-            memory._append(entry_from_dict(one, f"entries[{index}]"))
-        for one in check_list(data.get("failed_signatures", []), "failed_signatures"):
-            memory._failed_signatures[check_text(one, "failed_signatures")] = None
-        for done, count in check_json_object(data.get("action_frequency", {}), "action_frequency").items():
-            memory._action_counts[done] = check_count(count, f"action_frequency[{done!r}]")
-        for one in check_list(data.get("last_actions", []), "last_actions"):
-            if len(check_list(one, "last_actions")) != 2:
-                raise InvalidInputError(f"last_actions must hold pairs, got {len(one)} parts: leave it out")
+        # The signatures and counts are stored separately, so the entries are appended without counting them again.
+        for index, item in enumerate(check_list(data.get("entries", []), "entries")):
+            memory._append(entry_from_dict(item, f"entries[{index}]"))
+        for signature in check_list(data.get("failed_signatures", []), "failed_signatures"):
+            memory._failed_signatures[check_text(signature, "failed_signatures")] = None
+        counts = check_json_object(data.get("action_frequency", {}), "action_frequency")
+        for signature, count in counts.items():
+            memory._action_counts[signature] = check_count(count, f"action_frequency[{signature!r}]")
+        for pair in check_list(data.get("last_actions", []), "last_actions"):
+            if len(check_list(pair, "last_actions")) != 2:
+                raise InvalidInputError(
+                    f"last_actions must contain pairs, got {len(pair)} items: leave it out"
+                )
             memory._last_actions.append(
-                (check_text(one[0], "last_actions"), check_text(one[1], "last_actions"))
+                (check_text(pair[0], "last_actions"), check_text(pair[1], "last_actions"))
             )
         return memory
 
 
 def build_action_label(action: AgentAction) -> str:
-    """A call in a few words: the tool and, where one tells what it is about, its parameter."""
-    plain = {name: one for name, one in action.parameters.items() if isinstance(one, str | int) and one != ""}
-    told = next((name for name in _LABEL_PARAMETERS if name in plain), None)
-    if told is None and len(action.parameters) == 1 and not plain.keys() & _UNINFORMATIVE_PARAMETERS:
-        told = next(iter(plain), None)
-    name = to_one_line(action.tool_name, _MAX_LABEL_CHARACTERS)
-    return name if told is None else f"{name}({to_one_line(str(plain[told]), _MAX_LABEL_CHARACTERS)})"
+    """Build a short label of a call: the tool and its most informative parameter, if there is one."""
+    plain = {
+        name: value
+        for name, value in action.parameters.items()
+        if isinstance(value, str | int) and value != ""
+    }
+    label_name = next((name for name in _LABEL_PARAMETERS if name in plain), None)
+    if label_name is None and len(action.parameters) == 1 and not plain.keys() & _UNINFORMATIVE_PARAMETERS:
+        label_name = next(iter(plain), None)
+    tool_name = to_one_line(action.tool_name, _MAX_LABEL_CHARACTERS)
+    if label_name is None:
+        return tool_name
+    return f"{tool_name}({to_one_line(str(plain[label_name]), _MAX_LABEL_CHARACTERS)})"
 
 
 def to_one_line(text: str, most: int) -> str:
-    """A text in one line of at most so many characters and three dots."""
+    """Return a text as one line of at most ``most`` characters, followed by ``...`` if it was cut."""
+    # Normalize only as much text as is needed: it may be a megabyte.
     line = " ".join(text[: 2 * most + 1].split())
     return line if len(line) <= most and len(text) <= 2 * most else line[:most] + "..."
 
@@ -249,7 +259,7 @@ def _format_result(entry: MemoryEntry) -> str:
 
 
 def check_json_object(value: object, where: str) -> dict[str, Any]:
-    """A JSON object with texts as keys, or an error that names it."""
+    """Return a JSON object with string keys, without copying it."""
     if not isinstance(value, dict):
         raise InvalidInputError(f"{where} must be a dict, got a {type(value).__name__}: use plain JSON")
     for key in value:
@@ -258,12 +268,12 @@ def check_json_object(value: object, where: str) -> dict[str, Any]:
 
 
 def action_to_dict(action: AgentAction) -> dict[str, Any]:
-    """A call as plain JSON."""
+    """Convert an action to plain JSON values."""
     return {"tool_name": action.tool_name, "parameters": to_plain_value(action.parameters)}
 
 
 def action_from_dict(value: object, where: str = "action") -> AgentAction:
-    """The call that plain JSON stands for."""
+    """Restore an action from plain JSON values."""
     data = check_json_object(value, where)
     parameters = check_object(data.get("parameters", {}), f"{where}.parameters")
     return AgentAction.from_plain_json(
@@ -272,14 +282,16 @@ def action_from_dict(value: object, where: str = "action") -> AgentAction:
 
 
 def entry_to_dict(entry: MemoryEntry) -> dict[str, Any]:
-    """A cycle as plain JSON."""
-    seen = entry.observation
+    """Convert a cycle to plain JSON values."""
+    observation = entry.observation
     return {
         "entry_id": entry.entry_id,
         "timestamp": entry.timestamp,
         "thought": entry.thought.content,
         "action": action_to_dict(entry.action),
-        "observation": None if seen is None else {"raw_output": seen.raw_output, "summary": seen.summary},
+        "observation": None
+        if observation is None
+        else {"raw_output": observation.raw_output, "summary": observation.summary},
         "outcome": entry.outcome.value,
         "priority": entry.priority.value,
         "url": entry.url,
@@ -294,7 +306,7 @@ def entry_to_dict(entry: MemoryEntry) -> dict[str, Any]:
 
 
 def entry_from_dict(value: object, where: str = "entry") -> MemoryEntry:
-    """The cycle that plain JSON stands for; what is missing gets what is usual."""
+    """Restore a cycle from plain JSON values; missing values get their defaults."""
     data = check_json_object(value, where)
     error = data.get("error_message")
     tags = check_list(data.get("tags", []), f"{where}.tags")
@@ -332,7 +344,8 @@ def _parse_choice(kind: type[_Choice], value: object, where: str) -> _Choice:
     try:
         return kind(check_text(value, where))
     except InvalidInputError:
+        # check_text() failed; InvalidInputError is a ValueError, so keep its message.
         raise
     except ValueError:
-        known = ", ".join(repr(one.value) for one in kind)
-        raise InvalidInputError(f"{where} must be one of {known}, got {str(value)[:40]!r}") from None
+        choices = ", ".join(repr(choice.value) for choice in kind)
+        raise InvalidInputError(f"{where} must be one of {choices}, got {str(value)[:40]!r}") from None

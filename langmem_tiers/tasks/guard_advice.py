@@ -1,4 +1,4 @@
-"""What a guard says, and how it gets firmer each time the same loop goes on."""
+"""Advice of the guard, and its escalation while a loop continues."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ if TYPE_CHECKING:
     from langmem_tiers.tasks.loop_detection.step_keys import StepKey
 
 _REPEATS_BEFORE_ESCALATION = 2
-"""Repeats after a warning until the next, firmer word."""
+"""Number of repeats from one level of advice to the next."""
 _MAX_ACTIONS = 12
-"""Of a loop that are remembered."""
+"""Maximum number of actions remembered per loop."""
 _MAX_NAMED_ACTIONS = 5
-"""Of them that are named."""
+"""Maximum number of actions named in a warning."""
 _MAX_LIFTS = 3
+# Levels of escalation, stored in LoopWatch.level.
 _CALM, _WARNED, _URGED, _BLOCKED = range(4)
 
 
 class AdviceLevel(StrEnum):
-    """How firm it is."""
+    """Level of an advice."""
 
     NOTE = "note"
     WARNING = "warning"
@@ -34,130 +35,141 @@ class AdviceLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardAdvice(Displayable):
-    """A word to the agent."""
+    """Advice to the agent."""
 
     level: AdviceLevel
     message: str
     loop: Loop | None = None
     must_answer: bool = False
-    """Whether the action waits until the agent says why it should be done once more; a block that no answer lifts any
-    more does not."""
+    """True if the agent must give a reason before it repeats the action. False if no answer helps."""
 
 
 @dataclass(slots=True)
 class LoopWatch:
-    """One loop under watch, and how far the guard has gone with it."""
+    """A watched loop and the level of advice given on it."""
 
     first: int
-    """The step at which it was noticed."""
+    """Number of the step at which the loop was detected."""
     level: int = _CALM
     since: int = 0
-    """Steps of the loop since the last word on it."""
+    """Number of steps of the loop since the last advice."""
     noted: bool = False
+    """True if a note was given."""
     tool: str = ""
-    """Of a loop of actions that are only alike, else empty."""
+    """Tool of a loop of similar actions; empty for other loops."""
     began: int = -1
-    """The first step of the loop."""
+    """Number of the first step of the loop."""
     chain: str = ""
-    """Its tool: actions that are only alike and fail are one loop too."""
+    """Tool of the loop. Together with ``began`` it identifies a chain of different actions that fail."""
     period: int = 1
-    """The longest that the loop had."""
+    """Longest period of the loop so far."""
     actions: dict[str, list[str]] = field(default_factory=dict)
-    """Each action of the loop by its key: as a person reads it, and where it was done last."""
+    """Display text and latest address of each action in the loop, by action key."""
     pages: list[str] = field(default_factory=list)
-    """What was observed with them last."""
+    """Digests of the latest observations in the loop."""
     reason: str = ""
-    """The agent's last answer."""
+    """Last accepted answer of the agent."""
     lifts: int = 0
-    """Answers that lifted the block."""
+    """Number of answers that lifted the block."""
     message: str = ""
 
     @property
     def is_blocked(self) -> bool:
-        """Whether its actions wait for an answer."""
+        """True if the actions of the loop are blocked."""
         return self.level == _BLOCKED
 
-    def covers_action(self, mark: StepKey) -> bool:
-        """Whether it is about exactly this action at this place."""
-        _, url = self.actions.get(mark.action, ("", ""))
-        return mark.action in self.actions and (
-            not mark.url or not url or _strip_query(mark.url) == _strip_query(url)
+    def covers_action(self, step_key: StepKey) -> bool:
+        """Return True if the loop contains exactly this action on this page."""
+        _, url = self.actions.get(step_key.action, ("", ""))
+        return step_key.action in self.actions and (
+            not step_key.url or not url or _strip_query(step_key.url) == _strip_query(url)
         )
 
-    def matches_loop(self, mark: StepKey, loop: Loop) -> bool:
-        """Whether the loop is the one under watch."""
+    def matches_loop(self, step_key: StepKey, loop: Loop) -> bool:
+        """Return True if the loop is the watched one."""
         is_same_chain = loop.period == 1 and (loop.first, loop.tool) == (self.began, self.chain)
         return (
-            mark.action in self.actions
+            step_key.action in self.actions
             or is_same_chain
-            or (loop.kind is LoopKind.NEAR and bool(self.tool) and mark.tool == self.tool)
+            or (loop.kind is LoopKind.NEAR and bool(self.tool) and step_key.tool == self.tool)
         )
 
-    def lift_on_progress(self, mark: StepKey, last_time: int) -> None:
-        """Lifts the block when something else, not done since the loop began, succeeded and the page is another."""
-        if not self.is_blocked or mark.failed or mark.action in self.actions or last_time >= self.first:
+    def lift_on_progress(self, step_key: StepKey, last_time: int) -> None:
+        """Lift the block after a successful new action that led to another page or page content.
+
+        An action is new if it is not part of the loop and was not performed since the loop was detected.
+        """
+        if (
+            not self.is_blocked
+            or step_key.failed
+            or step_key.action in self.actions
+            or last_time >= self.first
+        ):
             return
         urls = {url for _, url in self.actions.values() if url}
-        moved = bool(urls and mark.url) and mark.url not in urls
-        if moved or (bool(self.pages and mark.page) and mark.page not in self.pages):
+        moved = bool(urls and step_key.url) and step_key.url not in urls
+        if moved or (bool(self.pages and step_key.page) and step_key.page not in self.pages):
             self.level, self.since = _CALM, 0
 
     @property
     def can_be_lifted(self) -> bool:
-        """Whether an answer helps: after three of them it does not any more."""
+        """True if an answer can lift the block: at most three answers can."""
         return self.is_blocked and self.lifts < _MAX_LIFTS
 
     def would_lift(self, reason: str) -> bool:
-        """Whether a reason lifts the block: the one that was given before does not."""
+        """Return True if the reason lifts the block; repeating the previous reason does not."""
         return self.can_be_lifted and reason.casefold() != self.reason.casefold()
 
     def lift(self, reason: str) -> None:
-        """Lifts the block for a reason: two more repeats bring it back."""
+        """Lift the block for a reason; two more repeats restore it."""
         self.level, self.since, self.reason, self.lifts = _URGED, 0, reason, self.lifts + 1
 
     def build_block_advice(self, shown: str, loop: Loop | None = None) -> GuardAdvice:
-        """The word of a block.
+        """Build the advice for a block.
 
         Args:
-            shown: The action.
-            loop: What it has just gone on with; the next such action is blocked then, not this one.
+            shown: Display text of the action.
+            loop: The loop that an already performed action continued; the advice then blocks the next repeat. None
+                if the action itself is blocked.
         """
         start = "Blocked" if loop is None else "Blocked from now on"
-        before = f' Your answer last time was: "{self.reason}".' if self.reason else ""
-        ways = ": no answer lifts this block any more"
+        previous = f' Your answer last time was: "{self.reason}".' if self.reason else ""
+        alternative = ": no answer lifts this block any more"
         if self.can_be_lifted:
-            ways = ", or answer why it should be done once more"
-        message = f"{start}: {shown} is going in circles: {self.message}.{before} Do something else{ways}."
+            alternative = ", or answer why it should be done once more"
+        message = (
+            f"{start}: {shown} is going in circles: {self.message}.{previous} Do something else{alternative}."
+        )
         return GuardAdvice(
             level=AdviceLevel.BLOCK, message=message, loop=loop, must_answer=self.can_be_lifted
         )
 
     def to_state(self) -> dict[str, Any]:
-        """As plain JSON."""
+        """Convert the watch to plain JSON values."""
         return asdict(self)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> LoopWatch:
-        """The watch of which this is the state."""
-        watch = cls(**{one.name: state[one.name] for one in fields(cls)})
+        """Restore a watch from ``to_state``."""
+        watch = cls(**{attribute.name: state[attribute.name] for attribute in fields(cls)})
         watch.actions = {str(key): [str(shown), str(url)] for key, (shown, url) in watch.actions.items()}
         watch.pages = [str(page) for page in watch.pages]
         return watch
 
 
 def advise_on_loop(
-    watch: LoopWatch, mark: StepKey, loop: Loop, around: Sequence[StepKey], *, is_sure: bool
+    watch: LoopWatch, step_key: StepKey, loop: Loop, around: Sequence[StepKey], *, is_sure: bool
 ) -> GuardAdvice | None:
-    """What is to be said now that the loop went on by a step, if anything.
+    """Update the watch after another step of the loop and return new advice, or None.
 
     Args:
-        watch: The loop under watch; it is brought up to date.
-        mark: The step.
-        loop: The loop as it is now.
-        around: The steps of its last round.
-        is_sure: Whether the loop is one beyond doubt.
+        watch: The watched loop. It is updated.
+        step_key: The step.
+        loop: The present state of the loop.
+        around: The steps of the last round of the loop.
+        is_sure: True if the score reaches the threshold for warnings. Otherwise at most one note is given.
     """
-    _update_watch(watch, mark, loop, around)
+    _update_watch(watch, step_key, loop, around)
     if not is_sure:
         is_new, watch.noted = not watch.noted, True
         return (
@@ -166,27 +178,31 @@ def advise_on_loop(
             else None
         )
     if watch.is_blocked:
-        return watch.build_block_advice(mark.shown, loop)
+        return watch.build_block_advice(step_key.shown, loop)
     watch.since += 1
+    # In a loop of several actions, one repeat takes ``period`` steps.
     if watch.level != _CALM and watch.since < _REPEATS_BEFORE_ESCALATION * watch.period:
         return None
     watch.level, watch.since = watch.level + 1, 0
     if watch.level == _BLOCKED:
-        return watch.build_block_advice(mark.shown, loop)
+        return watch.build_block_advice(step_key.shown, loop)
     return GuardAdvice(level=AdviceLevel.WARNING, message=_format_warning(watch, loop), loop=loop)
 
 
-def _update_watch(watch: LoopWatch, mark: StepKey, loop: Loop, around: Sequence[StepKey]) -> None:
-    for one in around if loop.period > 1 else [mark]:
-        watch.actions.pop(one.action, None)
-        watch.actions[one.action] = [one.shown, one.url]
+def _update_watch(watch: LoopWatch, step_key: StepKey, loop: Loop, around: Sequence[StepKey]) -> None:
+    # Remove and add again, so that the dict is ordered by the last occurrence and the oldest action is dropped first.
+    for step in around if loop.period > 1 else [step_key]:
+        watch.actions.pop(step.action, None)
+        watch.actions[step.action] = [step.shown, step.url]
     while len(watch.actions) > _MAX_ACTIONS:
         del watch.actions[next(iter(watch.actions))]
-    watch.tool = mark.tool if loop.kind is LoopKind.NEAR else watch.tool
+    watch.tool = step_key.tool if loop.kind is LoopKind.NEAR else watch.tool
     watch.began, watch.chain = loop.first, loop.tool
     watch.period = max(watch.period, loop.period)
     watch.pages = (
-        [*(page for page in watch.pages if page != mark.page), mark.page][-_MAX_ACTIONS:] if mark.page else []
+        [*(page for page in watch.pages if page != step_key.page), step_key.page][-_MAX_ACTIONS:]
+        if step_key.page
+        else []
     )
     watch.message = loop.message
 
@@ -202,5 +218,5 @@ def _format_warning(watch: LoopWatch, loop: Loop) -> str:
 
 
 def _strip_query(url: str) -> str:
-    # What is asked of a page may hold a time or a token that differs each time.
+    # The query may contain a timestamp or token that differs on every visit.
     return url.partition("?")[0].rstrip("/")

@@ -1,4 +1,4 @@
-"""The recorded tasks of a namespace, and the steps of one, in pages that cost the same wherever they are."""
+"""Recorded tasks of a namespace and their cycles, in pages of constant cost."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from langmem_tiers.tasks.models import MemoryEntry
 
 _MAX_SCANNED_SESSIONS = 1_000
-"""Sessions that are looked through for a page of tasks."""
+"""Maximum number of sessions that are scanned for a page of tasks."""
 LOOP_LOOKBACK_STEPS = 200
-"""Steps before a page in which a loop may have begun."""
+"""Number of cycles before a page that are read to detect loops that began there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,69 +40,75 @@ class TaskInfo(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPage(Displayable):
-    """Some of the tasks, newest first; there may be fewer than were asked for, or none, before the last page."""
+    """A page of tasks, newest first. It may contain fewer tasks than requested even if more pages follow."""
 
     tasks: tuple[TaskInfo, ...]
     next_before: int | None
-    """Pass it as ``before`` to get the next page; None on the last one."""
+    """Value of ``before`` for the next page; None on the last page."""
 
 
 @dataclass(frozen=True, slots=True)
 class CyclePlace:
-    """Where a page of steps begins."""
+    """Start of a page of cycles."""
 
     after: str | None = None
-    """Id of the step behind which reading begins."""
+    """Id of the cycle after which reading starts; None for the first cycle."""
     lookback_steps: int = 0
-    """Steps from there that only tell whether those of the page are part of a loop."""
+    """Number of cycles from there that precede the page and are read only for loop detection."""
     number: int = 0
-    """Steps before the page."""
+    """Number of cycles before the page."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.lookback_steps <= LOOP_LOOKBACK_STEPS or self.number < self.lookback_steps:
-            raise InvalidInputError(f"{self!r} is no place in a task: use the next_place of a page")
+            raise InvalidInputError(f"{self!r} is not a valid place in a task: use the next_place of a page")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCycle(Displayable):
-    """A step, and the loop that it is part of, if it is."""
+    """A cycle of a task."""
 
     number: int
+    """Number of the cycle, from 1."""
     entry: MemoryEntry
     loop: Loop | None
+    """The loop that the cycle belongs to, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CyclePage(Displayable):
-    """Some of the steps of a task, oldest first."""
+    """A page of the cycles of a task, oldest first."""
 
     cycles: tuple[TaskCycle, ...]
     next_place: CyclePlace | None
+    """Start of the next page; None on the last page."""
 
 
 def load_task_page(
     parts: EngineServices, namespace: NamespacePath, *, before: int | None, limit: int
 ) -> TaskPage:
-    """The recorded tasks, newest first.
+    """Return a page of the recorded tasks, newest first.
 
     Args:
-        parts: The stores and workers.
-        namespace: Whose.
-        before: ``next_before`` of the page before.
-        limit: How many at most.
+        parts: Services of the engine.
+        namespace: Namespace of the tasks.
+        before: ``next_before`` of the previous page; None for the first page.
+        limit: Maximum number of tasks.
     """
     check_limit(limit)
     store = parts.short_term.sessions
-    looked_at = store.list_sessions(namespace, before=before, limit=_MAX_SCANNED_SESSIONS + 1)
-    notes = [info for info in looked_at[:_MAX_SCANNED_SESSIONS] if info.name.endswith(NOTES_SUFFIX)]
-    rest = notes[limit - 1].key if len(notes) > limit else None
-    if rest is None and len(looked_at) > _MAX_SCANNED_SESSIONS:
-        rest = looked_at[_MAX_SCANNED_SESSIONS - 1].key
+    # Tasks are recognized by their session of notes. A namespace may also contain many ordinary sessions, so the scan
+    # is limited; the next page continues after the last scanned session.
+    scanned = store.list_sessions(namespace, before=before, limit=_MAX_SCANNED_SESSIONS + 1)
+    notes = [info for info in scanned[:_MAX_SCANNED_SESSIONS] if info.name.endswith(NOTES_SUFFIX)]
+    next_before = notes[limit - 1].key if len(notes) > limit else None
+    if next_before is None and len(scanned) > _MAX_SCANNED_SESSIONS:
+        next_before = scanned[_MAX_SCANNED_SESSIONS - 1].key
     names = [info.name.removesuffix(NOTES_SUFFIX) for info in notes[:limit]]
     runs = {info.name: info for info in store.list_by_name(namespace, names)} if names else {}
     pairs = zip(names, notes, strict=False)
-    tasks = tuple(_to_task_info(runs[name], beside) for name, beside in pairs if name in runs)
-    return TaskPage(tasks=tasks, next_before=rest)
+    # A task may be deleted between the two queries.
+    tasks = tuple(_to_task_info(runs[name], note_info) for name, note_info in pairs if name in runs)
+    return TaskPage(tasks=tasks, next_before=next_before)
 
 
 def _to_task_info(run: SessionInfo, notes: SessionInfo) -> TaskInfo:
@@ -117,37 +123,49 @@ def _to_task_info(run: SessionInfo, notes: SessionInfo) -> TaskInfo:
 def load_cycle_page(
     parts: EngineServices, namespace: NamespacePath, task: str, *, place: CyclePlace, limit: int
 ) -> CyclePage:
-    """The steps of a task, oldest first.
+    """Return a page of the cycles of a task, oldest first.
+
+    Args:
+        parts: Services of the engine.
+        namespace: Namespace of the task.
+        task: Name of the task.
+        place: Start of the page.
+        limit: Maximum number of cycles.
 
     Raises:
-        NotFoundError: There is no such task.
+        NotFoundError: The task does not exist.
     """
     check_limit(limit)
     store = parts.short_term.sessions
-    there = {
+    sessions = {
         info.name: info
         for info in store.list_by_name(namespace, [check_task_name(task), f"{task}{NOTES_SUFFIX}"])
     }
-    if len(there) < 2:
-        raise NotFoundError(f"there is no task {task!r}: use a name that tasks() gave")
-    wanted = place.lookback_steps + limit
-    found = parts.short_term.messages.list_after(there[task].key, after=place.after, limit=wanted + 1)
+    # A session without notes is an ordinary session, not a task.
+    if len(sessions) < 2:
+        raise NotFoundError(f"there is no task {task!r}: use a name that tasks() returned")
+    # Read the cycles before the page too, so that loops which began there are detected. One more message than needed
+    # tells if another page follows.
+    read_count = place.lookback_steps + limit
+    messages = parts.short_term.messages.list_after(
+        sessions[task].key, after=place.after, limit=read_count + 1
+    )
     tracker = LoopTracker(place.number - place.lookback_steps)
-    seen = [_track_cycle(tracker, message) for message in found[:wanted]]
+    cycles = [_track_cycle(tracker, message) for message in messages[:read_count]]
     return CyclePage(
-        cycles=tuple(one for one in seen[place.lookback_steps :] if one is not None),
-        next_place=_find_next_place(place, found, wanted) if len(found) > wanted else None,
+        cycles=tuple(cycle for cycle in cycles[place.lookback_steps :] if cycle is not None),
+        next_place=_find_next_place(place, messages, read_count) if len(messages) > read_count else None,
     )
 
 
-def _find_next_place(place: CyclePlace, found: tuple[Message, ...], wanted: int) -> CyclePlace:
-    back = min(LOOP_LOOKBACK_STEPS, wanted)
-    after = place.after if back == wanted else found[wanted - back - 1].id
-    return CyclePlace(after, back, place.number + wanted - place.lookback_steps)
+def _find_next_place(place: CyclePlace, messages: tuple[Message, ...], read_count: int) -> CyclePlace:
+    lookback = min(LOOP_LOOKBACK_STEPS, read_count)
+    after = place.after if lookback == read_count else messages[read_count - lookback - 1].id
+    return CyclePlace(after, lookback, place.number + read_count - place.lookback_steps)
 
 
 def parse_cycle_message(message: Message) -> MemoryEntry | None:
-    """The step that a message of a task stands for, if it stands for one."""
+    """Return the cycle that a message of a task contains, or None."""
     payload: Any = message.payload
     if not isinstance(payload, dict) or not isinstance(payload.get("cycle"), dict):
         return None
@@ -167,5 +185,5 @@ def _track_cycle(tracker: LoopTracker, message: Message) -> TaskCycle | None:
         failed=entry.outcome.is_failure,
     )
     loop = tracker.add(step)
-    told = loop if loop is not None and loop.score >= DEFAULT_LOOP_THRESHOLD else None
-    return TaskCycle(tracker.step_count, entry, told)
+    shown_loop = loop if loop is not None and loop.score >= DEFAULT_LOOP_THRESHOLD else None
+    return TaskCycle(tracker.step_count, entry, shown_loop)

@@ -1,4 +1,4 @@
-"""The journal of a task: every cycle and every change, on the disk before the next is made."""
+"""Journal of a task: stores every cycle and every change, in order, before the next one."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ if TYPE_CHECKING:
     from langmem_tiers.tasks.models import MemoryEntry
 
 MAX_OBSERVATION_CHARACTERS = 100_000
-"""Of an observation that are kept; of a longer one its beginning and its end."""
+"""Maximum stored length of an observation. Of a longer one, the beginning and the end are stored."""
 _MAX_INDEXED_CHARACTERS = 8_000
-"""Of an observation that recall looks at."""
+"""Maximum length of an observation in the content of the message, which recall searches."""
 NOTES_SUFFIX = ": notes"
-"""Behind the name of a task: the session in which its changes are written down."""
+"""Suffix of the session that contains the changes of a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCycle:
-    """A cycle as it was written down."""
+    """A cycle read from the journal."""
 
     entry: MemoryEntry
     extraction: str | None
-    """What was extracted, where that is not the observation as it is."""
+    """Extracted data, if it differs from the observation."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredNote:
-    """A change as it was written down."""
+    """A change read from the journal."""
 
     kind: str
     value: Any
     timestamp: float
     """Seconds since 1970."""
     cycles_before: int
-    """Cycles that were written down before it."""
+    """Number of cycles stored before the change."""
 
 
 class TaskJournal:
-    """Writes down what happens at one task, and reads it again.
+    """Writes and reads the journal of a task.
 
-    Cycles are the messages of a session that is called like the task, so recall finds them; what else changes stands
-    in a session beside it.
+    Cycles are messages of a session with the name of the task, so recall finds them. All other changes are messages of
+    a second session, the notes.
 
     Args:
-        open_session: Gets a session by its name, or creates it.
-        namespace: Whose.
-        task: What the task is called.
+        open_session: Returns a session by its name; creates it if necessary.
+        namespace: Namespace of the task.
+        task: Name of the task.
     """
 
     def __init__(
@@ -71,37 +71,43 @@ class TaskJournal:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was ever written down."""
+        """True if the journal contains neither cycles nor notes."""
         return not self._cycle_session.info().message_count and not self._note_session.info().message_count
 
     def append(self, entry: MemoryEntry, extraction: str | None = None) -> MemoryEntry:
-        """Keep a cycle, and what was extracted with it; the cycle with its id, which is that of its message."""
-        told = [entry.thought.content, f"{entry.action.tool_name} {entry.action.parameters_json}"]
+        """Store a cycle with its extracted data, and return it with the id of its message."""
+        # The content is text for recall; the payload is the complete cycle.
+        lines = [entry.thought.content, f"{entry.action.tool_name} {entry.action.parameters_json}"]
         if entry.observation is not None:
-            told.append(keep_head_and_tail(entry.observation.text, _MAX_INDEXED_CHARACTERS))
-        # What is empty is what a cycle has that says nothing of it, and the id is that of the message.
-        payload: dict[str, Any] = {"cycle": {name: one for name, one in entry_to_dict(entry).items() if one}}
+            lines.append(keep_head_and_tail(entry.observation.text, _MAX_INDEXED_CHARACTERS))
+        # Empty values are left out, because they equal the defaults; the id is that of the message.
+        payload: dict[str, Any] = {
+            "cycle": {name: value for name, value in entry_to_dict(entry).items() if value}
+        }
         del payload["cycle"]["entry_id"]
         if extraction is not None:
             payload["extraction"] = extraction
-        draft = MessageDraft(Role.ASSISTANT, "\n".join(filter(None, told)), payload=payload)
+        draft = MessageDraft(Role.ASSISTANT, "\n".join(filter(None, lines)), payload=payload)
         (message,) = self._cycle_session.add(draft).stored
         self._cycle_count += 1
-        object.__setattr__(entry, "entry_id", message.id)  # nobody has seen it yet
+        # The entry is frozen, but no other code has a reference to it yet.
+        object.__setattr__(entry, "entry_id", message.id)
         return entry
 
     def append_note(self, kind: str, value: object) -> None:
-        """Keep a change: plain JSON that was checked, and that is kept whole."""
+        """Store a change. The value must be validated plain JSON; it is not truncated."""
+        # While the journal is replayed, the same methods run again and must not write their notes twice.
         if not self.is_replaying:
             payload = {"note": kind, "value": value, "after": self._cycle_count}
             self._note_session.add(MessageDraft(Role.SYSTEM, f"{self.task}: {kind}", payload=payload))
 
     def iterate_cycles(self) -> Iterator[MemoryEntry]:
-        """All cycles, oldest first."""
-        return (kept_as.entry for kept_as in self._load_cycles())
+        """Yield all cycles, oldest first."""
+        return (stored.entry for stored in self._load_cycles())
 
     def iterate_events(self) -> Iterator[StoredCycle | StoredNote]:
-        """All cycles and changes in the order in which they were made, to go on behind them."""
+        """Yield all cycles and changes in their original order; the journal can be continued afterwards."""
+        # Merge both sessions: each note names the number of cycles before it.
         self._cycle_count = 0
         notes = self._load_notes()
         note = next(notes, None)
@@ -131,18 +137,19 @@ class TaskJournal:
 
 
 def check_task_name(task: str) -> str:
-    """The name of a task, or an error that says why it is none."""
+    """Return a valid task name, or raise an error that explains why it is invalid."""
     name = check_name(task, "task")
     if name.endswith(NOTES_SUFFIX):
         raise InvalidNameError(
-            f"a task must not end with {NOTES_SUFFIX!r}, got {name[-80:]!r}: call it otherwise"
+            f"a task name must not end with {NOTES_SUFFIX!r}, got {name[-80:]!r}: use another name"
         )
+    # The name of the notes session is longer and must not exceed the limit either.
     check_name(f"{name}{NOTES_SUFFIX}", "task")
     return name
 
 
 def truncate_observation(observation: Observation) -> Observation:
-    """The observation as it is kept: of a very long one its beginning and its end."""
+    """Truncate an observation for storage: of a very long one, the beginning and the end remain."""
     summary = observation.summary
     return Observation(
         keep_head_and_tail(observation.raw_output, MAX_OBSERVATION_CHARACTERS),

@@ -1,4 +1,4 @@
-"""What an agent does at a task: thought, action and observation, and what becomes of them."""
+"""Data classes of agent tasks: thoughts, actions, observations, cycles and learned patterns."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidInputError
 
 _MAX_SHOWN_CHARACTERS = 500
-"""Of an observation in a prompt."""
+"""Maximum length of an observation in a prompt."""
 
 
 class ExecutionOutcome(StrEnum):
-    """How an action went."""
+    """Outcome of an action."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -29,29 +29,29 @@ class ExecutionOutcome(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether it counts as a failure of the action."""
+        """True for outcomes that count as failures: failure and timeout."""
         return self in (ExecutionOutcome.FAILURE, ExecutionOutcome.TIMEOUT)
 
 
 class MemoryPriority(StrEnum):
-    """How long a cycle is kept in sight."""
+    """Priority of a cycle when recent cycles are pruned."""
 
     CRITICAL = "critical"
-    """Never pruned: for what must not be forgotten, such as errors and key discoveries. Given by the caller alone."""
+    """Never pruned, for example a key discovery. Only set by the caller."""
     HIGH = "high"
-    """Pruned last: for what brought the task forward. Left out, that is what failed and what the mode is out for."""
+    """Pruned last. Default for failures and for actions that serve the operation mode."""
     NORMAL = "normal"
     LOW = "low"
-    """Pruned first: routine actions."""
+    """Pruned first. Default for routine actions."""
 
     @property
     def rank(self) -> int:
-        """0 for what is pruned first."""
+        """Rank of the priority: 0 is pruned first."""
         return ("low", "normal", "high", "critical").index(self.value)
 
 
 class OperationMode(StrEnum):
-    """What the agent is out for; it decides what is kept and shown."""
+    """Kind of work. It determines default priorities and the order of the prompt."""
 
     AUTO = "auto"
     NAVIGATE = "navigate"
@@ -62,14 +62,14 @@ class OperationMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What the agent reasoned before it acted."""
+    """Reasoning of the agent before an action."""
 
     content: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentAction:
-    """A call of a tool."""
+    """A tool call."""
 
     tool_name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -78,21 +78,22 @@ class AgentAction:
     def __post_init__(self) -> None:
         name: object = self.tool_name
         if not isinstance(name, str) or not name:
-            raise InvalidInputError(f"an action needs the name of its tool, got {name!r}")
+            raise InvalidInputError(f"an action needs the name of its tool, got {name!r}: pass a string")
         parameters: object = self.parameters
         if not isinstance(parameters, Mapping):
             raise InvalidInputError(
-                f"the parameters of {self.tool_name!r} must be a mapping, got a {type(parameters).__name__}"
+                f"the parameters of {self.tool_name!r} must be a mapping, got a {type(parameters).__name__}: "
+                "use a dict"
             )
 
     @property
     def parameters_json(self) -> str:
-        """The parameters as JSON with sorted keys; what is no JSON by its text, so that no call is refused."""
+        """The parameters as JSON with sorted keys. Objects that are not JSON are converted to text."""
         return _dump_sorted_json(to_plain_value(self.parameters)) if self._json is None else self._json
 
     @classmethod
     def from_plain_json(cls, tool_name: str, parameters: dict[str, Any]) -> AgentAction:
-        """A call whose parameters are plain JSON that nobody changes any more: it is written but once."""
+        """Create an action from plain, immutable JSON parameters; their JSON text is cached."""
         action = cls(tool_name, parameters)
         object.__setattr__(action, "_json", _dump_sorted_json(parameters))
         return action
@@ -100,26 +101,26 @@ class AgentAction:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What came of an action."""
+    """Result of an action."""
 
     raw_output: str = ""
     summary: str | None = None
 
     @property
     def text(self) -> str:
-        """The summary, or all of it."""
+        """The summary, or the raw output if there is no summary."""
         return self.summary or self.raw_output
 
 
 def compute_action_signature(action: AgentAction, url: str = "") -> str:
-    """The same for the same tool with the same parameters at the same address, whatever the order of keys."""
+    """Return a digest of tool, parameters and address that does not depend on the order of keys."""
     whole = "\n".join([action.tool_name, action.parameters_json, url])
     return hashlib.blake2b(whole.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryEntry(Displayable):
-    """One cycle of thought, action and observation."""
+    """A cycle of thought, action and observation."""
 
     entry_id: str
     timestamp: float
@@ -137,17 +138,17 @@ class MemoryEntry(Displayable):
     estimated_tokens: int = 0
     tags: frozenset[str] = frozenset()
     action_signature: str = ""
-    """The same for the same tool, parameters and address."""
+    """Digest of tool, parameters and address; equal for equal actions."""
 
     def __post_init__(self) -> None:
         if not self.action_signature:
             object.__setattr__(self, "action_signature", compute_action_signature(self.action, self.url))
 
     def format_for_prompt(self, include_observation: bool = True) -> str:  # noqa: FBT001, FBT002 - as in the design
-        """The cycle as lines of a prompt.
+        """Format the cycle as lines for a prompt.
 
         Args:
-            include_observation: Whether what came of the action is told, up to 500 characters of it.
+            include_observation: Include up to 500 characters of the observation. Default: True.
         """
         lines = [f"**Thought**: {self.thought.content}"] if self.thought.content else []
         lines.append(f"**Action**: {self.action.tool_name}({dict(self.action.parameters)})")
@@ -160,7 +161,7 @@ class MemoryEntry(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSnapshot:
-    """A state of the browser to go back to."""
+    """A browser state in the navigation path."""
 
     snapshot_id: str
     timestamp: float
@@ -174,7 +175,7 @@ class StateSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedPattern(Displayable):
-    """Steps that worked at a site, with placeholders such as ``{email}`` for what differs each time."""
+    """Steps that succeeded at a site, with placeholders such as ``{email}`` for values that differ."""
 
     pattern_id: str
     domain: str
@@ -191,7 +192,7 @@ class LearnedPattern(Displayable):
 
     @property
     def success_rate(self) -> float:
-        """Successes of all uses; 0 if there was none."""
+        """Share of successful uses; 0 without any use."""
         total = self.success_count + self.failure_count
         return self.success_count / total if total > 0 else 0.0
 

@@ -1,4 +1,4 @@
-"""The way of an agent from state to state, with what it went back from."""
+"""Navigation path of an agent, with abandoned branches."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_SNAPSHOTS = 500
-"""Of the way, and of abandoned branches together; beyond, the oldest leave."""
+"""Maximum number of states in the path, and in all abandoned branches. The oldest are dropped first."""
 
 
 class NavigationPath:
-    """A way that can be gone back."""
+    """Path of visited states, with backtracking."""
 
     def __init__(self) -> None:
         self._path: deque[StateSnapshot] = deque(maxlen=MAX_SNAPSHOTS)
-        self._undone: deque[StateSnapshot] = deque(maxlen=MAX_SNAPSHOTS)  # gone back from, nothing new since
+        # States after the current one, since the last backtrack. They become a branch with the next new state.
+        self._undone: deque[StateSnapshot] = deque(maxlen=MAX_SNAPSHOTS)
         self._abandoned: deque[tuple[StateSnapshot, ...]] = deque()
 
     @property
     def current(self) -> StateSnapshot | None:
-        """The state where the agent is."""
+        """The current state, or None."""
         return self._path[-1] if self._path else None
 
     def record(self, snapshot: StateSnapshot) -> None:
-        """Go on to a state; what was gone back from before is an abandoned branch from now on."""
+        """Add a new current state. States after the previous one become an abandoned branch."""
+        # The round trip validates the snapshot and copies its form state.
         snapshot = snapshot_from_dict(snapshot_to_dict(snapshot))
         if self._undone:
             self._abandon(tuple(self._undone))
@@ -48,16 +50,16 @@ class NavigationPath:
         self._path.append(snapshot)
 
     def get_history(self, n: int | None = None) -> list[StateSnapshot]:
-        """The way to the current state, or the last ``n`` of it, the oldest first."""
+        """Return the path to the current state, or its last ``n`` states, oldest first."""
         path = list(self._path)
         return path if n is None else path[max(0, len(path) - check_whole(n, 0, "n")) :]
 
     def can_go_back(self) -> bool:
-        """Whether there is a state before the current one."""
+        """Return True if there is a state before the current one."""
         return len(self._path) > 1
 
     def backtrack(self, steps: int) -> StateSnapshot | None:
-        """Go back; the state where that leads, or ``None``, and nothing changed, if the way is not that long."""
+        """Go back a number of steps and return the new state; None, without any change, if too many."""
         if check_whole(steps, 1, "steps") >= len(self._path):
             return None
         for _ in range(steps):
@@ -65,27 +67,27 @@ class NavigationPath:
         return self._path[-1]
 
     def get_abandoned(self) -> list[list[StateSnapshot]]:
-        """The branches that were gone back from, each in the order of its way, the newest branch last."""
+        """Return the abandoned branches, newest last, each in the order of its path."""
         return [list(branch) for branch in (*self._abandoned, tuple(self._undone)) if branch]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON."""
+        """Convert the path to plain JSON values."""
         return {
-            "path": [snapshot_to_dict(one) for one in self._path],
-            "ahead": [snapshot_to_dict(one) for one in self._undone],
-            "abandoned": [[snapshot_to_dict(one) for one in branch] for branch in self._abandoned],
+            "path": [snapshot_to_dict(snapshot) for snapshot in self._path],
+            "ahead": [snapshot_to_dict(snapshot) for snapshot in self._undone],
+            "abandoned": [[snapshot_to_dict(snapshot) for snapshot in branch] for branch in self._abandoned],
         }
 
     @classmethod
     def from_dict(cls, value: object) -> NavigationPath:
-        """The way that ``to_dict`` wrote."""
+        """Restore a path from ``to_dict``."""
         data = check_json_object(value, "navigation")
-        way = cls()
-        way._path.extend(_parse_snapshots(data.get("path", []), "path"))
-        way._undone.extend(_parse_snapshots(data.get("ahead", []), "ahead"))
+        navigation = cls()
+        navigation._path.extend(_parse_snapshots(data.get("path", []), "path"))
+        navigation._undone.extend(_parse_snapshots(data.get("ahead", []), "ahead"))
         for index, branch in enumerate(check_list(data.get("abandoned", []), "abandoned")):
-            way._abandon(tuple(_parse_snapshots(branch, f"abandoned[{index}]")))
-        return way
+            navigation._abandon(tuple(_parse_snapshots(branch, f"abandoned[{index}]")))
+        return navigation
 
     def _abandon(self, branch: tuple[StateSnapshot, ...]) -> None:
         self._abandoned.append(branch)
@@ -94,7 +96,7 @@ class NavigationPath:
 
 
 def snapshot_to_dict(snapshot: StateSnapshot) -> dict[str, Any]:
-    """A state as plain JSON."""
+    """Convert a state to plain JSON values."""
     return {
         "snapshot_id": snapshot.snapshot_id,
         "timestamp": snapshot.timestamp,
@@ -108,7 +110,7 @@ def snapshot_to_dict(snapshot: StateSnapshot) -> dict[str, Any]:
 
 
 def snapshot_from_dict(value: object, where: str = "snapshot") -> StateSnapshot:
-    """The state that plain JSON stands for; what is missing gets what is usual."""
+    """Restore a state from plain JSON values; missing values get their defaults."""
     data = check_json_object(value, where)
     entry_id, summary = data.get("associated_entry_id"), data.get("visible_elements_summary", "")
     return StateSnapshot(
@@ -128,12 +130,12 @@ def snapshot_from_dict(value: object, where: str = "snapshot") -> StateSnapshot:
 
 
 def _parse_scroll_position(value: object, where: str) -> tuple[int, int]:
-    both = check_list(value, where)
-    if len(both) != 2:
-        raise InvalidInputError(f"{where} must be x and y, got {len(both)} numbers")
-    return int(check_number(both[0], where)), int(check_number(both[1], where))
+    coordinates = check_list(value, where)
+    if len(coordinates) != 2:
+        raise InvalidInputError(f"{where} must be x and y, got {len(coordinates)} numbers: pass two")
+    return int(check_number(coordinates[0], where)), int(check_number(coordinates[1], where))
 
 
 def _parse_snapshots(value: object, where: str) -> Iterator[StateSnapshot]:
-    for index, one in enumerate(check_list(value, where)):
-        yield snapshot_from_dict(one, f"{where}[{index}]")
+    for index, item in enumerate(check_list(value, where)):
+        yield snapshot_from_dict(item, f"{where}[{index}]")

@@ -1,4 +1,4 @@
-"""Patterns that are learned by themselves: what worked in the same way more than once."""
+"""Learning of patterns from action sequences that succeeded more than once in the same way."""
 
 from __future__ import annotations
 
@@ -27,61 +27,63 @@ if TYPE_CHECKING:
 
 
 LEARNED_ID_PREFIX = "learned_"
-"""How the ids of patterns begin that were learned by themselves."""
+"""Prefix of the ids of automatically learned patterns."""
 
 
 def find_pattern_uses(
     pattern: LearnedPattern, steps: Sequence[TemplateStep], is_free: Sequence[bool]
 ) -> list[int]:
-    """Where a pattern was used, from its first step to its last: places that do not overlap."""
-    length, at, found = len(pattern.steps), 0, list[int]()
-    while length and at + length <= len(steps):
-        if all(is_free[at : at + length]) and _matches_start(pattern, steps[at : at + length]):
-            found.append(at)
-            at += length
+    """Return the indexes at which complete, non-overlapping uses of a pattern start."""
+    length, index, starts = len(pattern.steps), 0, list[int]()
+    while length and index + length <= len(steps):
+        if all(is_free[index : index + length]) and _matches_start(pattern, steps[index : index + length]):
+            starts.append(index)
+            index += length
         else:
-            at += 1
-    return found
+            index += 1
+    return starts
 
 
 def count_steps_before_failure(
     pattern: LearnedPattern, steps: Sequence[TemplateStep], is_free: Sequence[bool], failed: TemplateStep
 ) -> int:
-    """How many steps of a pattern worked before it failed at the next one; 0 if it did not."""
-    for done in range(min(len(pattern.steps) - 1, len(steps)), 0, -1):
-        if all(is_free[-done:]) and _matches_start(pattern, [*steps[-done:], failed]):
-            return done
+    """Return how many steps of a pattern succeeded before the failed step; 0 if the pattern was not used."""
+    for done_count in range(min(len(pattern.steps) - 1, len(steps)), 0, -1):
+        if all(is_free[-done_count:]) and _matches_start(pattern, [*steps[-done_count:], failed]):
+            return done_count
     return 0
 
 
 def _matches_start(pattern: LearnedPattern, steps: Sequence[TemplateStep]) -> bool:
-    # What was always typed alike may be typed otherwise from now on; who wrote a pattern by hand meant what it says.
-    is_loose = pattern.pattern_id.startswith(LEARNED_ID_PREFIX)
+    # In a learned pattern, a value that was equal each time may still differ in the next use, so all slots match any
+    # value. A pattern written by hand means its values literally; only secrets, which were removed, match any value.
+    is_learned = pattern.pattern_id.startswith(LEARNED_ID_PREFIX)
     return all(
         matches_step(
-            told,
-            done.tool,
-            done.parameters,
-            {slot.path for slot in done.slots if is_loose or slot.is_secret},
+            pattern_step,
+            step.tool,
+            step.parameters,
+            {slot.path for slot in step.slots if is_learned or slot.is_secret},
         )
-        for told, done in zip(pattern.steps, steps, strict=False)
+        for pattern_step, step in zip(pattern.steps, steps, strict=False)
     )
 
 
 def matches_step(
     step: Mapping[str, Any], tool: str, parameters: object, open_paths: Container[ParameterPath]
 ) -> bool:
-    """Whether an action is a step of a pattern, with anything in place of ``{name}``.
+    """Return True if an action matches a step of a pattern; ``{name}`` matches any value.
 
     Args:
-        step: Of the pattern.
-        tool: Of the action.
-        parameters: Of the action, as JSON.
-        open_paths: Where in the parameters anything goes.
+        step: Step of the pattern.
+        tool: Tool of the action.
+        parameters: Parameters of the action as JSON.
+        open_paths: Paths in the parameters that match any value.
     """
     if not _matches(step.get("tool"), tool, (), ()):
         return False
-    rest = {key: one for key, one in step.items() if key != "tool"}
+    # A step has its parameters either below the key "parameters" or next to "tool".
+    rest = {key: value for key, value in step.items() if key != "tool"}
     is_nested = rest.keys() == {"parameters"} and _matches(rest["parameters"], parameters, (), open_paths)
     return is_nested or _matches(rest, parameters, (), open_paths)
 
@@ -90,24 +92,30 @@ def _matches(step: object, value: object, path: ParameterPath, open_paths: Conta
     if path in open_paths:
         return True
     if isinstance(step, str):
-        alone = PLACEHOLDER.fullmatch(step)
-        return bool(alone and alone[2]) or (isinstance(value, str) and _matches_text(step, value))
+        # A placeholder that is the whole text matches a value of any type.
+        placeholder = PLACEHOLDER.fullmatch(step)
+        return bool(placeholder and placeholder[2]) or (isinstance(value, str) and _matches_text(step, value))
     if isinstance(step, Mapping):
         return (
             isinstance(value, Mapping)
             and step.keys() == value.keys()
-            and all(_matches(one, value[key], (*path, key), open_paths) for key, one in step.items())
+            and all(_matches(item, value[key], (*path, key), open_paths) for key, item in step.items())
         )
     if isinstance(step, list | tuple):
         return (
             isinstance(value, list)
             and len(step) == len(value)
-            and all(_matches(one, value[at], (*path, at), open_paths) for at, one in enumerate(step))
+            and all(
+                _matches(item, value[index], (*path, index), open_paths) for index, item in enumerate(step)
+            )
         )
+    # True == 1 in Python, but not in JSON.
     return step == value and isinstance(step, bool) == isinstance(value, bool)
 
 
 def _matches_text(step: str, text: str) -> bool:
+    # Split the step at its placeholders into literal parts and find these in the text in order. The leftmost match of
+    # each part suffices, so the search takes linear time, unlike a regular expression with several wildcards.
     parts, end = [""], 0
     for found in PLACEHOLDER.finditer(step):
         parts[-1] += step[end : found.start()] + (f"{{{found[1]}}}" if found[1] else "")
@@ -117,16 +125,17 @@ def _matches_text(step: str, text: str) -> bool:
     first, *between = parts
     if not between:
         return first == text
-    at, last = len(first), between.pop()
+    position, last = len(first), between.pop()
     for part in between:
-        found_at = text.find(part, at)
+        found_at = text.find(part, position)
         if found_at < 0:
             return False
-        at = found_at + len(part)
-    return text.startswith(first) and text.endswith(last) and at + len(last) <= len(text)
+        position = found_at + len(part)
+    return text.startswith(first) and text.endswith(last) and position + len(last) <= len(text)
 
 
-_MIN_OCCURRENCES = 2  # times that it has to work
+# Number of successful occurrences that make a pattern.
+_MIN_OCCURRENCES = 2
 _TYPE_TITLES = {
     "login_flow": "Login flow",
     "form_fill": "Form fill",
@@ -137,95 +146,100 @@ _TYPE_TITLES = {
 
 _ShapeSequence: TypeAlias = tuple[int, ...]
 _Position: TypeAlias = tuple[int, int]
-"""A stretch, and where in it."""
+"""Index of a sequence, and index of a step in it."""
 
 
 @dataclass(slots=True)
 class LearningResult:
-    """What stretches teach."""
+    """Result of learning from action sequences."""
 
     new_patterns: list[LearnedPattern] = field(default_factory=list)
-    """New patterns, the longest first."""
+    """New patterns, longest first."""
     used_patterns: dict[str, LearnedPattern] = field(default_factory=dict)
-    """Known patterns by their ids, with the uses that were counted, and placeholders for what now differed."""
+    """Known patterns by id, with updated counts, and with placeholders for values that differed."""
     widened_ids: list[str] = field(default_factory=list)
-    """Those of them that have more placeholders than before."""
+    """Ids of the used patterns that got more placeholders."""
 
 
 def propose_patterns(
     entries: Iterable[MemoryEntry | Sequence[MemoryEntry]], known: Iterable[LearnedPattern] = ()
 ) -> list[LearnedPattern]:
-    """The sequences of 2 to 8 actions that worked at one site, or at none, at least twice; the longest first.
+    """Propose patterns: sequences of 2 to 8 actions that succeeded at least twice at a site, longest first.
 
-    Two sequences are the same if their tools and all parameters are, but for what is typed in. What was
-    typed differently becomes a placeholder named after its field; so does whatever looks like a secret or
-    like personal data, and all that is typed in a login. No cycle is part of two patterns, and what only
-    goes round in circles, scrolls, waits or looks is none.
+    Sequences are equal if their tools and parameters are equal, except for typed values. A typed value that differs
+    becomes a placeholder named after its field. So do values that look like secrets or personal data, and all values
+    typed in a login. A cycle belongs to at most one pattern. Loops, and sequences that only scroll, wait or read, do
+    not become patterns.
 
     Args:
-        entries: The cycles of a task in their order, or the cycles of several tasks.
-        known: Patterns that are there already: they are proposed again only with more placeholders.
+        entries: The cycles of a task in order, or one sequence of cycles per task.
+        known: Existing patterns. They are proposed again only with additional placeholders.
     """
-    lessons = learn_from_sequences(
-        [one for run in _split_runs(entries) for one in find_sequences(run)], known
+    result = learn_from_sequences(
+        [sequence for run in _split_runs(entries) for sequence in find_sequences(run)], known
     )
-    return [*lessons.new_patterns, *(lessons.used_patterns[name] for name in lessons.widened_ids)]
+    return [*result.new_patterns, *(result.used_patterns[name] for name in result.widened_ids)]
 
 
 def learn_from_sequences(
     stretches: Sequence[ActionSequence], known: Iterable[LearnedPattern] = ()
 ) -> LearningResult:
-    """What is learned from stretches: new patterns, and uses of known ones in what is fresh.
+    """Learn new patterns, and count uses of known patterns in fresh sequences.
 
-    The longest come first, of equal length those that are known. What only older stretches show is not learned: it
-    was not when they were fresh, or was forgotten since. The steps are marked with what became of them.
+    Longer patterns come first; among equal lengths, known patterns. A new pattern needs at least one occurrence in a
+    fresh sequence: older sequences alone were either not a pattern when they were fresh, or the pattern was removed
+    since. The use of each step is recorded in the sequences.
+
+    Args:
+        stretches: Action sequences. Their ``step_uses`` and ``shapes`` are updated.
+        known: Existing patterns.
     """
     _number_shapes(stretches)
-    lessons = LearningResult()
-    held: defaultdict[int, list[LearnedPattern]] = defaultdict(list)
+    result = LearningResult()
+    known_by_length: defaultdict[int, list[LearnedPattern]] = defaultdict(list)
     for pattern in known:
-        held[len(pattern.steps)].append(pattern)
-    for length in sorted({*held, *range(MIN_PATTERN_STEPS, MAX_PATTERN_STEPS + 1)}, reverse=True):
-        for pattern in held[length]:
-            _count_uses(pattern, stretches, lessons)
+        known_by_length[len(pattern.steps)].append(pattern)
+    # Longest first: otherwise parts of a long pattern would be learned before the pattern itself.
+    for length in sorted({*known_by_length, *range(MIN_PATTERN_STEPS, MAX_PATTERN_STEPS + 1)}, reverse=True):
+        for pattern in known_by_length[length]:
+            _count_uses(pattern, stretches, result)
         if MIN_PATTERN_STEPS <= length <= MAX_PATTERN_STEPS:
-            for places in _find_repeated(stretches, length):
-                times = [_get_steps(stretches, place, length) for place in places]
-                lessons.new_patterns.append(_build_pattern(stretches[places[0][0]].site, times))
-    return lessons
+            for positions in _find_repeated(stretches, length):
+                occurrences = [_get_steps(stretches, position, length) for position in positions]
+                result.new_patterns.append(_build_pattern(stretches[positions[0][0]].site, occurrences))
+    return result
 
 
-def _count_uses(
-    pattern: LearnedPattern, stretches: Sequence[ActionSequence], lessons: LearningResult
-) -> None:
+def _count_uses(pattern: LearnedPattern, sequences: Sequence[ActionSequence], result: LearningResult) -> None:
     domain, length = to_site(pattern.domain), len(pattern.steps)
     used = pattern
-    for stretch in stretches:
-        if not stretch.is_fresh or domain not in iterate_parent_domains(stretch.site):
+    for sequence in sequences:
+        # Uses in older sequences were counted when they were fresh.
+        if not sequence.is_fresh or domain not in iterate_parent_domains(sequence.site):
             continue
-        for at in find_pattern_uses(pattern, stretch.steps, stretch.free_flags):
-            stretch.set_use(at, length, StepUse.USED)
-            used = _record_use(used, stretch.steps[at : at + length])
-        if stretch.failed_step is not None and (
-            done := count_steps_before_failure(
-                pattern, stretch.steps, stretch.free_flags, stretch.failed_step
+        for start in find_pattern_uses(pattern, sequence.steps, sequence.free_flags):
+            sequence.set_use(start, length, StepUse.USED)
+            used = _record_use(used, sequence.steps[start : start + length])
+        if sequence.failed_step is not None and (
+            done_count := count_steps_before_failure(
+                pattern, sequence.steps, sequence.free_flags, sequence.failed_step
             )
         ):
-            stretch.set_use(len(stretch.steps) - done, done, StepUse.USED)
-            last = max(used.last_used, stretch.failed_step.timestamp)
+            sequence.set_use(len(sequence.steps) - done_count, done_count, StepUse.USED)
+            last = max(used.last_used, sequence.failed_step.timestamp)
             used = replace(used, failure_count=used.failure_count + 1, last_used=last)
     if used is not pattern:
-        lessons.used_patterns[pattern.pattern_id] = used
+        result.used_patterns[pattern.pattern_id] = used
         if used.steps != pattern.steps:
-            lessons.widened_ids.append(pattern.pattern_id)
+            result.widened_ids.append(pattern.pattern_id)
 
 
 def _record_use(pattern: LearnedPattern, done: Sequence[TemplateStep]) -> LearnedPattern:
     steps = list(pattern.steps)
     if pattern.pattern_id.startswith(LEARNED_ID_PREFIX):
-        for at, names in enumerate(_name_slots(done)):
-            fresh = _build_step([done[at]], names)
-            steps[at] = _widen(steps[at], fresh, _build_step([done[at]], names, all_open=True))
+        for index, names in enumerate(_name_slots(done)):
+            new_step = _build_step([done[index]], names)
+            steps[index] = _widen(steps[index], new_step, _build_step([done[index]], names, all_open=True))
     return replace(
         pattern,
         steps=tuple(steps),
@@ -235,107 +249,116 @@ def _record_use(pattern: LearnedPattern, done: Sequence[TemplateStep]) -> Learne
 
 
 def _widen(old: Any, new: Any, opened: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """The old step, opened where the new one differs from it."""
+    """Return the old step with placeholders, taken from ``opened``, where the new step differs."""
     if old in (new, opened):
         return old
     if isinstance(old, Mapping):
         if old.keys() != new.keys():
             return old
-        return {key: _widen(one, new[key], opened[key]) for key, one in old.items()}
+        return {key: _widen(item, new[key], opened[key]) for key, item in old.items()}
     if isinstance(old, list):
-        return [_widen(one, new[at], opened[at]) for at, one in enumerate(old)]
+        return [_widen(item, new[index], opened[index]) for index, item in enumerate(old)]
     return opened
 
 
 def _split_runs(entries: Iterable[MemoryEntry | Sequence[MemoryEntry]]) -> Iterator[Sequence[MemoryEntry]]:
-    alone: list[MemoryEntry] = []
-    for one in entries:
-        if isinstance(one, MemoryEntry):
-            alone.append(one)
+    # Single entries belong to one task; each sequence of entries is a task of its own.
+    single_entries: list[MemoryEntry] = []
+    for entry in entries:
+        if isinstance(entry, MemoryEntry):
+            single_entries.append(entry)
         else:
-            yield one
-    yield alone
+            yield entry
+    yield single_entries
 
 
-def _number_shapes(stretches: Sequence[ActionSequence]) -> None:
+def _number_shapes(sequences: Sequence[ActionSequence]) -> None:
+    # Replace each pair of site and shape with a small number, so that comparing subsequences is cheap.
     numbers: dict[tuple[str, str], int] = {}
-    for stretch in stretches:
-        keys = [(stretch.site, step.shape) for step in stretch.steps]
-        stretch.shapes = [numbers.setdefault(key, len(numbers)) for key in keys]
+    for sequence in sequences:
+        keys = [(sequence.site, step.shape) for step in sequence.steps]
+        sequence.shapes = [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
-def _find_repeated(stretches: Sequence[ActionSequence], length: int) -> Iterator[list[_Position]]:
-    """The places of each sequence of that length that is worth a pattern; they are taken from then on."""
-    places: defaultdict[_ShapeSequence, list[_Position]] = defaultdict(list)
-    for number, stretch in enumerate(stretches):
-        for start in _find_free_starts(stretch, length):
-            places[tuple(stretch.shapes[start : start + length])].append((number, start))
-    often = [(gram, where) for gram, where in places.items() if len(where) >= _MIN_OCCURRENCES]
-    for gram, where in sorted(often, key=lambda one: (-len(one[1]), one[1][0])):
-        if _is_repetition(gram, where, stretches) or all(
-            step.is_passive for step in _get_steps(stretches, where[0], length)
+def _find_repeated(sequences: Sequence[ActionSequence], length: int) -> Iterator[list[_Position]]:
+    """Yield the positions of each subsequence that becomes a pattern, and mark its steps as learned."""
+    positions_by_shapes: defaultdict[_ShapeSequence, list[_Position]] = defaultdict(list)
+    for number, sequence in enumerate(sequences):
+        for start in _find_free_starts(sequence, length):
+            positions_by_shapes[tuple(sequence.shapes[start : start + length])].append((number, start))
+    repeated = [
+        (shapes, positions)
+        for shapes, positions in positions_by_shapes.items()
+        if len(positions) >= _MIN_OCCURRENCES
+    ]
+    # Most frequent first, then by first position.
+    for shapes, positions in sorted(repeated, key=lambda item: (-len(item[1]), item[1][0])):
+        if _is_repetition(shapes, positions, sequences) or all(
+            step.is_passive for step in _get_steps(sequences, positions[0], length)
         ):
             continue
-        chosen = _select_disjoint(stretches, where, length)
-        if len(chosen) >= _MIN_OCCURRENCES and any(stretches[number].is_fresh for number, _ in chosen):
+        chosen = _select_disjoint(sequences, positions, length)
+        if len(chosen) >= _MIN_OCCURRENCES and any(sequences[number].is_fresh for number, _ in chosen):
             for number, start in chosen:
-                stretches[number].set_use(start, length, StepUse.LEARNED)
+                sequences[number].set_use(start, length, StepUse.LEARNED)
             yield chosen
 
 
-def _find_free_starts(stretch: ActionSequence, length: int) -> Iterator[int]:
-    run = 0
-    for end, is_free in enumerate(stretch.free_flags, 1):
-        run = run + 1 if is_free else 0
-        if run >= length:
+def _find_free_starts(sequence: ActionSequence, length: int) -> Iterator[int]:
+    free_run = 0
+    for end, is_free in enumerate(sequence.free_flags, 1):
+        free_run = free_run + 1 if is_free else 0
+        if free_run >= length:
             yield end - length
 
 
 def _is_repetition(
-    gram: _ShapeSequence, where: Sequence[_Position], stretches: Sequence[ActionSequence]
+    shapes: _ShapeSequence, positions: Sequence[_Position], sequences: Sequence[ActionSequence]
 ) -> bool:
-    """Whether it is cut out of something shorter that was done again and again: ABCA of ABCABCABC."""
-    period = next(size for size in range(1, len(gram) + 1) if gram[size:] == gram[:-size])
-    if period == len(gram):
+    """Return True if the subsequence is a part of a shorter repeated one, such as ABCA of ABCABCABC."""
+    period = next(size for size in range(1, len(shapes) + 1) if shapes[size:] == shapes[:-size])
+    if period == len(shapes):
         return False
-    twice = list(gram[:period] * 2)
-    return any(stretches[number].shapes[start : start + 2 * period] == twice for number, start in where)
+    twice = list(shapes[:period] * 2)
+    return any(sequences[number].shapes[start : start + 2 * period] == twice for number, start in positions)
 
 
 def _select_disjoint(
-    stretches: Sequence[ActionSequence], where: Sequence[_Position], length: int
+    sequences: Sequence[ActionSequence], positions: Sequence[_Position], length: int
 ) -> list[_Position]:
-    """Of the places, those that overlap neither each other nor what is taken."""
+    """Return the positions that overlap neither each other nor steps of other patterns."""
     chosen: list[_Position] = []
-    for number, start in where:
+    for number, start in positions:
         overlaps = bool(chosen) and chosen[-1][0] == number and start < chosen[-1][1] + length
-        if not overlaps and stretches[number].are_free(start, length):
+        if not overlaps and sequences[number].are_free(start, length):
             chosen.append((number, start))
     return chosen
 
 
-def _get_steps(stretches: Sequence[ActionSequence], place: _Position, length: int) -> list[TemplateStep]:
-    number, start = place
-    return stretches[number].steps[start : start + length]
+def _get_steps(sequences: Sequence[ActionSequence], position: _Position, length: int) -> list[TemplateStep]:
+    number, start = position
+    return sequences[number].steps[start : start + length]
 
 
-def _build_pattern(site: str, times: Sequence[Sequence[TemplateStep]]) -> LearnedPattern:
-    """What was done in the same way each time."""
-    first = times[0]
-    slots = [slot for steps in times for step in steps for slot in step.slots]
+def _build_pattern(site: str, occurrences: Sequence[Sequence[TemplateStep]]) -> LearnedPattern:
+    first = occurrences[0]
+    slots = [slot for steps in occurrences for step in steps for slot in step.slots]
     kind = _choose_pattern_type(slots, site)
     names = _name_slots(first)
-    whole = "\n".join([site, *(step.shape for step in first)])
-    mark = hashlib.blake2b(whole.encode("utf-8", "replace"), digest_size=6).hexdigest()
+    # The id is derived from site and shapes: the same steps get the same id in every process.
+    identity = "\n".join([site, *(step.shape for step in first)])
+    digest = hashlib.blake2b(identity.encode("utf-8", "replace"), digest_size=6).hexdigest()
     title = f"{_TYPE_TITLES[kind]} for {site}" if site else _TYPE_TITLES[kind]
     return LearnedPattern(
-        pattern_id=f"{LEARNED_ID_PREFIX}{site or 'tools'}_{mark}",
+        pattern_id=f"{LEARNED_ID_PREFIX}{site or 'tools'}_{digest}",
         domain=site,
         description=f"{title}: {', '.join(step.tool for step in first)}",
         pattern_type=kind,
-        steps=tuple(_build_step([steps[at] for steps in times], names[at]) for at in range(len(first))),
-        success_count=len(times),
-        last_used=max(steps[-1].timestamp for steps in times),
+        steps=tuple(
+            _build_step([steps[index] for steps in occurrences], names[index]) for index in range(len(first))
+        ),
+        success_count=len(occurrences),
+        last_used=max(steps[-1].timestamp for steps in occurrences),
     )
 
 
@@ -350,36 +373,42 @@ def _choose_pattern_type(slots: Sequence[Slot], site: str) -> str:
 
 
 def _name_slots(steps: Sequence[TemplateStep]) -> list[list[str]]:
-    """A name of its own for each slot, whether it becomes a placeholder or not: so names never move."""
+    """Return a unique name for each slot of each step.
+
+    Slots that do not become placeholders get names too. A slot that becomes a placeholder later therefore does not
+    change the names of the others.
+    """
     taken: set[str] = set()
-    named: list[list[str]] = [[] for _ in steps]
+    names: list[list[str]] = [[] for _ in steps]
     for index, step in enumerate(steps):
         for slot in step.slots:
-            more = (f"{slot.name}_{number}" for number in count(2))
-            name = next(one for one in chain([slot.name], more) if one not in taken)
+            numbered = (f"{slot.name}_{number}" for number in count(2))
+            name = next(candidate for candidate in chain([slot.name], numbered) if candidate not in taken)
             taken.add(name)
-            named[index].append(name)
-    return named
+            names[index].append(name)
+    return names
 
 
 def _build_step(
-    times: Sequence[TemplateStep], names: Sequence[str], *, all_open: bool = False
+    occurrences: Sequence[TemplateStep], names: Sequence[str], *, all_open: bool = False
 ) -> dict[str, Any]:
-    first = times[0]
+    first = occurrences[0]
     values: dict[ParameterPath, Any] = {}
     for index, name in enumerate(names):
-        slots = [step.slots[index] for step in times]
+        slots = [step.slots[index] for step in occurrences]
+        # A slot becomes a placeholder if its values differ, or if it is a secret, whose value was removed.
         is_open = len({str(slot.value) for slot in slots}) > 1 or any(slot.is_secret for slot in slots)
         if is_open or all_open:
             values[slots[0].path] = f"{{{name}}}"
     step: dict[str, Any] = replace_at_paths(_escape_values(first.parameters), values)
     tool = escape_placeholders(first.tool)
+    # A parameter called "tool" would collide with the tool itself.
     return {"tool": tool, "parameters": step} if "tool" in step else {"tool": tool, **step}
 
 
 def _escape_values(value: object) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, dict):
-        return {key: _escape_values(one) for key, one in value.items()}
+        return {key: _escape_values(item) for key, item in value.items()}
     if isinstance(value, list):
         return list(map(_escape_values, value))
     return escape_placeholders(value) if isinstance(value, str) else value

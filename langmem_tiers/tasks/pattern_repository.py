@@ -1,4 +1,4 @@
-"""Learned patterns as they are kept: shared by all tasks of a namespace, in its procedural tier."""
+"""Storage of learned patterns, shared by all tasks of a namespace, in its procedural tier."""
 
 from __future__ import annotations
 
@@ -36,33 +36,35 @@ if TYPE_CHECKING:
 
 
 MAX_SEQUENCES_PER_SITE = 10
-"""Stretches of one site that are kept, or of none."""
+"""Maximum number of candidate sequences per site."""
 MAX_CANDIDATE_STEPS = 500
-"""Steps of all of them together."""
-_MAX_SEQUENCE_STEPS = 100  # steps of one of them: its last
-_MAX_SEQUENCE_CHARACTERS = 60_000  # of one of them
+"""Maximum number of steps of all candidate sequences together."""
+# Maximum number of steps of a candidate sequence; the last ones are kept.
+_MAX_SEQUENCE_STEPS = 100
+# Maximum size of the JSON of a candidate sequence; a larger one is not kept.
+_MAX_SEQUENCE_CHARACTERS = 60_000
 _CANDIDATE_STATUS = {"status": "candidate"}
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateSequence:
-    """A stretch, and the session of the task that it is from."""
+    """A sequence from which a pattern may be learned later, and the session of its task."""
 
     sequence: ActionSequence
     session_key: int | None
 
     @property
     def entry_id(self) -> str:
-        """The id of its entry: that of no other, whatever is cut off behind its first step."""
+        """Id of the entry. It depends only on the first step, so it stays the same if the end is cut off."""
         return f"tried_{self.sequence.steps[0].cycle_id}"
 
     def to_details(self) -> dict[str, Any]:
-        """As it is kept."""
+        """Convert the candidate to the details of its entry."""
         return {**_CANDIDATE_STATUS, "session": self.session_key, **sequence_to_dict(self.sequence)}
 
 
 class CandidateSequenceSet:
-    """The stretches of a namespace, beside its patterns."""
+    """Candidate sequences of a namespace, stored next to its patterns."""
 
     def __init__(self, namespace: NamespacePath) -> None:
         self._namespace = namespace
@@ -70,44 +72,45 @@ class CandidateSequenceSet:
         self._candidates: dict[str, CandidateSequence] = {}
 
     def load(self, kept: Iterable[StoredEntry]) -> Sequence[StoredEntry]:
-        """Take them out of all that is kept; the others."""
+        """Load the candidates from the stored entries and return the other entries."""
         others: list[StoredEntry] = []
         self._stored_details, self._candidates = {}, {}
-        for one in kept:
-            if one.details.get("status") != _CANDIDATE_STATUS["status"]:
-                others.append(one)
+        for stored in kept:
+            if stored.details.get("status") != _CANDIDATE_STATUS["status"]:
+                others.append(stored)
                 continue
-            self._stored_details[one.entry.id] = one.details
-            with suppress(LookupError, TypeError, ValueError, AttributeError):  # what is damaged is dropped
-                self._candidates[one.entry.id] = CandidateSequence(
-                    sequence_from_dict(one.details), one.details.get("session")
+            # A damaged candidate is in _stored_details only, so find_removed_ids() returns it and it gets deleted.
+            self._stored_details[stored.entry.id] = stored.details
+            with suppress(LookupError, TypeError, ValueError, AttributeError):
+                self._candidates[stored.entry.id] = CandidateSequence(
+                    sequence_from_dict(stored.details), stored.details.get("session")
                 )
         return others
 
     def list_without(self, cycles: Container[str]) -> list[CandidateSequence]:
-        """All of them, but for what some cycles did."""
+        """Return all candidates without the steps of the given cycles."""
         return [
-            CandidateSequence(rest, one.session_key)
-            for one in self._candidates.values()
-            for rest in one.sequence.split_unlearned(cycles)
+            CandidateSequence(rest, candidate.session_key)
+            for candidate in self._candidates.values()
+            for rest in candidate.sequence.split_unlearned(cycles)
         ]
 
     def replace_all(self, tried: Iterable[CandidateSequence]) -> None:
-        """Keep these in place of all, as far as there is room: the newest first."""
-        at_site: Counter[str] = Counter()
+        """Replace all candidates, newest first, as far as the limits allow."""
+        count_by_site: Counter[str] = Counter()
         steps = 0
         self._candidates = {}
-        for one in sorted(tried, key=_last_step_key, reverse=True):
-            cut = CandidateSequence(_truncate(one.sequence), one.session_key)
-            site, size = cut.sequence.site, len(cut.sequence.steps)
-            has_room = at_site[site] < MAX_SEQUENCES_PER_SITE and steps + size <= MAX_CANDIDATE_STEPS
-            if has_room and len(json.dumps(cut.to_details())) <= _MAX_SEQUENCE_CHARACTERS:
-                at_site[site] += 1
+        for candidate in sorted(tried, key=_last_step_key, reverse=True):
+            truncated = CandidateSequence(_truncate(candidate.sequence), candidate.session_key)
+            site, size = truncated.sequence.site, len(truncated.sequence.steps)
+            has_room = count_by_site[site] < MAX_SEQUENCES_PER_SITE and steps + size <= MAX_CANDIDATE_STEPS
+            if has_room and len(json.dumps(truncated.to_details())) <= _MAX_SEQUENCE_CHARACTERS:
+                count_by_site[site] += 1
                 steps += size
-                self._candidates[cut.entry_id] = cut
+                self._candidates[truncated.entry_id] = truncated
 
     def build_changed_entries(self, now: datetime) -> list[NewEntry]:
-        """What has to be written."""
+        """Return the entries of new and changed candidates."""
         return [
             NewEntry(
                 entry=Entry(
@@ -115,59 +118,64 @@ class CandidateSequenceSet:
                     namespace=self._namespace,
                     tier=Tier.PROCEDURAL,
                     kind="tried_steps",
-                    content=f"Steps that worked {f'at {one.sequence.site}' if one.sequence.site else 'once'}",
+                    content="Steps that worked "
+                    f"{f'at {candidate.sequence.site}' if candidate.sequence.site else 'once'}",
                     created_at=now,
                     importance=0.0,
-                    category=one.sequence.site or None,
+                    category=candidate.sequence.site or None,
                 ),
-                terms="",  # nobody looks for them by words
-                session_key=one.session_key,
-                details=one.to_details(),
+                # Candidates must not appear in searches, so they have no search terms.
+                terms="",
+                session_key=candidate.session_key,
+                details=candidate.to_details(),
             )
-            for name, one in self._candidates.items()
-            if self._stored_details.get(name) != one.to_details()
+            for name, candidate in self._candidates.items()
+            if self._stored_details.get(name) != candidate.to_details()
         ]
 
     def find_removed_ids(self) -> set[str]:
-        """Ids of what has to be erased."""
+        """Return the ids of stored candidates that must be deleted."""
         return self._stored_details.keys() - self._candidates.keys()
 
 
-def _last_step_key(one: CandidateSequence) -> tuple[float, str]:
-    last = one.sequence.steps[-1]
-    return last.timestamp, last.cycle_id  # at the same moment, the later cycle has the later id
+def _last_step_key(candidate: CandidateSequence) -> tuple[float, str]:
+    # Ids increase with time, so they order cycles of the same moment.
+    last = candidate.sequence.steps[-1]
+    return last.timestamp, last.cycle_id
 
 
-def _truncate(stretch: ActionSequence) -> ActionSequence:
-    return ActionSequence(stretch.site, stretch.steps[-_MAX_SEQUENCE_STEPS:], is_fresh=False)
+def _truncate(sequence: ActionSequence) -> ActionSequence:
+    return ActionSequence(sequence.site, sequence.steps[-_MAX_SEQUENCE_STEPS:], is_fresh=False)
 
 
 _MAX_ENTRIES = 10_000
-_MAX_ATTEMPTS = 20  # until it is said that others change the patterns all the time
+# Each failed attempt means that another process has changed the namespace.
+_MAX_ATTEMPTS = 20
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class PatternLearnResult:
-    """What became of some cycles."""
+    """Result of learning from the cycles of a task."""
 
     patterns: tuple[LearnedPattern, ...]
-    """Those that are new, and those that have more placeholders than before."""
+    """New patterns, and known patterns with additional placeholders."""
     open_cycle_ids: frozenset[str]
-    """Ids of the last cycles, if they may go on to be a pattern: to be handed in again with those that follow."""
+    """Ids of the last cycles, if later cycles may complete a pattern with them. Pass these cycles again."""
 
 
 class PatternRepository(PatternMemory):
-    """Learned patterns, shared by all tasks of a namespace: entries of its procedural tier.
+    """Learned patterns of a namespace, stored as entries of its procedural tier.
 
-    Beside them stand the last stretches that worked and are no pattern yet: what is done once in each of several tasks
-    is learned from these. Safe to share between threads, and to change from several processes.
+    Recent successful sequences that are not a pattern yet are stored too, as candidates: steps that are performed only
+    once per task become a pattern when another task repeats them. Threads can share an instance, and several processes
+    can change the same namespace.
 
     Args:
-        max_patterns: As for ``LongTermMemory``.
-        now: Seconds since 1970.
-        parts: Where they are kept.
-        namespace: Whose.
+        max_patterns: Maximum number of patterns, see ``PatternMemory``.
+        now: Returns the current time in seconds since 1970.
+        parts: Dependencies of the long-term tiers.
+        namespace: Namespace of the patterns.
     """
 
     def __init__(
@@ -188,55 +196,58 @@ class PatternRepository(PatternMemory):
 
     @property
     def patterns(self) -> list[LearnedPattern]:
-        """All patterns, in the order in which they were learned."""
+        """All patterns in the order in which they were learned."""
         with self._lock:
             return super().patterns
 
     def get_patterns_for_domain(self, domain: str) -> list[LearnedPattern]:
-        """What worked at a site, the best first; at none, if the domain is empty."""
+        """Return the patterns of a site, best first; for an empty domain, those without a site."""
         with self._lock:
             return super().get_patterns_for_domain(domain)
 
     def refresh(self) -> None:
-        """Take over what others of the namespace learned meanwhile."""
+        """Load the patterns that other processes of the namespace have changed."""
         with self._lock:
             kept = self._dependencies.store.list_entries(
                 self.namespace, Tier.PROCEDURAL, EntryFilters(), limit=_MAX_ENTRIES
             )
+            # While _is_changing is set, the overridden methods that PatternMemory calls work in memory only.
             before, self._is_changing = self._is_changing, True
             try:
                 super().clear()
-                for one in reversed(self._candidates.load(kept)):
-                    with suppress(InvalidInputError):  # a procedure that somebody else stored is no pattern
-                        super().learn(pattern_from_dict(one.details))
+                for stored in reversed(self._candidates.load(kept)):
+                    # The procedural tier may contain entries of other origin, which are not patterns.
+                    with suppress(InvalidInputError):
+                        super().learn(pattern_from_dict(stored.details))
             finally:
                 self._is_changing = before
-            # What a smaller cap leaves out is not in sight here, and stays for others.
+            # Patterns beyond max_patterns are neither visible nor "saved" here, so they are not deleted: another
+            # process with a higher maximum may use them.
             self._saved_patterns = dict(self._patterns)
 
     def learn(self, pattern: LearnedPattern) -> None:
-        """Keep steps that worked."""
+        """Store a pattern."""
         self._retry_change(partial(super().learn, pattern))
 
     def learn_from(self, cycles: Sequence[MemoryEntry], session_key: int | None = None) -> PatternLearnResult:
-        """Learn what worked more than once, here and in the tasks before, and count uses of what is known.
+        """Learn patterns from cycles and from candidates of earlier tasks, and count uses of known patterns.
 
         Args:
-            cycles: Of one task in their order, each handed in only once unless it was left open.
-            session_key: The session of the task: what is kept of it for later goes with it.
+            cycles: Cycles of a task in order. Pass each cycle only once, unless it was returned as open.
+            session_key: Session of the task. Candidates from the cycles are deleted with it.
         """
         return self._retry_change(partial(self._learn_from, cycles, session_key))
 
     def record_usage(self, pattern_id: str, *, success: bool) -> LearnedPattern:
-        """Count how it went."""
+        """Count a use of a pattern and return the updated pattern."""
         return self._retry_change(partial(super().record_usage, pattern_id, success=success))
 
     def remove_pattern(self, pattern_id: str) -> bool:
-        """Keep it no longer, whoever learned it."""
+        """Delete a pattern for all tasks of the namespace; return False if it does not exist."""
         return self._retry_change(partial(super().remove_pattern, pattern_id))
 
     def clear(self) -> None:
-        """Keep none of them, nor what they might be learned from."""
+        """Delete all patterns and candidates of the namespace."""
         with self._lock:
             self._retry_change(partial(self._clear, super().clear))
 
@@ -246,31 +257,39 @@ class PatternRepository(PatternMemory):
 
     def _learn_from(self, cycles: Sequence[MemoryEntry], session_key: int | None) -> PatternLearnResult:
         fresh = find_sequences(cycles)
-        before = self._candidates.list_without({entry.entry_id for entry in cycles})
-        lessons = learn_from_sequences([*(one.sequence for one in before), *fresh], self._patterns.values())
-        for pattern in lessons.used_patterns.values():
+        # Open cycles are passed again; leave them out of the candidates, or they would count twice.
+        earlier = self._candidates.list_without({entry.entry_id for entry in cycles})
+        result = learn_from_sequences(
+            [*(candidate.sequence for candidate in earlier), *fresh], self._patterns.values()
+        )
+        for pattern in result.used_patterns.values():
             self._put(pattern)
-        for pattern in lessons.new_patterns:
+        for pattern in result.new_patterns:
             PatternMemory.learn(self, pattern)
         old = (
-            CandidateSequence(rest, one.session_key)
-            for one in before
-            for rest in one.sequence.split_unlearned()
+            CandidateSequence(rest, candidate.session_key)
+            for candidate in earlier
+            for rest in candidate.sequence.split_unlearned()
         )
-        new = (CandidateSequence(rest, session_key) for one in fresh for rest in one.split_unlearned())
+        new = (
+            CandidateSequence(rest, session_key) for sequence in fresh for rest in sequence.split_unlearned()
+        )
         self._candidates.replace_all(chain(old, new))
-        widened = (lessons.used_patterns[name] for name in lessons.widened_ids)
+        widened = (result.used_patterns[name] for name in result.widened_ids)
+        # The last sequence is open if it reaches to the last cycle: the next cycle may continue it.
         is_open = bool(cycles) and bool(fresh) and fresh[-1].steps[-1].cycle_id == cycles[-1].entry_id
         return PatternLearnResult(
-            (*lessons.new_patterns, *widened), frozenset(_find_open_cycles(fresh[-1]) if is_open else ())
+            (*result.new_patterns, *widened), frozenset(_find_open_cycles(fresh[-1]) if is_open else ())
         )
 
     def _retry_change(self, work: Callable[[], _T]) -> _T:
-        """Do something to what is kept now; once more, if others were faster."""
+        """Apply a change to the stored patterns; reload and repeat it if another process was faster."""
         with self._lock:
+            # A method of PatternMemory has called an overridden method; the outer call writes the change.
             if self._is_changing:
                 return work()
             for _ in range(_MAX_ATTEMPTS):
+                # Read the revision before the entries: a change in between makes the commit fail, and is not lost.
                 revision = self._dependencies.store.get_revision(self.namespace)
                 self.refresh()
                 self._is_changing = True
@@ -285,11 +304,12 @@ class PatternRepository(PatternMemory):
                     self._roll_back()
                     raise
             raise StorageBusyError(
-                "others change the patterns of this namespace all the time: try again later"
+                "the patterns of this namespace are being modified concurrently: try again later; "
+                "nothing was written"
             )
 
     def _roll_back(self) -> None:
-        """What could not be kept is not in sight either."""
+        """Restore the patterns of the last successful load or write."""
         self._is_changing = True
         try:
             super().clear()
@@ -299,18 +319,25 @@ class PatternRepository(PatternMemory):
             self._is_changing = False
 
     def _try_write(self, revision: int) -> bool:
-        held = dict(self._patterns)
-        changed = [self._to_entry(one) for name, one in held.items() if self._saved_patterns.get(name) != one]
+        patterns = dict(self._patterns)
+        changed = [
+            self._to_entry(pattern)
+            for name, pattern in patterns.items()
+            if self._saved_patterns.get(name) != pattern
+        ]
         now = self._dependencies.now()
         put = (*changed, *self._candidates.build_changed_entries(now))
         if put and not self._dependencies.store.commit(
             self.namespace, MemoryWrite(put=put, revision=revision), now
         ):
             return False
-        gone = sorted({*(self._saved_patterns.keys() - held.keys()), *self._candidates.find_removed_ids()})
-        if gone:
-            self._dependencies.store.delete(self.namespace, gone)
-        self._saved_patterns = held
+        # Delete after the commit: if the process dies in between, an entry too many remains, but none is lost.
+        removed_ids = sorted(
+            {*(self._saved_patterns.keys() - patterns.keys()), *self._candidates.find_removed_ids()}
+        )
+        if removed_ids:
+            self._dependencies.store.delete(self.namespace, removed_ids)
+        self._saved_patterns = patterns
         return True
 
     def _to_entry(self, pattern: LearnedPattern) -> NewEntry:
@@ -332,9 +359,9 @@ class PatternRepository(PatternMemory):
         return NewEntry(entry=entry, terms=build_search_terms(words), details=pattern_to_dict(pattern))
 
 
-def _find_open_cycles(stretch: ActionSequence) -> Iterable[str]:
-    """The cycles at the end of a stretch that are part of no pattern."""
-    for step, is_free in zip(reversed(stretch.steps), reversed(stretch.free_flags), strict=True):
+def _find_open_cycles(sequence: ActionSequence) -> Iterable[str]:
+    """Yield the ids of the last cycles of a sequence that do not belong to a pattern."""
+    for step, is_free in zip(reversed(sequence.steps), reversed(sequence.free_flags), strict=True):
         if not is_free:
             return
         yield step.cycle_id

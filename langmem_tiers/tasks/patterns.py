@@ -1,4 +1,4 @@
-"""Steps that worked at a site: learned once, used again, and forgotten when they stop to work."""
+"""In-memory store of learned patterns, and their placeholders."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 PLACEHOLDER = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
-"""``{name}``, which is its second group; doubled braces are none, and its first."""
-_KEPT_SHARE = 0.8  # of the cap, when the least useful patterns are removed
+"""A placeholder ``{name}`` (second group) or an escaped ``{{name}}`` (first group)."""
+# Share of the maximum that remains after pruning.
+_KEPT_SHARE = 0.8
 
 
 class PatternMemory:
-    """Learned patterns, by id and by domain.
+    """Learned patterns by id and by domain.
 
-    When there are more than ``max_patterns``, those of the lowest success rate leave, of these the ones
-    that were not used for longest, until 80 % of the cap are left. A pattern that was never used counts as
-    one that never worked.
+    Above ``max_patterns``, patterns with the lowest success rate are removed, the least recently used first, until 80 %
+    of the maximum remain. A pattern without any use has a success rate of 0.
     """
 
     def __init__(self, max_patterns: int = 100, now: Callable[[], float] = get_wall_seconds) -> None:
@@ -53,15 +53,16 @@ class PatternMemory:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PatternMemory) and self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment] # it changes
+    __hash__ = None  # type: ignore[assignment] # mutable
 
     @property
     def patterns(self) -> list[LearnedPattern]:
-        """All patterns, in the order in which they were learned."""
+        """All patterns in the order in which they were learned."""
         return list(self._patterns.values())
 
     def learn(self, pattern: LearnedPattern) -> None:
-        """Remember a pattern in place of one with the same id; if its steps are the same, uses are summed."""
+        """Store a pattern. It replaces one with the same id; if the steps are equal, the counts are added."""
+        # The round trip validates the pattern and copies its steps.
         pattern = pattern_from_dict(pattern_to_dict(pattern))
         if pattern.last_used == 0:
             pattern = replace(pattern, last_used=self._now())
@@ -78,28 +79,28 @@ class PatternMemory:
             self._prune()
 
     def get(self, pattern_id: str) -> LearnedPattern | None:
-        """The pattern with that id."""
+        """Return the pattern with an id, or None."""
         return self._patterns.get(pattern_id)
 
     def get_patterns_for_domain(self, domain: str) -> list[LearnedPattern]:
-        """The patterns of a domain and of those above it, by success rate, then by the time of the last use.
+        """Return the patterns of a domain and its parent domains, by success rate, then by last use.
 
         Args:
-            domain: Its name or an address there; ``www.`` makes no difference. Empty for what worked at no site.
+            domain: A domain or a URL; ``www.`` is ignored. Empty for patterns without a site.
         """
         found = [
             self._patterns[pattern_id]
-            for one in iterate_parent_domains(to_site(domain))
-            for pattern_id in self._by_domain.get(one, ())
+            for site in iterate_parent_domains(to_site(domain))
+            for pattern_id in self._by_domain.get(site, ())
         ]
-        # The nearest domain comes first among equals: the order of a sort is stable.
-        return sorted(found, key=lambda one: (one.success_rate, one.last_used), reverse=True)
+        # The sort is stable: among equal patterns, the one of the nearest domain comes first.
+        return sorted(found, key=lambda pattern: (pattern.success_rate, pattern.last_used), reverse=True)
 
     def record_usage(self, pattern_id: str, *, success: bool) -> LearnedPattern:
-        """Count a use of a pattern.
+        """Count a use of a pattern and return the updated pattern.
 
         Raises:
-            InvalidInputError: There is no pattern with that id.
+            InvalidInputError: The pattern does not exist.
         """
         pattern = self._patterns.get(pattern_id)
         if pattern is None:
@@ -114,7 +115,7 @@ class PatternMemory:
         return used
 
     def remove_pattern(self, pattern_id: str) -> bool:
-        """Forget a pattern; whether there was one."""
+        """Remove a pattern; return False if it does not exist."""
         pattern = self._patterns.pop(pattern_id, None)
         if pattern is None:
             return False
@@ -125,26 +126,28 @@ class PatternMemory:
         return True
 
     def clear(self) -> None:
-        """Forget all patterns."""
+        """Remove all patterns."""
         self._patterns.clear()
         self._by_domain.clear()
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON."""
+        """Convert the patterns to plain JSON values."""
         return {
             "max_patterns": self.max_patterns,
-            "patterns": [pattern_to_dict(one) for one in self._patterns.values()],
+            "patterns": [pattern_to_dict(pattern) for pattern in self._patterns.values()],
         }
 
     @classmethod
     def from_dict(cls, value: object, now: Callable[[], float] = get_wall_seconds) -> PatternMemory:
-        """The memory that ``to_dict`` wrote; ``InvalidInputError`` names what is wrong with it."""
+        """Restore patterns from ``to_dict``; an ``InvalidInputError`` names damaged values."""
         data = check_json_object(value, "long-term memory")
         memory = cls(data.get("max_patterns", 100), now)
-        for index, one in enumerate(check_list(data.get("patterns", []), "patterns")):
-            pattern = pattern_from_dict(one, f"patterns[{index}]")
+        for index, item in enumerate(check_list(data.get("patterns", []), "patterns")):
+            pattern = pattern_from_dict(item, f"patterns[{index}]")
             if pattern.pattern_id in memory._patterns:
-                raise InvalidInputError(f"patterns[{index}] has the id {pattern.pattern_id!r} of another")
+                raise InvalidInputError(
+                    f"patterns[{index}] repeats the id {pattern.pattern_id!r}: ids must be unique"
+                )
             memory._put(pattern)
         if len(memory) > memory.max_patterns:
             memory._prune()
@@ -158,47 +161,53 @@ class PatternMemory:
         self._by_domain.setdefault(to_site(pattern.domain), {})[pattern.pattern_id] = None
 
     def _prune(self) -> None:
-        least = sorted(self._patterns.values(), key=lambda one: (one.success_rate, one.last_used))
-        for pattern in least[: len(least) - int(self.max_patterns * _KEPT_SHARE)]:
+        worst_first = sorted(
+            self._patterns.values(), key=lambda pattern: (pattern.success_rate, pattern.last_used)
+        )
+        for pattern in worst_first[: len(worst_first) - int(self.max_patterns * _KEPT_SHARE)]:
             self.remove_pattern(pattern.pattern_id)
 
 
 def find_placeholders(pattern: LearnedPattern) -> list[str]:
-    """The names that a pattern needs values for, in the order of its steps."""
+    """Return the names of the placeholders of a pattern, in the order of its steps."""
     names = [name for text in _iterate_texts(pattern.steps) for _, name in PLACEHOLDER.findall(text)]
     return list(dict.fromkeys(filter(None, names)))
 
 
 def fill_placeholders(pattern: LearnedPattern, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The steps of a pattern with values in place of ``{name}``.
+    """Return the steps of a pattern with values in place of the placeholders.
 
-    A value that stands alone keeps its type; ``{{name}}`` stands for ``{name}`` itself. What looks like
-    a placeholder within a value is left as it is.
+    If a placeholder is the whole text, the value keeps its type. ``{{name}}`` becomes ``{name}``. Placeholders within a
+    value are not replaced.
+
+    Args:
+        pattern: The pattern.
+        values: Values by placeholder name. Additional names are ignored.
 
     Raises:
         InvalidInputError: A value is missing.
     """
     missing = [name for name in find_placeholders(pattern) if name not in values]
     if missing:
-        named = ", ".join(map(repr, missing))
-        raise InvalidInputError(f"pattern {pattern.pattern_id!r} needs values for {named}: hand them in")
-    return [{key: _substitute(one, values) for key, one in step.items()} for step in pattern.steps]
+        names = ", ".join(map(repr, missing))
+        raise InvalidInputError(f"pattern {pattern.pattern_id!r} needs values for {names}: pass them")
+    return [{key: _substitute(item, values) for key, item in step.items()} for step in pattern.steps]
 
 
 def escape_placeholders(text: str) -> str:
-    """A text for a step in which nothing is taken for a placeholder."""
+    """Escape placeholders in a text, so that they are read literally."""
     return re.sub(rf"\{{({_NAME})\}}", r"{{\1}}", text)
 
 
 @lru_cache(maxsize=10_000)
 def to_site(address: str) -> str:
-    """The host of an address, or of a domain's own name, in lower case and without ``www.`` or port."""
+    """Return the host of a URL or domain in lower case, without ``www.`` and port."""
     text = address.strip().lower()
     return get_domain(text if "://" in text else f"https://{text}") or text
 
 
 def pattern_to_dict(pattern: LearnedPattern) -> dict[str, Any]:
-    """A pattern as plain JSON."""
+    """Convert a pattern to plain JSON values."""
     return {
         "pattern_id": pattern.pattern_id,
         "domain": pattern.domain,
@@ -212,13 +221,12 @@ def pattern_to_dict(pattern: LearnedPattern) -> dict[str, Any]:
 
 
 def _step_to_plain(step: object) -> object:
-    return (
-        dict(step) if isinstance(step, Mapping) else step
-    )  # what is none is refused by name on the way back
+    # Any other value is left as it is; pattern_from_dict() refuses it with an error that names the step.
+    return dict(step) if isinstance(step, Mapping) else step
 
 
 def pattern_from_dict(value: object, where: str = "pattern") -> LearnedPattern:
-    """The pattern that plain JSON stands for; steps that are no JSON are refused by name."""
+    """Restore a pattern from plain JSON values; an ``InvalidInputError`` names invalid steps."""
     data = check_json_object(value, where)
     steps = check_list(data.get("steps"), f"{where}.steps")
     return LearnedPattern(
@@ -234,8 +242,8 @@ def pattern_from_dict(value: object, where: str = "pattern") -> LearnedPattern:
 
 
 def iterate_parent_domains(domain: str) -> Iterator[str]:
-    """A domain as ``site_of`` writes it, and those above it."""
-    # A last label alone is no site, unless it is all there is, as in localhost.
+    """Yield a domain, as returned by ``to_site``, and its parent domains."""
+    # A top-level domain is not a site, unless it is the whole name, as in localhost.
     yield domain
     _, dot, parent = domain.partition(".")
     while dot and "." in parent:
@@ -247,21 +255,21 @@ def _iterate_texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _iterate_texts(one)
+        for item in value.values():
+            yield from _iterate_texts(item)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _iterate_texts(one)
+        for item in value:
+            yield from _iterate_texts(item)
 
 
 def _substitute(value: object, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, str):
-        alone = PLACEHOLDER.fullmatch(value)
-        if alone and alone[2]:
-            return values[alone[2]]
-        return PLACEHOLDER.sub(lambda one: str(values[one[2]]) if one[2] else f"{{{one[1]}}}", value)
+        whole = PLACEHOLDER.fullmatch(value)
+        if whole and whole[2]:
+            return values[whole[2]]
+        return PLACEHOLDER.sub(lambda match: str(values[match[2]]) if match[2] else f"{{{match[1]}}}", value)
     if isinstance(value, Mapping):
-        return {key: _substitute(one, values) for key, one in value.items()}
+        return {key: _substitute(item, values) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_substitute(one, values) for one in value]
+        return [_substitute(item, values) for item in value]
     return to_plain_value(value)

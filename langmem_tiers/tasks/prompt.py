@@ -1,4 +1,4 @@
-"""What an agent is told of its task: goal, warnings, where it is, what it did, what it found, what worked before."""
+"""Prompt text of a task: goal, warnings, current page, recent actions, extracted data and known patterns."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from langmem_tiers.tasks.models import LearnedPattern
 
 SHOWN_CYCLES = {OperationMode.SCRAPE: 5, OperationMode.NAVIGATE: 8, OperationMode.RESEARCH: 8}
-"""Cycles in a prompt, by what the agent is out for; 10 otherwise."""
+"""Number of cycles in a prompt by operation mode; 10 in all other modes."""
 DATA_MODES = frozenset({OperationMode.SCRAPE, OperationMode.RESEARCH})
-"""Modes in which extracted data stands above history, and is cut after it."""
+"""Modes in which extracted data precedes the history and is truncated after it."""
 _MAX_LABEL_CHARACTERS = 200
 _MAX_PAGE_CHARACTERS = 2_000
 _HEADING = re.compile(r"(?m)^([ \t]{0,3})(#{1,6})(?=\s|$)")
-"""What a page says must not look like a section of the prompt."""
+"""Markdown headings. They are escaped, so that page content cannot imitate a section of the prompt."""
 _DEFAULT_SHOWN_CYCLES = 10
 _MAX_SHOWN_PATTERNS = 3
 _MAX_SITEMAP_CHARACTERS = 1500
 
 
 def build_task_prompt(memory: AgentMemory, domain: str, max_tokens: int) -> str:
-    """The text, never more than so many tokens by the memory's counter.
+    """Build the prompt text of the current task within a token limit.
 
     Args:
-        memory: Whose task.
-        domain: The site that the agent is at, for what worked there before.
-        max_tokens: What it may take.
+        memory: Memory of the agent.
+        domain: Site whose patterns are included.
+        max_tokens: Maximum tokens, counted by the counter of the memory.
     """
     counter, mode = memory.counter, memory.get_operation_mode()
     essential = [
@@ -49,8 +49,10 @@ def build_task_prompt(memory: AgentMemory, domain: str, max_tokens: int) -> str:
             "Current page", to_one_line(memory.current_url, _MAX_PAGE_CHARACTERS), SectionKind.ESSENTIAL
         ),
     ]
-    room = min(memory.working.token_budget, max_tokens // 4)
-    working = _remove_goal_line(memory.working.format(room, counter.count))
+    # The working state gets at most a quarter of the prompt. Its goal line is removed, because the prompt has its own
+    # section for the goal.
+    working_tokens = min(memory.working.token_budget, max_tokens // 4)
+    working = _remove_goal_line(memory.working.format(working_tokens, counter.count))
     about = [
         ContextSection("Working memory", working, SectionKind.OTHER),
         ContextSection("Context", _format_context(memory), SectionKind.OTHER),
@@ -61,17 +63,22 @@ def build_task_prompt(memory: AgentMemory, domain: str, max_tokens: int) -> str:
         ContextSection("Known patterns", _format_patterns(memory, domain), SectionKind.OTHER),
         ContextSection("Site", _format_site(memory), SectionKind.OTHER),
     ]
+    # Extracted data gets a share of the tokens that all other sections leave.
     used = counter.count(_join_sections([*essential, *about, history, *known]))
-    held = reversed(memory.context_store.extractions())
-    found = [(to_one_line(one.key, _MAX_LABEL_CHARACTERS), _format_value(one.data)) for one in held]
-    fitted = fit_extractions(found, max(0, max_tokens - used), counter, memory.extraction_budget)
+    oldest_first = reversed(memory.context_store.extractions())
+    extractions = [
+        (to_one_line(extraction.key, _MAX_LABEL_CHARACTERS), _format_value(extraction.data))
+        for extraction in oldest_first
+    ]
+    fitted = fit_extractions(extractions, max(0, max_tokens - used), counter, memory.extraction_budget)
     data = ContextSection("Extracted data", fitted.text, SectionKind.EXTRACTION)
-    is_for_data = mode in DATA_MODES
-    told = [data, history, *known] if is_for_data else [history, *known, data]
-    if mode is OperationMode.NAVIGATE:  # where there is to go, above where it was
-        told = [*known, history, data]
-    sections = [one for one in (*essential, *about, *told) if one.text]
-    return handle_large_context(sections, max_tokens, counter, history_first=is_for_data).text
+    is_data_mode = mode in DATA_MODES
+    ordered = [data, history, *known] if is_data_mode else [history, *known, data]
+    # When navigating, patterns and the site map matter more than past actions.
+    if mode is OperationMode.NAVIGATE:
+        ordered = [*known, history, data]
+    sections = [section for section in (*essential, *about, *ordered) if section.text]
+    return handle_large_context(sections, max_tokens, counter, history_first=is_data_mode).text
 
 
 def _remove_goal_line(working: str) -> str:
@@ -79,15 +86,17 @@ def _remove_goal_line(working: str) -> str:
 
 
 def _join_sections(sections: list[ContextSection]) -> str:
-    return "\n\n".join(f"{one.name}\n{one.text}" for one in sections if one.text)
+    return "\n\n".join(f"{section.name}\n{section.text}" for section in sections if section.text)
 
 
 def _format_context(memory: AgentMemory) -> str:
     store = memory.context_store
     relevant = store.get_relevant_context(memory.working.current_goal or "")
-    told = {**relevant, **store.get_all()}  # what has to do with the task comes first
+    # Relevant values come first: a dict keeps the position of a key that is set again.
+    values = {**relevant, **store.get_all()}
     return "\n".join(
-        f"- {to_one_line(key, _MAX_LABEL_CHARACTERS)}: {_format_value(value)}" for key, value in told.items()
+        f"- {to_one_line(key, _MAX_LABEL_CHARACTERS)}: {_format_value(value)}"
+        for key, value in values.items()
     )
 
 
@@ -96,14 +105,14 @@ def _format_patterns(memory: AgentMemory, domain: str) -> str:
     return "\n".join(map(_format_pattern, known))
 
 
-def _format_pattern(one: LearnedPattern) -> str:
-    uses = one.success_count + one.failure_count
-    steps = _format_value([dict(step) for step in one.steps])
-    told, kind = (
-        to_one_line(one.description, _MAX_SITEMAP_CHARACTERS),
-        to_one_line(one.pattern_type, _MAX_LABEL_CHARACTERS),
+def _format_pattern(pattern: LearnedPattern) -> str:
+    uses = pattern.success_count + pattern.failure_count
+    steps = _format_value([dict(step) for step in pattern.steps])
+    description, kind = (
+        to_one_line(pattern.description, _MAX_SITEMAP_CHARACTERS),
+        to_one_line(pattern.pattern_type, _MAX_LABEL_CHARACTERS),
     )
-    return f"- {told} ({kind}, worked {one.success_rate:.0%} of {uses}): {steps}"
+    return f"- {description} ({kind}, worked {pattern.success_rate:.0%} of {uses}): {steps}"
 
 
 def _format_site(memory: AgentMemory) -> str:
@@ -116,5 +125,5 @@ def _format_value(value: object) -> str:
 
 
 def _escape_headings(text: str) -> str:
-    # Every kind of line end counts: a model may read any of them as one.
+    # splitlines() also splits at Unicode line separators, which a model may read as line breaks.
     return _HEADING.sub(r"\1\\\2", "\n".join(text.splitlines()))

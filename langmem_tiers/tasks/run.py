@@ -1,4 +1,4 @@
-"""One task under way: its journal and the parts that are made from it, brought up to date with each cycle."""
+"""Runtime state of a task: its journal, and the parts that are built from it and updated with each cycle."""
 
 from __future__ import annotations
 
@@ -42,17 +42,18 @@ if TYPE_CHECKING:
 
 
 LEARNED_NOTE = "learned"
-"""The kind of the note that says up to which cycle a task was learned from."""
-_MAX_LEARNED_CYCLES = 500  # cycles that are looked at, at once
+"""Kind of the note that contains the last cycle from which patterns were learned."""
+# Maximum number of cycles that are analyzed together.
+_MAX_LEARNED_CYCLES = 500
 
 
 class TaskLearner:
-    """Learns from the cycles of one task, from each of them once.
+    """Learns patterns from the cycles of a task, from each cycle once.
 
     Args:
-        patterns: Where it is learned to.
-        journal: Of the task: how far it was learned from is noted there.
-        open_session: Gets a session by its name.
+        patterns: Repository of the patterns.
+        journal: Journal of the task, which records the last learned cycle.
+        open_session: Returns a session by its name.
     """
 
     def __init__(
@@ -68,61 +69,63 @@ class TaskLearner:
         self._has_new_cycles = False
 
     def add_cycle(self, entry: MemoryEntry) -> None:
-        """See a cycle that was written down, now or in another process."""
+        """Add a cycle that was stored, now or before a restart."""
+        # Observations are not needed for learning and may be large.
         self._cycles.append(replace(entry, observation=None))
         self._has_new_cycles = True
 
     def skip_learned(self, last: object) -> None:
-        """Pass over the cycles up to that one: they were learned from."""
+        """Remove the cycles up to the given id, from which patterns were learned before."""
+        # The id may be unknown: the deque keeps only the newest cycles.
         if any(entry.entry_id == last for entry in self._cycles):
             while self._cycles.popleft().entry_id != last:
                 pass
 
     def learn(self) -> list[LearnedPattern]:
-        """Learn from what was done since the last time; what is new, or has more placeholders than before.
+        """Learn from the cycles since the last call and return new and widened patterns.
 
-        What worked last stays in sight until it is part of a pattern or something fails: it may go on.
+        Open cycles at the end are kept for the next call, because later cycles may complete a pattern with them.
         """
         if not self._has_new_cycles:
             return []
         cycles = list(self._cycles)
         session = self._open_session(self._patterns.namespace, self._journal.task)
-        found = self._patterns.learn_from(cycles, session.info().key)
-        settled = [entry.entry_id for entry in cycles if entry.entry_id not in found.open_cycle_ids]
-        if settled:
-            self._journal.append_note(LEARNED_NOTE, settled[-1])
-            self.skip_learned(settled[-1])
+        result = self._patterns.learn_from(cycles, session.info().key)
+        finished_ids = [entry.entry_id for entry in cycles if entry.entry_id not in result.open_cycle_ids]
+        if finished_ids:
+            self._journal.append_note(LEARNED_NOTE, finished_ids[-1])
+            self.skip_learned(finished_ids[-1])
         self._has_new_cycles = False
-        return list(found.patterns)
+        return list(result.patterns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
-    """What all tasks of a memory have in common."""
+    """Settings and services that all tasks of an agent memory share."""
 
     open_session: Callable[[NamespacePath, str], Session]
     namespace: NamespacePath
     patterns: PatternRepository
     now: Callable[[], float]
-    """Seconds since 1970."""
+    """Returns the current time in seconds since 1970."""
     lock: threading.RLock
-    """Changes are made one at a time."""
+    """Lock for all changes of a task."""
     unguarded_tools: Collection[str]
     counter: TokenCounter
     compressor: ContextCompressor
     has_model: bool
-    """Whether compressing takes as long as a model does."""
+    """True if the compressor calls a model, so that compression may be slow."""
     max_entries: int
     working_memory_tokens: int
     max_extraction_chars: int
 
 
 class TaskRun:
-    """A task, gone on with where its journal ends.
+    """A task and its state. The journal is the source of truth; ``resume`` rebuilds all other parts from it.
 
     Args:
-        settings: What it has in common with others.
-        task: What it is called.
+        settings: Shared settings and services.
+        task: Name of the task.
     """
 
     def __init__(self, settings: TaskSettings, task: str) -> None:
@@ -141,17 +144,19 @@ class TaskRun:
         self.outcome_counts: Counter[ExecutionOutcome] = Counter()
         self.current_url = ""
         self.mode = OperationMode.AUTO
-        self._has_acted = False  # whether anything was done since the user spoke last
+        # True if a cycle was recorded since the last user request.
+        self._has_acted = False
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is a goal, or anything was done."""
+        """True if the task has a goal or a cycle."""
         return bool(self.working.current_goal or self.working.cycle_count)
 
     def resume(self) -> None:
-        """Make all parts what they were at the end of the journal."""
+        """Rebuild all parts by replaying the journal."""
         self.journal.is_replaying = True
         try:
+            # During the replay, _get_time() returns the time of the event, so that ages and times come out the same.
             for event in self.journal.iterate_events():
                 if isinstance(event, StoredCycle):
                     self._replayed_at = event.entry.timestamp
@@ -163,37 +168,41 @@ class TaskRun:
             self.journal.is_replaying = False
             self._replayed_at = None
 
-    def record(self, told: CycleInput) -> MemoryEntry:
-        """Keep a cycle.
+    def record(self, cycle_input: CycleInput) -> MemoryEntry:
+        """Validate and store a cycle, and apply it to all parts.
 
         Raises:
-            InvalidInputError: Something in it makes no sense; nothing is kept.
-            StorageError: It could not be kept; the guard has seen it.
+            InvalidInputError: A value is invalid. Nothing was stored.
+            StorageError: The cycle could not be stored. The guard has observed it.
         """
         settings = self._settings
         with settings.lock:
-            entry = build_cycle(told, self._get_time(), self.current_url, self.mode, settings.counter)
-            extraction = None if settings.has_model else self._compress_extraction(entry, told.observation)
+            entry = build_cycle(cycle_input, self._get_time(), self.current_url, self.mode, settings.counter)
+            extraction = (
+                None if settings.has_model else self._compress_extraction(entry, cycle_input.observation)
+            )
             try:
                 entry = self.journal.append(entry, extraction)
             except LangmemTiersError:
-                self.advice = self.guard.observe(entry)  # it was done, and may be a loop, wherever it is kept
+                # The agent has performed the action even if it could not be stored, so the guard must count it.
+                self.advice = self.guard.observe(entry)
                 raise
             key = self._apply_cycle(entry, extraction)
-        if settings.has_model and key is not None:  # what was done is kept, and nobody waits for the model
-            compressed = self._compress_extraction(entry, told.observation)
+        # Compress with a model outside the lock: the cycle is stored, and other threads need not wait for the model.
+        if settings.has_model and key is not None:
+            compressed = self._compress_extraction(entry, cycle_input.observation)
             if compressed is not None:
                 self.context_store.cache_extraction(key, compressed)
         return entry
 
     def answer_guard(self, reason: str) -> bool:
-        """Say why a blocked action is to be done once more; whether that was enough."""
+        """Give a reason to repeat a blocked action; return True if the guard accepted it."""
         accepted = self.guard.answer(reason)
         self.advice = None if accepted else self.advice
         return accepted
 
     def begin_turn(self) -> None:
-        """The user asks for something new."""
+        """Begin a new user request. Without any action since the last one, nothing changes."""
         if self._has_acted:
             self.journal.append_note("turn", None)
             self._has_acted = False
@@ -202,7 +211,7 @@ class TaskRun:
             self.short_term.begin_turn()
 
     def mark_visited(self, url: str) -> None:
-        """Note that a page was seen."""
+        """Record that a page was visited."""
         name = normalize_page_url(url)
         if name not in self.visited_pages:
             self.journal.append_note("visited", url)
@@ -211,18 +220,18 @@ class TaskRun:
     def add_links(
         self, parent_url: str, links: Iterable[Mapping[str, Any] | str], link_type: str
     ) -> LinkReport:
-        """Links that were found on a page, which was seen with that."""
+        """Add links that were found on a page; the page counts as visited."""
         report = self.exploration.add_links(parent_url, links, link_type)
         self.visited_pages.setdefault(normalize_page_url(parent_url))
         return report
 
     def set_mode(self, mode: OperationMode) -> None:
-        """What the agent is out for."""
+        """Set the operation mode."""
         self.journal.append_note("mode", mode.value)
         self.mode = mode
 
     def build_summary(self) -> str:
-        """How it went so far."""
+        """Build a summary of the progress so far."""
         return self.exploration.build_task_summary(
             self.working, self.outcome_counts, self.short_term, self.current_url, len(self.visited_pages)
         )
@@ -242,13 +251,15 @@ class TaskRun:
             self.guard.reset()
         elif note.kind == "no short term":
             self.short_term.clear()
+        # All other kinds belong to the working state or the context; what those do not know belongs to the site map.
         elif not replay_change(self.working, self.context_store, note.kind, note.value):
             self.exploration.replay_note(note.kind, note.value)
             if note.kind == "links":
                 self.visited_pages.setdefault(normalize_page_url(note.value[0]))
 
     def _apply_cycle(self, entry: MemoryEntry, extraction: str | None) -> str | None:
-        """Have all parts know of a cycle; gives the key of the data that it brought, if any."""
+        """Update all parts with a stored cycle and return the key of its extracted data, if any."""
+        # Runs again when the journal is replayed, so nothing here may record a change of its own.
         self.short_term.add_checked(entry)
         self.learner.add_cycle(entry)
         self.working.count_cycle()
@@ -273,8 +284,10 @@ class TaskRun:
         compressor = self._settings.compressor
         if self._build_extraction_key(entry) is None:
             return None
-        data = get_whole_text(observed)  # not what is kept of it: no address in between is lost
-        is_too_long = len(data) > MAX_OBSERVATION_CHARACTERS  # cut, it would lose more than compressed
+        # Compress the complete observation, not the truncated one in the entry, so that URLs in the middle are kept.
+        data = get_whole_text(observed)
+        # An observation that will be truncated for storage is always compressed: compression loses less.
+        is_too_long = len(data) > MAX_OBSERVATION_CHARACTERS
         if not is_too_long and not compressor.should_compress(entry.action.tool_name, data):
             return None
         return compressor.compress(data).format_for_prompt(self._settings.max_extraction_chars)

@@ -1,4 +1,4 @@
-"""The parts of a task's memory that write their changes down, and are made again from what was written."""
+"""Parts of a task that record their changes in the journal and are rebuilt from it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ if TYPE_CHECKING:
     from langmem_tiers.tasks.models import StateSnapshot
 
 NoteWriter: TypeAlias = Callable[[str, object], None]
-"""Writes a change down: its kind, and the value as plain JSON."""
+"""Records a change in the journal: its kind, and its value as plain JSON."""
 
 
 @synchronize_methods
 class JournaledRecentCycles(RecentCycles):
-    """The newest cycles of a task; each is written down by itself before it comes here."""
+    """Recent cycles of a task. Only ``clear`` is recorded; the journal contains the cycles themselves."""
 
     def __init__(self, max_entries: int, note: NoteWriter, lock: threading.RLock) -> None:
         self._lock = lock
-        self._write_note: NoteWriter | None = None  # what is cleared before there is anything is no change
+        # The base class calls clear() in its constructor, which must not be recorded as a change.
+        self._write_note: NoteWriter | None = None
         super().__init__(max_entries)
         self._write_note = note
 
     def clear(self) -> None:
-        """Forget all, failures and frequencies included."""
+        """Remove all cycles, failed actions and action counts."""
         if self._write_note is not None:
             self._write_note("no short term", None)
         super().clear()
@@ -44,22 +45,23 @@ class JournaledRecentCycles(RecentCycles):
 
 @synchronize_methods
 class JournaledGuard(Guard):
-    """The guard of a task; what it was answered survives the process."""
+    """Guard of a task that records resets and accepted answers."""
 
     def __init__(self, exempt: Collection[str], note: NoteWriter, lock: threading.RLock) -> None:
         self._lock = lock
+        # The base class calls reset() in its constructor, which must not be recorded as a change.
         self._write_note: NoteWriter | None = None
         super().__init__(exempt=exempt)
         self._write_note = note
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Clear all state."""
         if self._write_note is not None:
             self._write_note("no guard", None)
         super().reset()
 
     def answer(self, reason: str) -> bool:
-        """Lift the blocks for a reason."""
+        """Lift the blocks for a reason; return True if it was accepted."""
         if not self.would_accept(reason):
             return False
         if self._write_note is not None:
@@ -69,69 +71,76 @@ class JournaledGuard(Guard):
 
 @synchronize_methods
 class JournaledWorkingState(WorkingState):
-    """Working memory that survives the process: a change is tried, then written down, then made."""
+    """Working state that records its changes.
+
+    Each method first applies the change to an empty trial state, which raises if the arguments are invalid, then
+    records it, then applies it. An invalid change is therefore never recorded, and a change that could not be recorded
+    is not applied.
+    """
 
     def __init__(
         self, token_budget: int, now: Callable[[], float], note: NoteWriter, lock: threading.RLock
     ) -> None:
         self._lock = lock
+        # The base class calls clear() in its constructor, which must not be recorded as a change.
         self._write_note: NoteWriter | None = None
         super().__init__(token_budget, now)
         self._write_note = note
 
     def clear(self) -> None:
-        """Forget all of it; the budget stays."""
+        """Clear the state; the token budget is kept."""
         if self._write_note is not None:
             self._write_note("no working memory", None)
         super().clear()
 
     def set_goal(self, goal: str) -> None:
-        """What the task is."""
+        """Set the goal of the task."""
         self._make_trial().set_goal(goal)
         self._record_change("goal", goal)
         super().set_goal(goal)
 
     def set_active(self, thought: Thought | None = None, action: AgentAction | None = None) -> None:
-        """What the agent thinks and is about to do."""
+        """Set the current thought and the planned action."""
         self._make_trial().set_active(thought, action)
-        told = None if thought is None else thought.content
-        self._record_change("active", [told, None if action is None else action_to_dict(action)])
+        thought_text = None if thought is None else thought.content
+        self._record_change("active", [thought_text, None if action is None else action_to_dict(action)])
         super().set_active(thought, action)
 
     def clear_active(self) -> None:
-        """Say that the action is done, or given up."""
+        """Clear the current thought and the planned action."""
         self._record_change("active", [None, None])
         super().clear_active()
 
     def record_navigation(self, snapshot: StateSnapshot) -> None:
-        """A state to go back to."""
+        """Add a new current state to the navigation path."""
         self._make_trial().record_navigation(snapshot)
         self._record_change("navigation", snapshot_to_dict(snapshot))
         super().record_navigation(snapshot)
 
     def backtrack(self, steps: int = 1) -> StateSnapshot | None:
-        """Go back along the path."""
+        """Go back a number of steps and return the new state; None, without any change, if too many."""
         if check_whole(steps, 1, "steps") < len(self.get_navigation_history()):
             self._record_change("backtrack", steps)
         return super().backtrack(steps)
 
     def set_scratch(self, key: str, value: object) -> None:
-        """Keep something for later."""
+        """Store a scratch value."""
         self._make_trial().set_scratch(key, value)
         self._record_change("scratch", [key, value])
         super().set_scratch(key, value)
 
     def delete_scratch(self, key: str) -> bool:
-        """Keep it no longer."""
+        """Remove a scratch value; return False if it does not exist."""
         if key in self.scratch_keys:
             self._record_change("no scratch", key)
         return super().delete_scratch(key)
 
     def store_page_map(self, url: str, page_map: object) -> None:
-        """What is where on a page."""
-        tried = self._make_trial()
-        tried.store_page_map(url, page_map)
-        self._record_change("page map", [url, tried.to_dict()["page_maps"][build_page_key(url)]])
+        """Store a page map."""
+        # The trial state also converts the page map to plain JSON for the journal.
+        trial = self._make_trial()
+        trial.store_page_map(url, page_map)
+        self._record_change("page map", [url, trial.to_dict()["page_maps"][build_page_key(url)]])
         super().store_page_map(url, page_map)
 
     def _make_trial(self) -> WorkingState:
@@ -144,7 +153,7 @@ class JournaledWorkingState(WorkingState):
 
 @synchronize_methods
 class JournaledTaskContext(TaskContext):
-    """A context store that survives the process: a change is tried, then written down, then made."""
+    """Task context that records its changes, see `JournaledWorkingState`."""
 
     def __init__(self, now: Callable[[], float], note: NoteWriter, lock: threading.RLock) -> None:
         self._write_note = note
@@ -152,43 +161,44 @@ class JournaledTaskContext(TaskContext):
         super().__init__(now)
 
     def set_user_context(self, context: Mapping[str, Any]) -> None:
-        """What the user said about the task."""
+        """Replace the user context."""
         self._make_trial().set_user_context(context)
         self._write_note("user context", dict(context))
         super().set_user_context(context)
 
     def add_inferred(self, key: str, value: object, source: str = "") -> None:
-        """What was found out on the way."""
+        """Store inferred context and its source."""
         self._make_trial().add_inferred(key, value, source)
         self._write_note("inferred", [key, value, source])
         super().add_inferred(key, value, source)
 
     def cache_extraction(self, key: str, data: object) -> None:
-        """Keep what was extracted."""
-        tried = self._make_trial()
-        tried.cache_extraction(key, data)
-        (held,) = tried.extractions()
-        self._write_note("extraction", [key, held.data])
-        super().cache_extraction(key, held.data)
+        """Cache extracted data as plain JSON."""
+        trial = self._make_trial()
+        trial.cache_extraction(key, data)
+        (extraction,) = trial.extractions()
+        self._write_note("extraction", [key, extraction.data])
+        super().cache_extraction(key, extraction.data)
 
     def cache_journaled_extraction(self, key: str, data: object) -> None:
-        """Keep what was extracted, and is written down with its cycle."""
+        """Cache extracted data that the journal contains with its cycle, without recording it again."""
         super().cache_extraction(key, data)
 
     def get_cached_extraction(self, key: str, max_age_seconds: float = MAX_EXTRACTION_AGE_SECONDS) -> Any:  # noqa: ANN401 - any JSON value
-        """What was extracted, unless it is older than that; what is too old for anybody is dropped."""
-        was_there = key in self._extractions
-        found = super().get_cached_extraction(key, max_age_seconds)
-        if was_there and key not in self._extractions:
+        """Return cached data, or None if it is missing or older than ``max_age_seconds``."""
+        # Reading may remove an expired entry, which is a change and must be recorded.
+        was_cached = key in self._extractions
+        data = super().get_cached_extraction(key, max_age_seconds)
+        if was_cached and key not in self._extractions:
             self._write_note("no extraction", key)
-        return found
+        return data
 
     def delete_extraction(self, key: str) -> None:
-        """Keep it no longer."""
+        """Remove cached data without recording it; used to replay the journal."""
         self._extractions.pop(key, None)
 
     def clear(self, *, keep_user: bool = True) -> None:
-        """Forget what was found out and extracted, and what the user said unless it is kept."""
+        """Remove inferred context and extractions, and the user context too unless ``keep_user`` is set."""
         self._write_note("no context", keep_user)
         super().clear(keep_user=keep_user)
 
@@ -197,8 +207,8 @@ class JournaledTaskContext(TaskContext):
 
 
 def replay_change(working: WorkingState, context: JournaledTaskContext, kind: str, value: Any) -> bool:  # noqa: ANN401 - JSON
-    """Do again what was written down; whether it was a change of these parts."""
-    doing: dict[str, Callable[[], object]] = {
+    """Apply a recorded change; return False if the kind belongs to neither of these parts."""
+    replayers: dict[str, Callable[[], object]] = {
         "goal": lambda: working.set_goal(value),
         "active": lambda: working.set_active(*_parse_active(*value)),
         "no working memory": working.clear,
@@ -213,9 +223,9 @@ def replay_change(working: WorkingState, context: JournaledTaskContext, kind: st
         "no extraction": lambda: context.delete_extraction(value),
         "no context": lambda: context.clear(keep_user=bool(value)),
     }
-    if kind in doing:
-        doing[kind]()
-    return kind in doing
+    if kind in replayers:
+        replayers[kind]()
+    return kind in replayers
 
 
 def _parse_active(thought: str | None, action: object) -> tuple[Thought | None, AgentAction | None]:

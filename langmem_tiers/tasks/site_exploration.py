@@ -1,4 +1,4 @@
-"""The site that a task explores, and what is told of the task at its end."""
+"""Exploration of a site within a task, and the summary of the task."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ if TYPE_CHECKING:
     from langmem_tiers.tasks.sitemap import LinkReport, SitemapPage
     from langmem_tiers.tasks.working_state import WorkingState
 
-_MAX_LINKS_PER_NOTE = 1_000  # in one note
+# Maximum number of links in one note of the journal.
+_MAX_LINKS_PER_NOTE = 1_000
 _MAX_SHOWN_PAGES, _MAX_SHOWN_TOOLS, _MAX_SUMMARY_CHARACTERS = 10, 5, 60
 
 
 @synchronize_methods
 class JournaledSitemap(SitemapGraph):
-    """A site whose changes are tried, written down, and then made.
+    """Site map that validates each change, records it in the journal, and then applies it.
 
     Args:
-        homepage_url: Where it begins.
-        limits: How far it goes.
-        note: Writes a change down.
-        lock: Changes are made one at a time.
+        homepage_url: Homepage of the site.
+        limits: Limits of the exploration. Default: `SitemapLimits()`.
+        note: Records a change.
+        lock: Lock for all changes of the task.
     """
 
     def __init__(
@@ -50,10 +51,10 @@ class JournaledSitemap(SitemapGraph):
     def from_graph(
         cls, graph: SitemapGraph, note: Callable[[str, object], None], lock: threading.RLock
     ) -> JournaledSitemap:
-        """A site as it was."""
-        whole = cls(graph.homepage_url, graph.limits, note, lock)
-        whole._graph = graph._graph  # noqa: SLF001 - its own kind
-        return whole
+        """Create a journaled site map with the pages of another map."""
+        sitemap = cls(graph.homepage_url, graph.limits, note, lock)
+        sitemap._graph = graph._graph  # noqa: SLF001 - the base class
+        return sitemap
 
     def add_links(
         self,
@@ -61,40 +62,43 @@ class JournaledSitemap(SitemapGraph):
         links: Iterable[Mapping[str, Any] | str],
         link_type: str = LinkType.UNKNOWN,
     ) -> LinkReport:
-        """Links that were found on a page."""
-        given: Any = links
-        read, broken = _read_links(given) if isinstance(given, Iterable) else ([], None)
-        usable = [one for one in parse_links(read, len(read)) if not one.problem]
-        found = [{"url": one.url, "text": one.text, "link_type": one.link_type} for one in usable]
-        for place in range(0, max(1, len(found)), _MAX_LINKS_PER_NOTE):
-            self._write_note("links", [parent_url, found[place : place + _MAX_LINKS_PER_NOTE], link_type])
-        links = (
-            _repeat_links(read, broken) if isinstance(given, Iterable) else links
-        )  # what is none is refused below
+        """Add links that were found on a page, see `SitemapGraph.add_links`."""
+        links_value: Any = links
+        is_iterable = isinstance(links_value, Iterable)
+        # Read the links once, since they may be an iterator, and record only the usable ones. The base class then gets
+        # the same links and the same exception, so that its report names all problems.
+        read_links, error = _read_links(links_value) if is_iterable else ([], None)
+        usable = [link for link in parse_links(read_links, len(read_links)) if not link.problem]
+        recorded = [{"url": link.url, "text": link.text, "link_type": link.link_type} for link in usable]
+        for start in range(0, max(1, len(recorded)), _MAX_LINKS_PER_NOTE):
+            self._write_note("links", [parent_url, recorded[start : start + _MAX_LINKS_PER_NOTE], link_type])
+        # A value that is not iterable is passed on unchanged; the base class reports it.
+        links = _repeat_links(read_links, error) if is_iterable else links
         return super().add_links(parent_url, links, link_type)
 
     def mark_visited(
         self, url: str, *, title: str = "", summary: str = "", section_count: int = 0, at: float = 0.0
     ) -> SitemapPage | None:
-        """A page that was looked at."""
-        told = {"title": title, "summary": summary, "section_count": section_count}
-        SitemapGraph(self.homepage_url, self.limits).mark_visited(url, **told, at=at)  # type: ignore[arg-type]
+        """Mark a page as visited and return it."""
+        details = {"title": title, "summary": summary, "section_count": section_count}
+        # Validate with an empty map first, so that an invalid change is never recorded.
+        SitemapGraph(self.homepage_url, self.limits).mark_visited(url, **details, at=at)  # type: ignore[arg-type]
         self._write_note("page", [url, title, summary, section_count])
-        return super().mark_visited(url, **told, at=at)  # type: ignore[arg-type]
+        return super().mark_visited(url, **details, at=at)  # type: ignore[arg-type]
 
     def mark_failed(self, url: str, reason: str = "") -> SitemapPage | None:
-        """A page that cannot be looked at."""
+        """Mark a page as failed and return it."""
         self._write_note("no page", [url, reason])
         return super().mark_failed(url, reason)
 
 
 class SiteExploration:
-    """The site of a task; its changes are written down.
+    """Site exploration of a task.
 
     Args:
-        now: The time in seconds since 1970.
-        note: Writes a change down.
-        lock: Changes are made one at a time.
+        now: Returns the current time in seconds since 1970.
+        note: Records a change in the journal.
+        lock: Lock for all changes of the task.
     """
 
     def __init__(
@@ -106,17 +110,17 @@ class SiteExploration:
         self._lock = lock
 
     def require(self) -> JournaledSitemap:
-        """The site.
+        """Return the site map.
 
         Raises:
-            InvalidInputError: None is explored.
+            InvalidInputError: No exploration was started.
         """
         if self.graph is None:
-            raise InvalidInputError("no site is explored: call init_sitemap_graph(homepage_url) first")
+            raise InvalidInputError("no site is being explored: call init_sitemap_graph(homepage_url) first")
         return self.graph
 
     def begin(self, homepage_url: str, limits: SitemapLimits | None) -> JournaledSitemap:
-        """Begin to explore a site."""
+        """Start exploring a site; it replaces the previous one."""
         graph = JournaledSitemap(homepage_url, limits, self._write_note, self._lock)
         self._write_note("sitemap", graph.to_dict())
         self.graph = graph
@@ -125,26 +129,27 @@ class SiteExploration:
     def add_links(
         self, parent_url: str, links: Iterable[Mapping[str, Any] | str], link_type: str
     ) -> LinkReport:
-        """Links that were found on a page: whoever finds them is looking at it."""
+        """Add links that were found on a page; the page counts as visited."""
         graph = self.require()
         report = graph.add_links(parent_url, links, link_type)
         page = graph.page(parent_url)
+        # Call the method of the base class, which does not record the visit: replaying the links implies it.
         if page is None or not page.is_visited:
-            SitemapGraph.mark_visited(graph, parent_url, at=self._now())  # said by the links already
+            SitemapGraph.mark_visited(graph, parent_url, at=self._now())
         return report
 
     def mark_visited(self, url: str, title: str, summary: str, section_count: int) -> SitemapPage | None:
-        """A page that was looked at."""
+        """Mark a page as visited and return it."""
         return self.require().mark_visited(
             url, title=title, summary=summary, section_count=section_count, at=self._now()
         )
 
     def mark_failed(self, url: str, reason: str) -> SitemapPage | None:
-        """A page that cannot be looked at."""
+        """Mark a page as failed and return it."""
         return self.require().mark_failed(url, reason)
 
     def replay_note(self, kind: str, value: Any) -> None:  # noqa: ANN401 - JSON
-        """Do again what was written down."""
+        """Apply a recorded change; unknown kinds are ignored."""
         if kind == "sitemap":
             self.graph = JournaledSitemap.from_graph(
                 SitemapGraph.from_dict(value), self._write_note, self._lock
@@ -164,43 +169,57 @@ class SiteExploration:
         url: str,
         visited: int,
     ) -> str:
-        """The task in a few lines."""
+        """Build a summary of the task in a few lines.
+
+        Args:
+            working: Working state with the goal.
+            counts: Number of actions by outcome.
+            short_term: Recent cycles.
+            url: Address of the current page.
+            visited: Number of visited pages.
+        """
         failed = sum(count for outcome, count in counts.items() if outcome.is_failure)
         other = counts.total() - counts[ExecutionOutcome.SUCCESS] - failed
-        told = f"{counts[ExecutionOutcome.SUCCESS]} successful, {failed} failed" + (
+        outcomes = f"{counts[ExecutionOutcome.SUCCESS]} successful, {failed} failed" + (
             f", {other} other" if other else ""
         )
         lines = [
             f"Goal: {working.current_goal or '-'}",
-            f"Actions: {counts.total()} total ({told})",
+            f"Actions: {counts.total()} total ({outcomes})",
             f"Current page: {url or '-'}",
             f"Pages visited: {visited}",
         ]
-        seen = () if self.graph is None else self.graph.pages(visited=True)
-        if seen:
-            lines += ["", f"Explored pages ({len(seen)} total):"]
-            lines += [_format_page(page) for page in seen[:_MAX_SHOWN_PAGES]]
-        done = [one.action.tool_name for one in short_term.entries if one.outcome is ExecutionOutcome.SUCCESS]
-        tools = list(dict.fromkeys(reversed(done)))[:_MAX_SHOWN_TOOLS]
+        pages = () if self.graph is None else self.graph.pages(visited=True)
+        if pages:
+            lines += ["", f"Explored pages ({len(pages)} total):"]
+            lines += [_format_page(page) for page in pages[:_MAX_SHOWN_PAGES]]
+        successful_tools = [
+            entry.action.tool_name
+            for entry in short_term.entries
+            if entry.outcome is ExecutionOutcome.SUCCESS
+        ]
+        # The latest tools, each once.
+        tools = list(dict.fromkeys(reversed(successful_tools)))[:_MAX_SHOWN_TOOLS]
         if tools:
             lines += ["", f"Recent successful actions: {', '.join(tools)}"]
         return "\n".join(lines)
 
 
 def _read_links(links: Iterable[Any]) -> tuple[list[Any], Exception | None]:
-    """The links, as far as they can be read, and what broke them off."""
-    read: list[Any] = []
+    """Return the links up to the first exception, and that exception."""
+    read_links: list[Any] = []
     try:
-        read.extend([links] if isinstance(links, str | Mapping) else links)
-    except Exception as error:  # noqa: BLE001 - of the caller's own iterator
-        return read, error
-    return read, None
+        # A generator that raises has already yielded some links; extend() keeps those.
+        read_links.extend([links] if isinstance(links, str | Mapping) else links)
+    except Exception as error:  # noqa: BLE001 - an iterator of the caller may raise anything
+        return read_links, error
+    return read_links, None
 
 
-def _repeat_links(read: list[Any], broken: Exception | None) -> Iterator[Any]:
-    yield from read
-    if broken is not None:
-        raise broken
+def _repeat_links(read_links: list[Any], error: Exception | None) -> Iterator[Any]:
+    yield from read_links
+    if error is not None:
+        raise error
 
 
 def _format_page(page: SitemapPage) -> str:

@@ -1,4 +1,4 @@
-"""A site as an agent explores it: which pages there are, which were visited, which comes next."""
+"""Map of a site under exploration: known pages, visited pages and the next page to visit."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 _MAX_NAME_CHARACTERS, _MAX_SUMMARY_CHARACTERS, _MAX_ADDRESS_CHARACTERS = 100, 200, 300
 _MAX_SHOWN_PAGES = 10
-"""Of each reason why pages were not visited."""
+"""Maximum number of unvisited pages listed per reason."""
 
 
 def explain_not_visited(page: SitemapPage, limits: SitemapLimits, *, is_full: bool) -> str:
-    """Why a page was not visited; ``still to visit`` if nothing speaks against it."""
+    """Return the reason why a page was not visited; ``still to visit`` if it is still open."""
     if page.failure:
         return "failed"
     if page.order > 0 and limits.stay_on_site and page.link_type == LinkType.EXTERNAL:
@@ -59,13 +59,13 @@ def explain_not_visited(page: SitemapPage, limits: SitemapLimits, *, is_full: bo
 def format_site_summary(
     pages: tuple[SitemapPage, ...], limits: SitemapLimits, *, is_full: bool, most: int
 ) -> str:
-    """A site told in lines; whole lines up to so many characters.
+    """Format a site as lines of text, cut to whole lines.
 
     Args:
-        pages: In the order of discovery.
-        limits: Of the exploration.
-        is_full: Whether as many pages were visited as may be.
-        most: Characters.
+        pages: All known pages in the order of discovery.
+        limits: Limits of the exploration.
+        is_full: True if the maximum number of pages was visited.
+        most: Maximum number of characters.
     """
     visited = [page for page in pages if page.is_visited]
     reasons: dict[str, list[SitemapPage]] = {}
@@ -74,30 +74,35 @@ def format_site_summary(
             reasons.setdefault(explain_not_visited(page, limits, is_full=is_full), []).append(page)
     lines = [f"Site: {_shorten_address(pages[0])}", f"Pages visited: {len(visited)} of {len(pages)} known"]
     if reasons:
-        lines.append("Not visited: " + ", ".join(f"{len(some)} {why}" for why, some in reasons.items()))
+        counts = (f"{len(unvisited)} {reason}" for reason, unvisited in reasons.items())
+        lines.append("Not visited: " + ", ".join(counts))
     lines += _format_tree(visited, pages)
-    for why, some in reasons.items():
-        lines += ["", f"Not visited, {why}:", *(_format_unvisited(page) for page in some[:_MAX_SHOWN_PAGES])]
-        lines += [f"  ... and {len(some) - _MAX_SHOWN_PAGES} more"] if len(some) > _MAX_SHOWN_PAGES else []
+    for reason, unvisited in reasons.items():
+        shown = (_format_unvisited(page) for page in unvisited[:_MAX_SHOWN_PAGES])
+        lines += ["", f"Not visited, {reason}:", *shown]
+        if len(unvisited) > _MAX_SHOWN_PAGES:
+            lines += [f"  ... and {len(unvisited) - _MAX_SHOWN_PAGES} more"]
     return _cut_to_whole_lines(lines, most)
 
 
 def _format_tree(visited: list[SitemapPage], pages: tuple[SitemapPage, ...]) -> Iterator[str]:
-    """Each visited page below the nearest visited one on its way from the homepage."""
+    """Format each visited page below its nearest visited ancestor."""
     by_url = {page.url: page for page in pages}
-    below: dict[str | None, list[SitemapPage]] = {}
+    children: dict[str | None, list[SitemapPage]] = {}
     for page in visited:
-        above = page.parent
-        while above is not None and not by_url[above].is_visited:
-            above = by_url[above].parent
-        below.setdefault(above, []).append(page)
-    waiting = [(page, 0) for page in reversed(below.get(None, []))]
-    if waiting:
+        ancestor = page.parent
+        while ancestor is not None and not by_url[ancestor].is_visited:
+            ancestor = by_url[ancestor].parent
+        children.setdefault(ancestor, []).append(page)
+    # Depth-first with a stack, because recursion could exceed the limit in a deep site. Children are pushed in reverse
+    # order, so that the first one is popped first.
+    stack = [(page, 0) for page in reversed(children.get(None, []))]
+    if stack:
         yield from ("", "Visited:")
-    while waiting:
-        page, level = waiting.pop()
+    while stack:
+        page, level = stack.pop()
         yield "  " * level + _format_page(page)
-        waiting += [(child, level + 1) for child in reversed(below.get(page.url, []))]
+        stack += [(child, level + 1) for child in reversed(children.get(page.url, []))]
 
 
 def _format_page(page: SitemapPage) -> str:
@@ -123,32 +128,40 @@ def _cut_to_whole_lines(lines: list[str], most: int) -> str:
     text = "\n".join(lines)
     if len(text) <= most:
         return text
-    mark = "\n..."
-    end = text.rfind("\n", 0, max(0, most - len(mark) + 1))
-    return text[:end].rstrip("\n") + mark if end > 0 else ""
+    ellipsis_line = "\n..."
+    # The last line break that leaves room for the ellipsis. Without one, not even the first line fits.
+    end = text.rfind("\n", 0, max(0, most - len(ellipsis_line) + 1))
+    return text[:end].rstrip("\n") + ellipsis_line if end > 0 else ""
 
 
 __all__ = ["LinkReport", "LinkType", "SitemapGraph", "SitemapLimits", "SitemapPage"]
 
 _VERSION = 1
 _MAX_ENTRIES_PER_LINK = 20
-"""Entries read for each link that a page may have: pages name the same link many times."""
-_NOT_AN_ADDRESS = "is no address of a web page: use an http(s) one"
+"""Number of entries read per allowed link of a page, because pages often repeat the same link."""
+_NOT_AN_ADDRESS = "is not a web address: use an http(s) URL"
 
 
 class SitemapGraph(NotebookDisplayable):
-    """The pages of a site, the links between them and what is to be visited next.
+    """Pages of a site, the links between them, and the next page to visit.
 
-    Addresses are compared in normal form; relative ones belong to the page where they stand, and to the
-    homepage where none is named. A page that nobody linked to, as after a redirect, counts as linked from
-    the homepage. No text as an address raises: what is none is reported, or answered with None.
+    Addresses are compared in normalized form. Relative links are resolved against their page, other relative addresses
+    against the homepage. A page without known links, for example after a redirect, counts as linked from the
+    homepage. Invalid addresses never raise: links are reported as refused, and page methods return None.
 
     Args:
-        homepage_url: Where the exploration starts; absolute.
-        limits: How far it goes.
+        homepage_url: Absolute address at which the exploration starts.
+        limits: Limits of the exploration. Default: `SitemapLimits()`.
 
     Raises:
-        InvalidInputError: The homepage is no web address.
+        InvalidInputError: The homepage is not a web address.
+
+    Example::
+
+        graph = SitemapGraph("https://example.com")
+        graph.add_links("https://example.com", ["/about", "/shop"])
+        graph.mark_visited("https://example.com", title="Home")
+        graph.next_page()  # "https://example.com/about"
     """
 
     def __init__(self, homepage_url: str, limits: SitemapLimits | None = None) -> None:
@@ -185,16 +198,16 @@ class SitemapGraph(NotebookDisplayable):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SitemapGraph) and self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # mutable
 
     @property
     def homepage_url(self) -> str:
-        """Where the exploration starts, in normal form."""
+        """Normalized address of the homepage."""
         return self._graph.nodes[0].url
 
     @property
     def limits(self) -> SitemapLimits:
-        """How far it goes."""
+        """Limits of the exploration."""
         return self._graph.limits
 
     def add_links(
@@ -203,13 +216,13 @@ class SitemapGraph(NotebookDisplayable):
         links: Iterable[Mapping[str, Any] | str],
         link_type: str = LinkType.UNKNOWN,
     ) -> LinkReport:
-        """Remember links found in a page; what cannot be used is refused with a reason, never raised.
+        """Add the links of a page. Unusable links are reported with a reason; they never raise.
 
         Args:
-            parent_url: The page where they stand.
-            links: Addresses, or mappings with ``url`` (or ``href``) and ``text`` (or ``label``); a
-                ``link_type`` of their own goes before that of all.
-            link_type: Where in the page they stand.
+            parent_url: Address of the page that contains the links.
+            links: Addresses, or mappings with ``url`` (or ``href``), ``text`` (or ``label``) and optionally
+                ``link_type``.
+            link_type: Type of links without their own type. Default: ``unknown``.
         """
         address = self._normalize(parent_url)
         problem = self._find_problem(self._graph.nodes[0], address, is_link=False)
@@ -220,26 +233,34 @@ class SitemapGraph(NotebookDisplayable):
         parent = self._get_or_add_node(address, parent_url)
         base, kind, known_before, known = _get_base_url(parent), to_link_type(link_type), len(self), 0
         refused: list[tuple[str, str]] = []
-        for found in parse_links(links, self.limits.max_links_per_page * _MAX_ENTRIES_PER_LINK):
-            target = None if found.problem else normalize_url(found.url, base)
-            problem = found.problem or self._find_problem(parent, target)
+        for link in parse_links(links, self.limits.max_links_per_page * _MAX_ENTRIES_PER_LINK):
+            target = None if link.problem else normalize_url(link.url, base)
+            problem = link.problem or self._find_problem(parent, target)
             if target is None or problem:
-                refused.append((clean_page_text(found.url, MAX_QUOTED_VALUE_CHARACTERS), problem))
+                refused.append((clean_page_text(link.url, MAX_QUOTED_VALUE_CHARACTERS), problem))
                 continue
             known += target in self._graph.order_by_url
-            node = self._graph.link_page(parent, target, found.link_type or kind, found.text)
-            node.is_folder = node.is_folder or is_folder(found.url)
+            node = self._graph.link_page(parent, target, link.link_type or kind, link.text)
+            # Normalizing removes the trailing slash, but relative links of the page depend on it.
+            node.is_folder = node.is_folder or is_folder(link.url)
         return LinkReport(added=len(self) - known_before, known=known, refused=tuple(refused))
 
     def mark_visited(
         self, url: str, *, title: str = "", summary: str = "", section_count: int = 0, at: float = 0.0
     ) -> SitemapPage | None:
-        """Note that a page was seen, at `at` seconds since 1970; None if `url` is no web address.
+        """Mark a page as visited and return it, or None if ``url`` is not a web address.
 
-        Where one page led on to another, the first is still to visit: `mark_failed` it, or mark both.
+        After a redirect, also mark the original address, as visited or as failed. Otherwise it remains to be visited.
+
+        Args:
+            url: Address of the page.
+            title: Title of the page. Default: unchanged.
+            summary: Summary of the content. Default: unchanged.
+            section_count: Number of sections. Default: 0.
+            at: Time of the visit in seconds since 1970. Default: 0.
 
         Raises:
-            InvalidInputError: The count or the time is no number that can be kept.
+            InvalidInputError: ``section_count`` or ``at`` is invalid.
         """
         check_whole(section_count, 0, "section_count")
         seen_at = check_timestamp(at, "at")
@@ -254,7 +275,10 @@ class SitemapGraph(NotebookDisplayable):
         return self._to_page(node)
 
     def mark_failed(self, url: str, reason: str = "") -> SitemapPage | None:
-        """Note that a page cannot be visited, so that it is not offered again; one visited stays visited."""
+        """Mark a page as failed, so that it is not suggested again, and return it.
+
+        A visited page stays visited. Returns None if ``url`` is not a web address.
+        """
         address = self._normalize(url)
         if address is None:
             return None
@@ -265,16 +289,16 @@ class SitemapGraph(NotebookDisplayable):
         return self._to_page(node)
 
     def next_page(self) -> str | None:
-        """The page to visit now: the same one until it is marked, None if there is none within the limits.
+        """Return the next page to visit, or None if none is left within the limits.
 
-        Those nearest to the homepage come first, among them those with the more prominent links, among
-        these those found first.
+        Returns the same page until it is marked as visited or failed. Pages near the homepage come first, then pages
+        with more prominent links, then pages found earlier.
         """
         node = self._graph.find_first_open()
         return None if node is None or self._is_full else node.url
 
     def pages(self, visited: bool | None = None) -> tuple[SitemapPage, ...]:  # noqa: FBT001 - as in the design
-        """All pages in the order of discovery, or only those that were visited, or were not."""
+        """Return the pages in the order of discovery: all, or only the visited or unvisited ones."""
         return tuple(
             self._to_page(node)
             for node in self._graph.nodes
@@ -282,50 +306,52 @@ class SitemapGraph(NotebookDisplayable):
         )
 
     def page(self, url: str) -> SitemapPage | None:
-        """What is known of a page."""
+        """Return a page, or None if it is not known."""
         node = self._find_node(url)
         return None if node is None else self._to_page(node)
 
     def links(self, url: str) -> tuple[str, ...]:
-        """The pages that a page links to, in the order in which the links were handed in."""
+        """Return the addresses that a page links to, in the order in which the links were added."""
         node = self._find_node(url)
         return () if node is None else tuple(self._graph.nodes[order].url for order in node.links)
 
     def parents(self, url: str) -> tuple[str, ...]:
-        """The pages that link to a page, in the order of their discovery."""
+        """Return the addresses of the pages that link to a page, in the order of discovery."""
         node = self._find_node(url)
-        return () if node is None else tuple(self._graph.nodes[one].url for one in sorted(node.linked_from))
+        return (
+            () if node is None else tuple(self._graph.nodes[order].url for order in sorted(node.linked_from))
+        )
 
     def depth_of(self, url: str) -> int | None:
-        """How many links from the homepage, at the least; one above the limit stands for anything deeper."""
+        """Return the minimum number of links from the homepage, at most ``max_depth + 1``."""
         node = self._find_node(url)
         return None if node is None else node.depth
 
     @property
     def remaining(self) -> int:
-        """Pages still to visit within the limits, as far as they are known."""
+        """Number of known pages that are still to be visited within the limits."""
         counts = self._graph.counts
         return min(counts["open"], max(0, self.limits.max_pages - counts["visited"]))
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left to visit."""
+        """True if no page is left to visit."""
         return self.remaining == 0
 
     @property
     def completeness(self) -> float:
-        """Visited pages of those within the limits; those that failed count as not visited."""
+        """Share of visited pages among the pages within the limits; failed pages count as not visited."""
         counts = self._graph.counts
         within = counts["visited"] + counts["open"] + counts["failed"]
         return counts["visited"] / min(within, max(self.limits.max_pages, counts["visited"]))
 
     def format_summary(self, max_characters: int = 4000) -> str:
-        """The site in lines for a prompt: visited pages as a tree, what was not visited and why."""
+        """Format the site for a prompt: visited pages as a tree, and unvisited pages with reasons."""
         most = check_whole(max_characters, 0, "max_characters")
         return format_site_summary(self.pages(), self.limits, is_full=self._is_full, most=most)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON."""
+        """Convert the map to plain JSON values."""
         return {
             "version": _VERSION,
             "limits": asdict(self.limits),
@@ -334,22 +360,23 @@ class SitemapGraph(NotebookDisplayable):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The map that `to_dict` wrote.
+        """Restore a map from ``to_dict``.
 
         Raises:
-            InvalidInputError: It is damaged, or of a newer release; the message names what is wrong.
+            InvalidInputError: The data is damaged or was written by a newer release; the message names the position.
         """
-        given: object = data
-        if not isinstance(given, Mapping):
-            raise make_damaged_error("all", "an object", given)
-        if given.get("version") != _VERSION or isinstance(given.get("version"), bool):
-            raise make_damaged_error("version", str(_VERSION), given.get("version"))
-        rows = given.get("pages")
+        value: object = data
+        if not isinstance(value, Mapping):
+            raise make_damaged_error("all", "an object", value)
+        # True == 1, so a boolean needs its own check.
+        if value.get("version") != _VERSION or isinstance(value.get("version"), bool):
+            raise make_damaged_error("version", str(_VERSION), value.get("version"))
+        rows = value.get("pages")
         if not isinstance(rows, list) or not rows or not isinstance(rows[0], Mapping):
             raise make_damaged_error("pages", "a list that starts with the homepage", rows)
-        limits, home = _parse_limits(given.get("limits")), rows[0].get("url")
+        limits, home = _parse_limits(value.get("limits")), rows[0].get("url")
         if not isinstance(home, str) or normalize_url(home) != home:
-            raise make_damaged_error("pages[0].url", "an address in normal form", home)
+            raise make_damaged_error("pages[0].url", "a normalized address", home)
         graph = cls(home, limits)
         graph._graph = parse_page_graph(home, limits, rows)
         return graph
@@ -373,33 +400,39 @@ class SitemapGraph(NotebookDisplayable):
         return node
 
     def _find_problem(self, parent: PageNode, target: str | None, *, is_link: bool = True) -> str:
-        """Why a link is not taken; empty if it is."""
+        """Return the reason why a link is refused, or an empty string."""
         if target is None:
             return _NOT_AN_ADDRESS
         order = self._graph.order_by_url.get(target)
         if order is None and len(self) >= self.limits.max_known_pages:
             return f"is left out: {self.limits.max_known_pages} pages are known already"
-        is_more = is_link and (order is None or order not in parent.links)
-        if is_more and len(parent.links) >= self.limits.max_links_per_page:
+        # Links that the page already has do not count against its limit.
+        is_new_link = is_link and (order is None or order not in parent.links)
+        if is_new_link and len(parent.links) >= self.limits.max_links_per_page:
             return f"is left out: its page has {self.limits.max_links_per_page} links already"
         return ""
 
     def _to_page(self, node: PageNode) -> SitemapPage:
-        values = {one.name: getattr(node, one.name) for one in fields(SitemapPage) if hasattr(node, one.name)}
-        above = None if node.parent is None else self._graph.nodes[node.parent].url
-        return SitemapPage(**{**values, "parent": above, "is_visited": node.visited_at is not None})
+        values = {
+            field.name: getattr(node, field.name)
+            for field in fields(SitemapPage)
+            if hasattr(node, field.name)
+        }
+        parent_url = None if node.parent is None else self._graph.nodes[node.parent].url
+        return SitemapPage(**{**values, "parent": parent_url, "is_visited": node.visited_at is not None})
 
 
 def _get_base_url(node: PageNode) -> str:
-    """What relative links in a page are resolved against."""
+    """Return the address against which relative links of a page are resolved."""
     return to_folder_url(node.url) if node.is_folder else node.url
 
 
 def _parse_limits(value: object) -> SitemapLimits:
-    names = {one.name for one in fields(SitemapLimits)}
+    names = {field.name for field in fields(SitemapLimits)}
     if not isinstance(value, Mapping) or set(value) != names:
         raise make_damaged_error("limits", f"an object with {', '.join(sorted(names))}", value)
     try:
         return SitemapLimits(**value)
-    except ValueError as error:  # an InvalidConfigError, or a number too long for its message
-        raise InvalidInputError(f"limits of the site map: {error}") from error
+    except ValueError as error:
+        # An InvalidConfigError, or the ValueError of repr() for an integer with too many digits.
+        raise InvalidInputError(f"invalid limits of the site map: {error}") from error

@@ -1,4 +1,4 @@
-"""The working parts of a site map: pages and links, shortest ways, the queue, and all of it as JSON."""
+"""Graph behind a site map: pages, links, shortest paths, the visit queue, and its JSON form."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _NEXT_STEP = "save the map again, or start a new one"
 
 @dataclass(slots=True)
 class PageNode:
-    """A page and its links; pages name each other by the order in which they were found."""
+    """A page and its links. Pages refer to each other by their order of discovery."""
 
     url: str
     order: int
     depth: int
     parent: int | None
     is_external: bool
-    """Whether it is of another site."""
+    """True if the page belongs to another site."""
     is_file: bool
     link_type: str = LinkType.UNKNOWN.value
     link_text: str = ""
@@ -54,19 +54,19 @@ class PageNode:
     visited_at: float | None = None
     failure: str = ""
     is_folder: bool = False
-    """Whether a link to it ended with a slash: its relative links lie inside of it."""
+    """True if a link to the page ended with a slash. Relative links are then resolved below its address."""
     links: dict[int, None] = field(default_factory=dict)
     linked_from: list[int] = field(default_factory=list)
     state: str = ""
     queue_key: tuple[int, int, int] | None = None
-    """Its place in the queue; what differs there is outdated."""
+    """Present key in the queue. Queue items with another key are outdated."""
 
 
 class PageGraph:
-    """Pages by address and by order. Depths are those of the shortest ways, and so is the queue's order.
+    """Pages by address and by order, with the depths of their shortest paths and the visit queue.
 
-    Depths are counted up to one above the limit: each page moves up that often at the most, so that links
-    cost a constant each, however late the short ways are found.
+    Depths above ``max_depth`` are stored as ``max_depth + 1``. The depth of a page can therefore decrease only a few
+    times, which bounds the cost of each link even if short paths are found late.
     """
 
     def __init__(self, homepage: str, limits: SitemapLimits) -> None:
@@ -80,25 +80,26 @@ class PageGraph:
         self.update_state(self.add_page(homepage, None))
 
     def add_page(self, url: str, parent: PageNode | None) -> PageNode:
-        """A page not known before; to be linked and settled by the caller."""
+        """Add an unknown page and return it. The caller adds its links and calls ``update_state``."""
         depth = 0 if parent is None else min(parent.depth + 1, self._max_counted_depth)
-        above = None if parent is None else parent.order
-        is_outside = not is_same_host(get_url_host(url), self._host)
-        node = PageNode(url, len(self.nodes), depth, above, is_outside, is_document(url))
-        if is_outside and self.limits.stay_on_site:
+        parent_order = None if parent is None else parent.order
+        is_external = not is_same_host(get_url_host(url), self._host)
+        node = PageNode(url, len(self.nodes), depth, parent_order, is_external, is_document(url))
+        if is_external and self.limits.stay_on_site:
             node.link_type = LinkType.EXTERNAL.value
         self.nodes.append(node)
         self.order_by_url[url] = node.order
         return node
 
     def link_page(self, parent: PageNode, url: str, link_type: str, text: str = "") -> PageNode:
-        """The page at an address, now linked from another."""
+        """Link a page from another and return it; an unknown page is added."""
         order = self.order_by_url.get(url)
         is_new = order is None
         node = self.add_page(url, parent) if order is None else self.nodes[order]
         if node.order not in parent.links:
             self.add_link(parent, node)
             self._shorten_paths(parent, node)
+        # The most prominent link determines the type. Pages of other sites keep the type EXTERNAL.
         is_fixed = node.is_external and self.limits.stay_on_site
         if not is_fixed and (is_new or get_link_rank(link_type) < get_link_rank(node.link_type)):
             node.link_type = link_type
@@ -107,22 +108,23 @@ class PageGraph:
         return node
 
     def add_link(self, parent: PageNode, node: PageNode) -> None:
-        """Note a link, and nothing else."""
+        """Add a link without updating depths, types or the queue."""
         parent.links[node.order] = None
         node.linked_from.append(parent.order)
 
     def _shorten_paths(self, parent: PageNode, node: PageNode) -> None:
-        """Take the way over `parent` if it is shorter, for all that lies behind the page too."""
-        waiting = deque([(parent, node)])
-        while waiting:
-            above, below = waiting.popleft()
-            if above.depth + 1 < below.depth:
-                below.depth, below.parent = above.depth + 1, above.order
-                self.update_state(below)
-                waiting.extend((below, self.nodes[order]) for order in below.links)
+        """Use the path over ``parent`` if it is shorter, and update all pages behind ``node``."""
+        pending = deque([(parent, node)])
+        while pending:
+            source, target = pending.popleft()
+            if source.depth + 1 < target.depth:
+                target.depth, target.parent = source.depth + 1, source.order
+                self.update_state(target)
+                pending.extend((target, self.nodes[order]) for order in target.links)
 
     def update_state(self, node: PageNode) -> None:
-        """Count a page by its state, and queue it if it is to be visited and not queued as it is now."""
+        """Update the counts by state, and queue an open page if its queue key has changed."""
+        # The old queue item stays in the heap; find_first_open() skips it because its key is outdated.
         state = self._compute_state(node)
         if state != node.state:
             self.counts[node.state] -= 1
@@ -140,13 +142,13 @@ class PageGraph:
             return "failed"
         if node.order == 0:
             return "open"
-        is_left_alone = self.limits.stay_on_site and (
+        is_ignored = self.limits.stay_on_site and (
             node.is_external or node.link_type == LinkType.EXTERNAL.value
         )
-        return "closed" if is_left_alone or node.is_file or node.depth > self.limits.max_depth else "open"
+        return "closed" if is_ignored or node.is_file or node.depth > self.limits.max_depth else "open"
 
     def find_first_open(self) -> PageNode | None:
-        """The page to visit first, whatever the limit of pages says."""
+        """Return the next page to visit, regardless of ``max_pages``, or None."""
         while self._queue:
             node = self.nodes[self._queue[0][2]]
             if node.state == "open" and node.queue_key == self._queue[0]:
@@ -156,7 +158,7 @@ class PageGraph:
 
 
 def node_to_dict(node: PageNode) -> dict[str, Any]:
-    """A page as plain JSON."""
+    """Convert a page to plain JSON values."""
     return {
         "url": node.url,
         "parent": node.parent,
@@ -166,12 +168,13 @@ def node_to_dict(node: PageNode) -> dict[str, Any]:
 
 
 def parse_page_graph(homepage: str, limits: SitemapLimits, rows: list[Any]) -> PageGraph:
-    """A site from its pages as `node_to_dict` wrote them.
+    """Restore a graph from the pages that ``node_to_dict`` wrote.
 
     Raises:
-        InvalidInputError: Something in them is damaged; the message names it.
+        InvalidInputError: A value is damaged; the message names its position.
     """
     site = PageGraph(homepage, limits)
+    # Three passes: links may refer to later pages, and paths can be checked only when all links are known.
     for order, row in enumerate(rows):
         where = f"pages[{order}]"
         if not isinstance(row, Mapping):
@@ -187,7 +190,7 @@ def parse_page_graph(homepage: str, limits: SitemapLimits, rows: list[Any]) -> P
 
 
 def make_damaged_error(where: str, what: str, value: object) -> InvalidInputError:
-    """The error for a part of a stored map that is not what it must be."""
+    """Return the error for an invalid value in a stored map."""
     return InvalidInputError(
         f"{where} of the site map must be {what}, got {format_value_for_error(value)}: {_NEXT_STEP}"
     )
@@ -196,8 +199,8 @@ def make_damaged_error(where: str, what: str, value: object) -> InvalidInputErro
 def _read_page(site: PageGraph, order: int, row: Mapping[str, Any], where: str) -> None:
     url = row.get("url")
     if not isinstance(url, str) or normalize_url(url) != url or (order == 0) != (url in site.order_by_url):
-        what = "the homepage" if order == 0 else "an address in normal form, of no other page"
-        raise make_damaged_error(f"{where}.url", what, url)
+        expected = "the homepage" if order == 0 else "a normalized address that occurs only once"
+        raise make_damaged_error(f"{where}.url", expected, url)
     node = site.nodes[0] if order == 0 else site.add_page(url, None)
     for name, most in _TEXT_FIELDS.items():
         value = row.get(name)
@@ -205,46 +208,51 @@ def _read_page(site: PageGraph, order: int, row: Mapping[str, Any], where: str) 
             raise make_damaged_error(f"{where}.{name}", f"one line of up to {most} characters", value)
         setattr(node, name, value)
     if to_link_type(node.link_type) != node.link_type:
-        raise make_damaged_error(f"{where}.link_type", "a type of link in lower case", node.link_type)
+        raise make_damaged_error(f"{where}.link_type", "a link type in lower case", node.link_type)
     for name in _COUNT_FIELDS:
         setattr(node, name, _check_number(row.get(name), _MAX_NUMBER, f"{where}.{name}"))
     if not isinstance(row.get("is_folder"), bool):
         raise make_damaged_error(f"{where}.is_folder", "true or false", row.get("is_folder"))
     node.is_folder = row["is_folder"]
-    parent, seen = row.get("parent"), row.get("visited_at")
+    parent, visited_at = row.get("parent"), row.get("visited_at")
     node.parent = None if parent is None else _check_number(parent, _MAX_NUMBER, f"{where}.parent")
-    node.visited_at = None if seen is None else check_timestamp(seen, f"{where}.visited_at of the site map")
+    node.visited_at = (
+        None if visited_at is None else check_timestamp(visited_at, f"{where}.visited_at of the site map")
+    )
 
 
 def _read_links(row: Mapping[str, Any], pages: int, where: str) -> Iterator[int]:
     links = row.get("links")
     if not isinstance(links, list):
         raise make_damaged_error(where, "a list", links)
-    numbers = [_check_number(one, pages - 1, where) for one in links]
-    if len(set(numbers)) != len(numbers):
-        raise make_damaged_error(where, "pages that differ", links)
-    return iter(numbers)
+    orders = [_check_number(order, pages - 1, where) for order in links]
+    if len(set(orders)) != len(orders):
+        raise make_damaged_error(where, "a list without duplicates", links)
+    return iter(orders)
 
 
 def _check_paths(site: PageGraph) -> None:
-    """See that the depths are those of the shortest ways, and that each page has the one before it."""
+    """Verify that depth and parent of each page belong to a shortest path from the homepage."""
     deepest = site.limits.max_depth + 1
+    # Breadth-first search from the homepage.
     depths = {0: 0}
-    waiting = deque([0])
-    while waiting:
-        order = waiting.popleft()
-        for other in site.nodes[order].links:
-            if other not in depths:
-                depths[other] = min(depths[order] + 1, deepest)
-                waiting.append(other)
+    pending = deque([0])
+    while pending:
+        order = pending.popleft()
+        for linked in site.nodes[order].links:
+            if linked not in depths:
+                depths[linked] = min(depths[order] + 1, deepest)
+                pending.append(linked)
     for node in site.nodes:
         where = f"pages[{node.order}]"
         if node.depth != depths.get(node.order):
             raise make_damaged_error(
-                f"{where}.depth", f"that of its shortest way, {depths.get(node.order)}", node.depth
+                f"{where}.depth", f"that of its shortest path, {depths.get(node.order)}", node.depth
             )
         if not _is_shortest_parent(site, node, deepest):
-            raise make_damaged_error(f"{where}.parent", "the page before it on its shortest way", node.parent)
+            raise make_damaged_error(
+                f"{where}.parent", "the page before it on its shortest path", node.parent
+            )
 
 
 def _is_shortest_parent(site: PageGraph, node: PageNode, deepest: int) -> bool:
@@ -253,6 +261,7 @@ def _is_shortest_parent(site: PageGraph, node: PageNode, deepest: int) -> bool:
     parent = site.nodes[node.parent]
     if node.order not in parent.links:
         return False
+    # Beyond the limit all depths are equal. There the parent must be an earlier page, which rules out cycles.
     return parent.depth + 1 == node.depth or (
         parent.depth == node.depth == deepest and parent.order < node.order
     )
@@ -265,10 +274,10 @@ def _check_number(value: object, most: int, where: str) -> int:
 
 
 def check_timestamp(value: object, where: str) -> float:
-    """Seconds since 1970 that JSON can hold."""
+    """Return a time in seconds since 1970 that can be stored as JSON."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not isinstance(value, int | float) or not abs(value) <= _MAX_NUMBER:
         raise InvalidInputError(
-            f"{where} must be seconds since 1970, got {format_value_for_error(value)}: use a number"
+            f"{where} must be in seconds since 1970, got {format_value_for_error(value)}: use a number"
         )
     return float(value)

@@ -1,4 +1,4 @@
-"""What goes into a site map and comes out of it: limits, links as agents hand them in, pages, reports."""
+"""Data classes of site maps (limits, pages, reports), and the parser for links."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_LINK_TYPE_CHARACTERS, MAX_QUOTED_VALUE_CHARACTERS = 50, 200
 
 
 class LinkType(StrEnum):
-    """Where in a page a link stands; any other text is a type too, and ranks with `UNKNOWN`."""
+    """Position of a link in a page, most prominent first. Other strings are allowed and rank as `UNKNOWN`."""
 
     MAIN_NAV = "main_nav"
     SECTION = "section"
@@ -32,17 +32,18 @@ _LINK_TYPE_RANKS: dict[str, int] = {kind.value: rank for rank, kind in enumerate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitemapLimits:
-    """How far an exploration goes, and how much of a site is remembered."""
+    """Limits of an exploration."""
 
     max_depth: int = 2
-    """Links from the homepage."""
+    """Maximum number of links from the homepage to a visited page."""
     max_pages: int = 50
-    """Pages visited."""
+    """Maximum number of visited pages."""
     max_links_per_page: int = 500
+    """Maximum number of links that are stored per page."""
     max_known_pages: int = 50_000
-    """Pages remembered, visited or not."""
+    """Maximum number of stored pages, visited or not."""
     stay_on_site: bool = True
-    """Whether pages of other sites are left alone."""
+    """True if pages of other sites are not visited."""
 
     def __post_init__(self) -> None:
         check_whole(self.max_depth, 0, "max_depth", 1000)
@@ -51,33 +52,33 @@ class SitemapLimits:
         stays: object = self.stay_on_site
         if not isinstance(stays, bool):
             raise InvalidConfigError(
-                f"stay_on_site must be True or False, got {format_value_for_error(stays)}"
+                f"stay_on_site must be True or False, got {format_value_for_error(stays)}: use a bool"
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitemapPage(Displayable):
-    """What is known of a page, as it was when it was asked for."""
+    """Snapshot of a page in a site map."""
 
     url: str
-    """In normal form."""
+    """Normalized address."""
     title: str = ""
     summary: str = ""
     depth: int = 0
-    """Links from the homepage on the shortest way; one more than the limit stands for anything deeper."""
+    """Number of links on the shortest path from the homepage, at most ``max_depth + 1``."""
     link_type: str = LinkType.UNKNOWN
-    """The most prominent of the links to it."""
+    """Type of the most prominent link to the page."""
     link_text: str = ""
     parent: str | None = None
-    """The page before it on the shortest way; None for the homepage."""
+    """Address of the previous page on the shortest path; None for the homepage."""
     is_visited: bool = False
     section_count: int = 0
     visited_at: float | None = None
     """Seconds since 1970."""
     order: int = 0
-    """In which it was found, from 0 for the homepage."""
+    """Order of discovery, from 0 for the homepage."""
     failure: str = ""
-    """Why it could not be visited."""
+    """Reason why the page could not be visited; empty if it did not fail."""
 
     def _to_row(self) -> dict[str, object]:
         return {
@@ -91,19 +92,19 @@ class SitemapPage(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkReport(Displayable):
-    """What became of links handed in."""
+    """Result of adding links."""
 
     added: int = 0
-    """Pages not known before."""
+    """Number of new pages."""
     known: int = 0
-    """Links to pages known already."""
+    """Number of links to pages that were already known."""
     refused: tuple[tuple[str, str], ...] = ()
-    """The text of each link left out, and why."""
+    """Address and reason of each refused link."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundLink:
-    """A link as handed in; with a `problem` if it cannot be used."""
+    """A parsed link; ``problem`` is set if it cannot be used."""
 
     url: str
     text: str = ""
@@ -112,18 +113,18 @@ class FoundLink:
 
 
 def get_link_rank(link_type: str) -> int:
-    """0 for what is visited first."""
+    """Return the rank of a link type; pages with rank 0 are visited first."""
     return _LINK_TYPE_RANKS.get(link_type, _LINK_TYPE_RANKS[LinkType.UNKNOWN])
 
 
 def to_link_type(value: object) -> str:
-    """Any text as a type of link; ``unknown`` for what is none."""
+    """Convert a value to a link type; ``unknown`` for values that are not strings."""
     text = clean_page_text(value.lower(), MAX_LINK_TYPE_CHARACTERS) if isinstance(value, str) else ""
     return text or LinkType.UNKNOWN.value
 
 
 def clean_page_text(value: object, most: int) -> str:
-    """Text of a page in one line, cut, and so that it can be written anywhere; empty for what is no text."""
+    """Return text from a page as one line of valid UTF-8, truncated; empty if it is not a string."""
     if not isinstance(value, str):
         return ""
     line = " ".join(value[: most * 2].split())[:most].rstrip()
@@ -131,40 +132,43 @@ def clean_page_text(value: object, most: int) -> str:
 
 
 def format_value_for_error(value: object) -> str:
-    """A value in an error message."""
+    """Return a short text of a value for an error message."""
     if isinstance(value, str):
         return repr(clean_page_text(value, MAX_QUOTED_VALUE_CHARACTERS))
+    # repr() of other values may be very long, or fail for an integer with thousands of digits.
     is_small = value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**20)
     return repr(value) if is_small else f"a {type(value).__name__}"
 
 
 def parse_links(links: object, most: int) -> Iterator[FoundLink]:
-    """Each link of what an agent handed in; what cannot be read has a problem, and nothing is raised.
+    """Yield a link for each value. Values that cannot be read get a ``problem``; nothing raises.
 
     Args:
-        links: A list of addresses or of mappings with ``url`` (or ``href``) and ``text`` (or ``label``).
-        most: After how many no more are read, since a list may have no end.
+        links: Addresses, or mappings with ``url`` (or ``href``) and ``text`` (or ``label``).
+        most: Maximum number of values that are read, because an iterator may be infinite.
     """
     if isinstance(links, str | Mapping):
         links = [links]
     if not isinstance(links, Iterable):
-        yield FoundLink(format_value_for_error(links), problem="is no list of links")
+        yield FoundLink(format_value_for_error(links), problem="is not a list of links")
         return
     try:
-        each = iter(links)
-        for entry in islice(each, most):
+        iterator = iter(links)
+        for entry in islice(iterator, most):
             yield _parse_link(entry)
-        if next(each, None) is not None:
-            yield FoundLink("...", problem=f"came after {most} others: the rest was not read")
-    except Exception as error:  # noqa: BLE001 - whatever a list of the caller's raises, the rest is kept
-        yield FoundLink("...", problem=f"the list broke off with a {type(error).__name__}")
+        if next(iterator, None) is not None:
+            yield FoundLink("...", problem=f"came after {most} other links: the rest was not read")
+    except Exception as error:  # noqa: BLE001 - an iterator of the caller may raise anything; keep the other links
+        yield FoundLink("...", problem=f"reading the links failed with {type(error).__name__}")
 
 
 def _parse_link(entry: object) -> FoundLink:
     if isinstance(entry, str):
         return FoundLink(entry)
     if not isinstance(entry, Mapping):
-        return FoundLink(format_value_for_error(entry), problem="is neither a text nor a mapping with 'url'")
+        return FoundLink(
+            format_value_for_error(entry), problem="is neither a string nor a mapping with 'url'"
+        )
     try:
         url, text = entry.get("url") or entry.get("href"), entry.get("text") or entry.get("label")
         kind = entry.get("link_type")
@@ -172,7 +176,7 @@ def _parse_link(entry: object) -> FoundLink:
         return FoundLink(format_value_for_error(entry), problem=f"cannot be read: {type(error).__name__}")
     if not isinstance(url, str):
         return FoundLink(
-            clean_page_text(text, MAX_QUOTED_VALUE_CHARACTERS), problem="has no 'url' that is a text"
+            clean_page_text(text, MAX_QUOTED_VALUE_CHARACTERS), problem="has no string under 'url'"
         )
     return FoundLink(
         url, clean_page_text(text, MAX_LINK_TEXT_CHARACTERS), None if kind is None else to_link_type(kind)

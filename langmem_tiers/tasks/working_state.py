@@ -1,4 +1,4 @@
-"""What an agent has in mind while it works: its goal, what it is about to do, its way, its notes, its pages."""
+"""Working state of a task: goal, current thought and action, navigation path, scratch values, page maps."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ from langmem_tiers.tasks.page_layouts import PageMaps
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_MAX_LINE_CHARACTERS = 300  # characters of a line of a prompt
+_MAX_LINE_CHARACTERS = 300
 _MAX_SHOWN_PAGES = 10
-_MAX_SHOWN_STATES = 5  # of the way, before the current one
+# States of the navigation path that are shown in addition to the current one.
+_MAX_SHOWN_STATES = 5
 
 
 class WorkingState:
-    """The state of a task in work.
+    """Working state of a task.
 
-    The way is bounded to 500 snapshots and the page maps to 200; the oldest leave. Notes are plain JSON and
-    copied both ways: change one and set it again.
+    The navigation path is limited to 500 states and the page maps to 200; the oldest are dropped. Scratch values are
+    plain JSON and are copied when set and when read, so changes to a returned value have no effect: set it again.
     """
 
     def __init__(self, token_budget: int = 4000, now: Callable[[], float] = get_wall_seconds) -> None:
@@ -49,10 +50,10 @@ class WorkingState:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WorkingState) and self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment] # it changes
+    __hash__ = None  # type: ignore[assignment] # mutable
 
     def clear(self) -> None:
-        """Forget all of it; the budget stays."""
+        """Clear the state; the token budget is kept."""
         self._goal: str | None = None
         self._goal_set_at: float | None = None
         self._active_thought: Thought | None = None
@@ -63,137 +64,138 @@ class WorkingState:
         self._page_maps = PageMaps()
 
     def set_goal(self, goal: str) -> None:
-        """Set what the task is for."""
+        """Set the goal of the task."""
         self._goal, self._goal_set_at = check_text(goal, "goal"), self._now()
 
     @property
     def current_goal(self) -> str | None:
-        """What the task is for."""
+        """Goal of the task, or None."""
         return self._goal
 
     @property
     def elapsed_seconds(self) -> float:
-        """Since the goal was set; 0 without one."""
+        """Seconds since the goal was set; 0 without a goal."""
         return 0.0 if self._goal_set_at is None else max(0.0, self._now() - self._goal_set_at)
 
     def set_active(self, thought: Thought | None = None, action: AgentAction | None = None) -> None:
-        """Set what the agent thinks and is about to do."""
+        """Set the current thought and the planned action."""
         if thought is not None:
             thought = Thought(check_text(thought.content, "thought"))
-        held = None if action is None else action_from_dict(action_to_dict(action))
-        self._active_thought, self._active_action = thought, held
+        # The round trip validates the action and copies its parameters.
+        copied_action = None if action is None else action_from_dict(action_to_dict(action))
+        self._active_thought, self._active_action = thought, copied_action
 
     def clear_active(self) -> None:
-        """Say that the action is done, or given up."""
+        """Clear the current thought and the planned action."""
         self._active_thought = self._active_action = None
 
     @property
     def active_thought(self) -> Thought | None:
-        """What the agent thinks."""
+        """Current thought of the agent, or None."""
         return self._active_thought
 
     @property
     def active_action(self) -> AgentAction | None:
-        """What the agent is about to do."""
+        """Planned action of the agent, or None."""
         return self._active_action
 
     @property
     def cycle_count(self) -> int:
-        """Cycles of this task so far."""
+        """Number of cycles of the task so far."""
         return self._cycle_count
 
     def count_cycle(self) -> int:
-        """Count one more cycle; how many there are now."""
+        """Count another cycle and return the new number."""
         self._cycle_count += 1
         return self._cycle_count
 
     def record_navigation(self, snapshot: StateSnapshot) -> None:
-        """Go on to a state; what was gone back from before is an abandoned branch from now on."""
+        """Add a new current state. States after the previous one become an abandoned branch."""
         self._navigation.record(snapshot)
 
     def get_navigation_history(self, n: int | None = None) -> list[StateSnapshot]:
-        """The way to the current state, or the last ``n`` of it, the oldest first."""
+        """Return the path to the current state, or its last ``n`` states, oldest first."""
         return self._navigation.get_history(n)
 
     @property
     def current_snapshot(self) -> StateSnapshot | None:
-        """The state where the agent is."""
+        """The current state, or None."""
         return self._navigation.current
 
     def can_go_back(self) -> bool:
-        """Whether there is a state before the current one."""
+        """Return True if there is a state before the current one."""
         return self._navigation.can_go_back()
 
     def backtrack(self, steps: int = 1) -> StateSnapshot | None:
-        """Go back along the way; the state where that leads, or ``None`` if the way is not that long.
+        """Go back a number of steps and return the new state; None, without any change, if too many.
 
-        What lies ahead is kept: see ``get_abandoned``.
+        The states after it are kept, see ``get_abandoned``.
         """
         return self._navigation.backtrack(steps)
 
     def get_abandoned(self) -> list[list[StateSnapshot]]:
-        """The branches that were gone back from, each in the order of its way, the newest branch last."""
+        """Return the abandoned branches, newest last, each in the order of its path."""
         return self._navigation.get_abandoned()
 
     def set_scratch(self, key: str, value: object) -> None:
-        """Note something; what is no plain JSON is refused by name."""
+        """Store a scratch value. It must be plain JSON; an ``InvalidInputError`` names anything else."""
         check_not_empty(key, "the key of a scratch value")
         self._scratch.update(check_object({key: value}, "scratch"))
 
     def get_scratch(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 - any JSON value
-        """What was noted, copied, or the default."""
+        """Return a copy of a scratch value, or the default."""
         return check_object({key: self._scratch[key]}, "scratch")[key] if key in self._scratch else default
 
     def delete_scratch(self, key: str) -> bool:
-        """Drop a note; whether there was one."""
+        """Remove a scratch value; return False if it does not exist."""
+        # ``self`` cannot be a stored value, so it serves as the default that means "missing".
         return self._scratch.pop(key, self) is not self
 
     @property
     def scratch_keys(self) -> list[str]:
-        """The keys of all notes, in the order in which they were first set."""
+        """Keys of all scratch values in the order in which they were first set."""
         return list(self._scratch)
 
     def store_page_map(self, url: str, page_map: object) -> None:
-        """Keep what a page looks like: a mapping, a text or any object; the last one of an address counts.
+        """Store a page map (a mapping, a string or any object) in place of an earlier one of the address.
 
-        ``get_page_map`` gives back the very object as long as the process lives, and its plain JSON
-        after ``from_dict``.
+        Within the process, ``get_page_map`` returns the same object; after ``from_dict``, its plain JSON.
         """
         self._page_maps.put(url, page_map)
 
     def has_page_map(self, url: str) -> bool:
-        """Whether the page is known; fragments and slashes at the end make no difference."""
+        """Return True if a page map is stored for the address, ignoring fragment and trailing slash."""
         return url in self._page_maps
 
-    def get_page_map(self, url: str) -> Any:  # noqa: ANN401 - whatever was handed in
-        """What the page looks like, or ``None``."""
+    def get_page_map(self, url: str) -> Any:  # noqa: ANN401 - any object
+        """Return the page map of an address, or None."""
         return self._page_maps.get(url)
 
     def get_all_page_maps(self) -> dict[str, Any]:
-        """All pages by their normal addresses, the one that was stored last at the end."""
+        """Return all page maps by normalized address, the one stored last at the end."""
         return self._page_maps.get_all()
 
     def get_page_summary(self, url: str) -> str | None:
-        """What is on the page in one line, or ``None`` if it is not known."""
+        """Return a one-line summary of a page map, or None if there is none."""
         return self._page_maps.get_summary(url)
 
     def format(self, max_tokens: int, count: Callable[[str], int]) -> str:
-        """The state as text for a prompt, of at most so many tokens and never more than the budget.
+        """Format the state for a prompt, within ``max_tokens`` and the token budget.
 
-        Lines that do not fit are left out; if not even the goal fits, its beginning is shown.
+        Lines that do not fit are left out. If even the first line does not fit, its beginning is included.
 
         Args:
-            max_tokens: How many there is room for.
-            count: Tells how many tokens a text takes.
+            max_tokens: Maximum tokens.
+            count: Returns the number of tokens of a text.
         """
-        most = min(max_tokens, self.token_budget)
+        token_limit = min(max_tokens, self.token_budget)
         text = ""
         for line in self._iterate_lines():
-            text = _append_line(text, line, most, count)
+            text = _append_line(text, line, token_limit, count)
         return text
 
     def _iterate_lines(self) -> Iterator[str]:
-        # What is needed most comes first.
+        # Most important lines first: later lines are left out if the text gets too long.
         if self._goal:
             yield f"Goal: {to_one_line(self._goal, _MAX_LINE_CHARACTERS)}"
         if self._navigation.current is not None:
@@ -212,7 +214,7 @@ class WorkingState:
             yield f"Page {to_one_line(url, _MAX_LINE_CHARACTERS)}: {self._page_maps.get_summary(url)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON."""
+        """Convert the state to plain JSON values."""
         thought, action = self._active_thought, self._active_action
         return {
             "token_budget": self.token_budget,
@@ -228,7 +230,7 @@ class WorkingState:
 
     @classmethod
     def from_dict(cls, value: object, now: Callable[[], float] = get_wall_seconds) -> WorkingState:
-        """The memory that ``to_dict`` wrote; ``InvalidInputError`` names what is wrong with it."""
+        """Restore the state from ``to_dict``; an ``InvalidInputError`` names damaged values."""
         data = check_json_object(value, "working memory")
         memory = cls(data.get("token_budget", 4000), now)
         if data.get("goal") is not None:
@@ -251,14 +253,16 @@ def _format_snapshot(snapshot: StateSnapshot) -> str:
     return f"{to_one_line(snapshot.url, _MAX_LINE_CHARACTERS)}{title}"
 
 
-def _append_line(text: str, line: str, most: int, count: Callable[[str], int]) -> str:
+def _append_line(text: str, line: str, token_limit: int, count: Callable[[str], int]) -> str:
     longer = f"{text}\n{line}" if text else line
-    if count(longer) <= most:
+    if count(longer) <= token_limit:
         return longer
     if text:
         return text
-    short, long = 0, len(line)  # the longest beginning that fits, as far as counts grow with the text
-    while long - short > 1:
-        middle = (short + long) // 2
-        short, long = (middle, long) if count(line[:middle]) <= most else (short, middle)
-    return line[:short].rstrip() if count(line[:short].rstrip()) <= most else ""
+    # Find the longest beginning of the first line that fits by bisection. Token counts need not grow with every
+    # character, so the result is checked again below.
+    low, high = 0, len(line)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(line[:middle]) <= token_limit else (low, middle)
+    return line[:low].rstrip() if count(line[:low].rstrip()) <= token_limit else ""

@@ -1,7 +1,7 @@
-"""What an engine tells about its work: how long, how often, how many. Never what was said, nor by whom.
+"""Instrumentation of an engine: durations and counts of its operations, never texts or names of users.
 
-Whoever wants to hear it hands in a ``Metrics`` or a ``Tracer``; with neither, a verb costs less than a microsecond
-more. What is handed in must not raise and must not wait: it is called in the middle of the work.
+Pass a ``Metrics`` or a ``Tracer`` to the engine to receive them. With neither, the overhead of an operation is less
+than a microsecond. Implementations must not raise and must not block, because they are called during the operation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ERRORS = "memory.errors"
 
 
 class Operation(StrEnum):
-    """What is watched; its value is the name of its span."""
+    """Measured operations; the value is the name of the span."""
 
     ADD = "memory.add"
     RECALL = "memory.recall"
@@ -43,75 +43,75 @@ _DURATIONS = {Operation.ADD: STORE_DURATION, Operation.RECALL: RETRIEVE_DURATION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineGauges(Displayable):
-    """What a database holds and how it stands. What could not be told just now is None."""
+    """Sizes and connections of a database. Values that are currently unavailable are None."""
 
     messages: int | None
-    """Of all sessions; an estimate of the database's own on PostgreSQL."""
+    """Messages in all sessions; on PostgreSQL an estimate of the server."""
     memories: int | None
-    """Knowledge, long-term entries, episodes and chunks; as above."""
+    """Knowledge, long-term entries, episodes and chunks; an estimate as above."""
     storage_bytes: int | None
-    """With indexes and, on SQLite, the write-ahead log."""
+    """Size of the tables with indexes; on SQLite of the file with its write-ahead log."""
     pool_active: int | None
-    """Connections in use; None where there is no pool that could run out."""
+    """Connections in use; None for SQLite."""
     redis_connected: bool | None = None
-    """Whether Redis answers; None where the engine has none."""
+    """True if Redis answers; None if the engine does not use Redis."""
 
 
 class Metrics(Protocol):
-    """Takes figures under the names of this module. One engine each."""
+    """Receives measurements under the metric names of this module. Use one object per engine."""
 
     def observe(self, name: str, seconds: float) -> None:
-        """Something took so long."""
+        """Record a duration."""
         ...
 
     def count(self, name: str, amount: float = 1) -> None:
-        """Something happened, so many times."""
+        """Increment a counter."""
         ...
 
     def rate(self, name: str, *, hit: bool) -> None:
-        """Something was tried, and whether it went well."""
+        """Record the outcome of an attempt."""
         ...
 
     def fail(self, verb: str, kind: str) -> None:
-        """A verb raised an error of that class."""
+        """Count an error of class ``kind`` raised by an operation."""
         ...
 
     def attach(self, read: Callable[[], EngineGauges | None]) -> None:
-        """An engine opens; ``read`` tells how it stands, and None once it is gone."""
+        """Register an engine when it opens. ``read`` returns its gauges, or None once the engine is closed."""
         ...
 
     def detach(self) -> None:
-        """The engine closes."""
+        """Unregister the engine when it closes."""
         ...
 
 
 class TraceSpan(Protocol):
-    """One piece of work under way."""
+    """An operation in progress."""
 
     def note(self, name: str, value: float) -> None:
-        """A figure of it."""
+        """Set a numeric attribute."""
         ...
 
     def fail(self, kind: str) -> None:
-        """It raised an error of that class."""
+        """Mark the span as failed with an error of class ``kind``."""
         ...
 
 
 class Tracer(Protocol):
-    """Makes spans, each inside the one that is under way."""
+    """Creates spans, nested in the current one."""
 
     def span(self, name: str) -> AbstractContextManager[TraceSpan]:
-        """A span for as long as its block runs."""
+        """Return a context manager that keeps a span open during its block."""
         ...
 
 
 class Instruments:
-    """What an engine was handed to tell about its work, if anything.
+    """Metrics and tracer of an engine, both optional.
 
     Args:
-        metrics: For figures.
-        tracer: For spans.
-        monotonic: Where the time comes from.
+        metrics: Receives measurements.
+        tracer: Creates spans.
+        monotonic: Clock for durations, in seconds.
     """
 
     __slots__ = ("_is_silent", "metrics", "monotonic", "tracer")
@@ -128,32 +128,32 @@ class Instruments:
         self._is_silent = metrics is None and tracer is None
 
     def measure(self, verb: Operation) -> OperationScope:
-        """Time a block, put a span around it, and count it if it fails."""
+        """Return a context manager that times its block, opens a span and counts errors."""
         return _NO_SCOPE if self._is_silent else _RecordedScope(self, verb)
 
     def count(self, name: str, amount: float = 1) -> None:
-        """Something happened, so many times."""
+        """Increment a counter."""
         if self.metrics is not None and amount > 0:
             self.metrics.count(name, amount)
 
     def attach(self, read: Callable[[], EngineGauges | None]) -> None:
-        """An engine opens."""
+        """Report that the engine opens."""
         if self.metrics is not None:
             self.metrics.attach(read)
 
     def detach(self) -> None:
-        """The engine closes."""
+        """Report that the engine closes."""
         if self.metrics is not None:
             self.metrics.detach()
 
 
 class OperationScope:
-    """A block that is watched by nobody."""
+    """A measured block; this base class records nothing."""
 
     __slots__ = ()
 
     def record(self, **figures: float) -> None:
-        """Figures of what is done: how many messages, hits, tokens."""
+        """Record numbers about the operation, such as messages, hits or tokens."""
 
     def __enter__(self) -> Self:
         return self
@@ -164,16 +164,16 @@ class OperationScope:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nobody wants to know."""
+        """Record nothing."""
 
 
 _NO_SCOPE = OperationScope()
 SILENT_INSTRUMENTS = Instruments()
-"""Those of an engine that was handed none."""
+"""Instruments of an engine without metrics and tracer."""
 
 
 class _RecordedScope(OperationScope):
-    """A block that somebody wants to know of."""
+    """A block that reports to metrics and tracer."""
 
     __slots__ = ("_figures", "_instruments", "_open", "_span", "_started", "_verb")
 
@@ -191,6 +191,7 @@ class _RecordedScope(OperationScope):
         if self._instruments.tracer is not None:
             self._open = self._instruments.tracer.span(self._verb.value)
             self._span = self._open.__enter__()
+        # After the span is opened, so that the tracer's overhead is not measured.
         self._started = self._instruments.monotonic()
         return self
 
@@ -216,6 +217,7 @@ class _RecordedScope(OperationScope):
             metrics.observe(name, seconds)
         if failed is not None:
             metrics.fail(self._verb.value, failed)
+        # Failed recalls are not part of the hit rate.
         elif self._verb is Operation.RECALL:
             metrics.rate(HIT_RATE, hit=self._figures.get("hits", 0) > 0)
         elif self._verb is Operation.ADD and (stored := self._figures.get("messages", 0)) > 0:
@@ -223,7 +225,8 @@ class _RecordedScope(OperationScope):
 
 
 def get_error_name(kind: type[BaseException]) -> str:
-    """What an error is counted as: its class if it is ours, and one word for all others."""
+    """Return the class name of a langmem-tiers error, or "other" for all other errors."""
     if not issubclass(kind, LangmemTiersError):
         return "other"
-    return next(one.__name__ for one in kind.__mro__ if not one.__name__.startswith("_"))
+    # Private subclasses are counted as their public base class.
+    return next(base.__name__ for base in kind.__mro__ if not base.__name__.startswith("_"))

@@ -1,12 +1,12 @@
-"""Spans of an engine for OpenTelemetry.
+"""OpenTelemetry spans of an engine.
 
 ::
 
     engine = MemoryEngine(url, tracer=OpenTelemetryTracer(trace.get_tracer("my-agent")))
 
-Spans are called ``memory.add``, ``memory.recall``, ``memory.build_context``, ``memory.summarize``,
-``memory.optimize`` and ``memory.embed``. Their attributes are counts; of an error they tell its class and not its
-message, which may quote a name. Nothing of OpenTelemetry is imported before an ``OpenTelemetryTracer`` is made.
+The spans are ``memory.add``, ``memory.recall``, ``memory.build_context``, ``memory.summarize``,
+``memory.optimize`` and ``memory.embed``. Their attributes are counts. Errors are reported by class, without the
+message, which may contain names. opentelemetry is imported only when an ``OpenTelemetryTracer`` is created.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 class OpenTelemetryTracer:
-    """Puts spans around what an engine does, inside the one that is current.
+    """Creates a span per operation of an engine, nested in the current span.
 
     Args:
-        tracer: What ``opentelemetry.trace.get_tracer(...)`` gives.
+        tracer: Result of ``opentelemetry.trace.get_tracer(...)``.
     """
 
     def __init__(self, tracer: trace.Tracer) -> None:
         try:
-            from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - an extra, not before it is needed
+            from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - optional dependency, imported on demand
         except ImportError as error:
             raise MissingExtraError(
                 "OpenTelemetryTracer needs opentelemetry-api: pip install 'langmem-tiers[tracing]'"
             ) from error
         if not callable(getattr(tracer, "start_as_current_span", None)):
             raise InvalidConfigError(
-                f"tracer must be one of OpenTelemetry, got a {type(tracer).__name__}: "
+                f"tracer must be an OpenTelemetry tracer, got a {type(tracer).__name__}: "
                 "use opentelemetry.trace.get_tracer('my-agent')"
             )
         self._tracer = tracer
@@ -46,20 +46,20 @@ class OpenTelemetryTracer:
 
     @contextmanager
     def span(self, name: str) -> Iterator[_Span]:
-        """A span for as long as its block runs."""
-        # The exception itself stays out: its message and its stack may quote names.
+        """Keep a span open during the block."""
+        # The exception itself is not recorded: its message and its stack may contain names.
         with self._tracer.start_as_current_span(
             name, record_exception=False, set_status_on_exception=False
-        ) as under_way:
-            yield _Span(self, under_way)
+        ) as span:
+            yield _Span(self, span)
 
     def build_error_status(self, kind: str) -> trace.Status:
-        """The status of a span that failed."""
+        """Return the status of a failed span."""
         return self._build_status(kind)
 
 
 class _Span:
-    """One piece of work under way."""
+    """An operation in progress."""
 
     __slots__ = ("_span", "_tracer")
 
@@ -68,10 +68,10 @@ class _Span:
         self._span = span
 
     def note(self, name: str, value: float) -> None:
-        """A figure of it."""
+        """Set a numeric attribute."""
         self._span.set_attribute(f"memory.{name}", value)
 
     def fail(self, kind: str) -> None:
-        """It raised an error of that class."""
+        """Mark the span as failed with an error of class ``kind``."""
         self._span.set_attribute("error.type", kind)
         self._span.set_status(self._tracer.build_error_status(kind))

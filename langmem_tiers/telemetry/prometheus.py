@@ -1,13 +1,13 @@
-"""Figures of engines for Prometheus.
+"""Prometheus metrics of engines.
 
 ::
 
     registry = CollectorRegistry()
     engine = MemoryEngine(url, metrics=PrometheusMetrics(registry))
 
-The names are those of the design documents as Prometheus writes them: ``NAMES``. No label tells of a tenant, a
-session or a text: there are as many series as there are engines, whatever they hold. Nothing of prometheus_client
-is imported before a ``PrometheusMetrics`` is made.
+``METRIC_NAMES`` maps the metric names of the engine to those of Prometheus. No label contains a tenant, a session or
+a text, so the number of series depends only on the number of engines. prometheus_client is imported only when a
+``PrometheusMetrics`` is created.
 """
 
 from __future__ import annotations
@@ -52,29 +52,29 @@ METRIC_NAMES = {
     STORED_MESSAGES: "memory_store_messages_total",
     ERRORS: "memory_errors_total",
 }
-"""From the names of the design documents to ours; the last two are additions."""
+"""Metric names of the design documents and their Prometheus names; the last two are additions."""
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds: a write that waits for the disk takes one to ten milliseconds, a recall one to fifty."""
+"""Upper bounds of the histograms in seconds. A durable write takes 1 to 10 ms, a recall 1 to 50 ms."""
 
 _HELP = {
-    "memory.episodic.count": "Messages of all sessions; on PostgreSQL the server's own estimate",
-    "memory.semantic.count": "Knowledge, long-term entries, episodes and chunks; as above",
-    "memory.storage.bytes": "What the tables take with their indexes; on SQLite the file and its log",
-    STORE_DURATION: "How long it took to store messages, until they were durable",
-    RETRIEVE_DURATION: "How long it took to recall",
-    HIT_RATE: "The share of the latest recalls that found something",
-    SUMMARIES: "Summaries that were made",
-    TOKENS_SAVED: "Tokens that sessions take less by summaries and compressed messages",
-    "memory.redis.connected": "Whether Redis answers; no sample where there is none",
+    "memory.episodic.count": "Messages in all sessions; on PostgreSQL an estimate of the server",
+    "memory.semantic.count": "Knowledge, long-term entries, episodes and chunks; on PostgreSQL an estimate",
+    "memory.storage.bytes": "Size of the tables with indexes; on SQLite of the file with its write-ahead log",
+    STORE_DURATION: "Duration of storing messages durably",
+    RETRIEVE_DURATION: "Duration of recalls",
+    HIT_RATE: "Share of the latest recalls that found something",
+    SUMMARIES: "Summaries created",
+    TOKENS_SAVED: "Tokens saved in sessions by summaries and compressed messages",
+    "memory.redis.connected": "1 if Redis answers, 0 if not; no sample without Redis",
     "memory.postgres.pool.active": "Connections in use; no sample on SQLite",
-    STORED_MESSAGES: "Messages that were stored",
-    ERRORS: "Errors by verb and class",
+    STORED_MESSAGES: "Messages stored",
+    ERRORS: "Errors by operation and class",
 }
 
 
 class ScrapeSource:
-    """An engine as it is scraped."""
+    """An engine to be scraped."""
 
     def __init__(self, read: Callable[[], EngineGauges | None], hits: deque[bool]) -> None:
         self._read = read
@@ -85,17 +85,17 @@ class ScrapeSource:
 
     @property
     def is_closed(self) -> bool:
-        """Whether its engine closed, or was dropped without that."""
+        """True if the engine was closed or garbage-collected."""
         return self._read() is None
 
     def compute_hit_rate(self) -> float | None:
-        """The share of the latest recalls that found something; None before the first."""
+        """Return the share of the latest recalls that found something; None before the first recall."""
         hits = list(self._hits)
         return sum(hits) / len(hits) if hits else None
 
     def read_gauges(self, now: float, cache_seconds: float) -> EngineGauges | None:
-        """What the engine says, or said a moment ago; None if it is gone."""
-        with self._lock:  # of two who scrape at once one asks
+        """Return the engine's gauges, cached for ``cache_seconds``; None if the engine is closed."""
+        with self._lock:  # only one of two concurrent scrapes queries the database
             if self._last_read is None or now - self._read_at >= cache_seconds:
                 self._last_read = _fill_missing(self._read(), self._last_read)
                 self._read_at = now
@@ -103,7 +103,7 @@ class ScrapeSource:
 
 
 def _fill_missing(new: EngineGauges | None, old: EngineGauges | None) -> EngineGauges | None:
-    # What cannot be told just now is told as it last was.
+    # Values that are currently unavailable (None) keep their last value. They become unavailable together.
     if new is None or old is None or new.messages is not None:
         return new
     return EngineGauges(
@@ -116,7 +116,7 @@ def _fill_missing(new: EngineGauges | None, old: EngineGauges | None) -> EngineG
 
 
 class EngineCollector:
-    """All families with the label ``engine``: one collector, so that all come and go together."""
+    """All metric families with the label ``engine``, in one collector, so that they are registered together."""
 
     def __init__(
         self,
@@ -144,18 +144,18 @@ class EngineCollector:
         self.errors = Counter(METRIC_NAMES[ERRORS], _HELP[ERRORS], ["engine", "verb", "kind"], registry=None)
 
     def fail(self, name: str, verb: str, kind: str) -> None:
-        """An engine raised an error; nothing is said of one that has closed."""
+        """Count an error of an engine; ignored if the engine is closed."""
         with self._lock:
             if name in self._sources:
                 self._error_labels.add((name, verb, kind))
                 self.errors.labels(name, verb, kind).inc()
 
     def attach(self, name: str, source: ScrapeSource) -> None:
-        """An engine opens."""
+        """Register an engine; the first one also registers the collector."""
         with self._lock:
             if name in self._sources and not self._sources[name].is_closed:
                 raise InvalidConfigError(
-                    f"an engine is watched as {name!r} already: hand in metrics.of('another name')"
+                    f"an engine with the label {name!r} is already registered: pass metrics.of('another name')"
                 )
             if not self._sources:
                 self._register()
@@ -163,66 +163,66 @@ class EngineCollector:
 
     def _register(self) -> None:
         try:
-            self._registry.register(self)  # a collector by its shape
+            self._registry.register(self)  # duck-typed: it has collect() and describe()
         except ValueError as error:
             raise InvalidConfigError(
-                "the registry has figures of an engine already: make one PrometheusMetrics for each registry, and "
-                "hand metrics.of('another name') to the other engines"
+                "the registry already contains metrics of an engine: create one PrometheusMetrics per registry, and "
+                "pass metrics.of('another name') to the other engines"
             ) from error
 
     def detach(self, name: str, source: ScrapeSource) -> None:
-        """An engine closes."""
+        """Remove an engine with its series; the last one also unregisters the collector."""
         with self._lock:
-            if self._sources.get(name) is not source:
+            if self._sources.get(name) is not source:  # a newer engine has the same label
                 return
             del self._sources[name]
             for family in (*self.histograms.values(), *self.counters.values()):
                 family.remove(name)
-            for labels in [one for one in self._error_labels if one[0] == name]:
+            for labels in [labels for labels in self._error_labels if labels[0] == name]:
                 self.errors.remove(*labels)
                 self._error_labels.remove(labels)
             if not self._sources:
                 self._registry.unregister(self)
 
     def describe(self) -> Iterator[Metric]:
-        """The families without their samples, by which a registry knows names that are taken."""
+        """Return the families without samples, from which a registry learns the names."""
         return self._iter_families(())
 
     def collect(self) -> Iterator[Metric]:
-        """What a scrape gets."""
+        """Return the families with their samples."""
         with self._lock:
             sources = tuple(self._sources.items())
         for name, source in sources:
             if source.read_gauges(self._monotonic(), self._cache_seconds) is None:
-                self.detach(name, source)  # it was dropped without being closed
+                self.detach(name, source)  # garbage-collected without close()
         return self._iter_families(sources)
 
     def _iter_families(self, sources: tuple[tuple[str, ScrapeSource], ...]) -> Iterator[Metric]:
         now = self._monotonic()
-        asked = [(name, source.read_gauges(now, self._cache_seconds)) for name, source in sources]
-        told = [(name, figures) for name, figures in asked if figures is not None]
-        yield from self._iter_gauges(told, dict(sources))
+        readings = [(name, source.read_gauges(now, self._cache_seconds)) for name, source in sources]
+        available = [(name, gauges) for name, gauges in readings if gauges is not None]
+        yield from self._iter_gauges(available, dict(sources))
         for family in (*self.histograms.values(), *self.counters.values(), self.errors):
             yield from family.collect()
 
     @staticmethod
     def _iter_gauges(
-        told: list[tuple[str, EngineGauges]], sources: dict[str, ScrapeSource]
+        readings: list[tuple[str, EngineGauges]], sources: dict[str, ScrapeSource]
     ) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 - as above
 
         values: dict[str, Callable[[str, EngineGauges], float | None]] = {
-            "memory.episodic.count": lambda _, one: one.messages,
-            "memory.semantic.count": lambda _, one: one.memories,
-            "memory.storage.bytes": lambda _, one: one.storage_bytes,
+            "memory.episodic.count": lambda _, gauges: gauges.messages,
+            "memory.semantic.count": lambda _, gauges: gauges.memories,
+            "memory.storage.bytes": lambda _, gauges: gauges.storage_bytes,
             HIT_RATE: lambda name, _: sources[name].compute_hit_rate(),
-            "memory.redis.connected": lambda _, one: one.redis_connected,
-            "memory.postgres.pool.active": lambda _, one: one.pool_active,
+            "memory.redis.connected": lambda _, gauges: gauges.redis_connected,
+            "memory.postgres.pool.active": lambda _, gauges: gauges.pool_active,
         }
-        for seed, value_of in values.items():
-            family = GaugeMetricFamily(METRIC_NAMES[seed], _HELP[seed], labels=["engine"])
-            for name, figures in told:
-                if (value := value_of(name, figures)) is not None:
+        for metric, get_value in values.items():
+            family = GaugeMetricFamily(METRIC_NAMES[metric], _HELP[metric], labels=["engine"])
+            for name, gauges in readings:
+                if (value := get_value(name, gauges)) is not None:
                     family.add_metric([name], float(value))
             yield family
 
@@ -231,7 +231,7 @@ __all__ = ["BUCKETS", "METRIC_NAMES", "EngineMetrics", "PrometheusMetrics"]
 
 
 class EngineMetrics:
-    """Figures of one engine; get it from ``PrometheusMetrics.of(name)``."""
+    """Metrics of one engine; create it with ``PrometheusMetrics.of(name)``."""
 
     def __init__(self, series: EngineCollector, engine: str, hit_window: int) -> None:
         self._collector = series
@@ -241,59 +241,60 @@ class EngineMetrics:
         self._bind_labels()
 
     def _bind_labels(self) -> None:
-        # Looked up once: a label costs more than what is done with it.
+        # Labels are resolved once, because that costs more than updating the metric.
         self._bound_histograms = {
-            key: one.labels(self._name) for key, one in self._collector.histograms.items()
+            key: histogram.labels(self._name) for key, histogram in self._collector.histograms.items()
         }
-        self._bound_counters = {key: one.labels(self._name) for key, one in self._collector.counters.items()}
+        self._bound_counters = {
+            key: counter.labels(self._name) for key, counter in self._collector.counters.items()
+        }
 
     def observe(self, name: str, seconds: float) -> None:
-        """Something took so long."""
+        """Record a duration."""
         self._bound_histograms[name].observe(seconds)
 
     def count(self, name: str, amount: float = 1) -> None:
-        """Something happened, so many times."""
+        """Increment a counter."""
         self._bound_counters[name].inc(amount)
 
     def rate(self, name: str, *, hit: bool) -> None:  # noqa: ARG002 - there is one rate
-        """A recall, and whether it found something."""
+        """Record whether a recall found something."""
         self._hits.append(hit)
 
     def fail(self, verb: str, kind: str) -> None:
-        """A verb raised an error of that class."""
+        """Count an error of class ``kind`` raised by an operation."""
         self._collector.fail(self._name, verb, kind)
 
     def attach(self, read: Callable[[], EngineGauges | None]) -> None:
-        """An engine opens.
+        """Register the engine.
 
         Raises:
-            InvalidConfigError: Another engine has this label, or the registry has such names already.
+            InvalidConfigError: Another engine uses this label, or the registry already contains these metrics.
         """
         source = ScrapeSource(read, self._hits)
         self._collector.attach(self._name, source)
         self._source = source
-        self._bind_labels()
+        self._bind_labels()  # again, because detach() removes the bound series from the families
 
     def detach(self) -> None:
-        """The engine closes: its series are gone."""
+        """Unregister the engine and remove its series."""
         if self._source is not None:
             self._collector.detach(self._name, self._source)
             self._hits.clear()
 
 
 class PrometheusMetrics(EngineMetrics):
-    """Figures of one engine, or of several, in one registry.
+    """Metrics of one or several engines in one registry.
 
-    It is in the registry for as long as an engine uses it. With several engines, hand each one
-    ``metrics.of(name)``.
+    It is registered as long as an engine uses it. With several engines, pass ``metrics.of(name)`` to the others.
 
     Args:
-        registry: Where the figures are scraped from; never the global one, unless you hand it in.
-        engine: The label ``engine`` of all its series.
+        registry: Registry to scrape. The global registry is used only if you pass it.
+        engine: Value of the label ``engine`` of all series.
         buckets: Upper bounds of the histograms, in seconds.
-        hit_window: How many recalls the hit rate is of.
-        cache_seconds: For how long what the database said is told again.
-        clock: Where the time comes from.
+        hit_window: Number of recalls over which the hit rate is computed.
+        cache_seconds: Time for which gauges read from the database are reused.
+        clock: Source of the time. Default: the system clock.
     """
 
     def __init__(
@@ -307,7 +308,7 @@ class PrometheusMetrics(EngineMetrics):
         clock: Clock | None = None,
     ) -> None:
         try:
-            import prometheus_client  # noqa: F401, PLC0415 - an extra, and not before it is needed
+            import prometheus_client  # noqa: F401, PLC0415 - optional dependency, imported on demand
         except ImportError as error:
             raise MissingExtraError(
                 "PrometheusMetrics needs prometheus-client: pip install 'langmem-tiers[metrics]'"
@@ -323,11 +324,11 @@ class PrometheusMetrics(EngineMetrics):
         self._hit_window = hit_window
 
     def of(self, engine: str) -> EngineMetrics:
-        """The same families for another engine, under a label of its own."""
+        """Return the metrics of another engine, with its own label."""
         return EngineMetrics(self._collector, engine, self._hit_window)
 
 
 def _check_label(engine: object) -> str:
     if not isinstance(engine, str) or not engine:
-        raise InvalidConfigError(f"engine must be a name for the label, got {engine!r}: use e.g. 'main'")
+        raise InvalidConfigError(f"engine must be a non-empty label, got {engine!r}: use for example 'main'")
     return engine

@@ -1,7 +1,7 @@
-"""For tests, ours and yours: fakes to hand in.
+"""Fakes for tests, also for your own.
 
-Suites that a storage of your own must pass are in :mod:`tests.contract.storage`,
-which needs pytest.
+Contract tests for your own storage are in :mod:`tests.contract.storage` and
+need pytest.
 """
 
 from langmem_tiers.testing.fakes import FrozenClock, HashEmbedder, ScriptedLLM, seeded_ids

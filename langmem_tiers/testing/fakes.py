@@ -1,4 +1,4 @@
-"""Stand-ins that behave: same input, same output, no network."""
+"""Deterministic fakes that need no network."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _WORD = re.compile(r"\w+")
 
 
 class FrozenClock:
-    """A clock that stands still until it is moved.
+    """A clock that changes only when it is advanced.
 
     Args:
-        start: An aware datetime.
+        start: Initial time, an aware datetime.
     """
 
     def __init__(self, start: datetime = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)) -> None:
@@ -34,29 +34,30 @@ class FrozenClock:
         self._elapsed = 0.0
 
     def now(self) -> datetime:
-        """The time it was set to."""
+        """Return the current setting."""
         return self._now
 
     def monotonic(self) -> float:
-        """Seconds by which it was moved forward."""
+        """Return the total seconds by which the clock was advanced."""
         return self._elapsed
 
     def advance(self, step: timedelta | None = None, **units: float) -> datetime:
-        """Move it: ``advance(days=3)`` or ``advance(timedelta(...))``. Returns the new time."""
+        """Advance the clock, as in ``advance(days=3)`` or ``advance(timedelta(...))``, and return the new time."""
         by = (step or timedelta()) + timedelta(**units)
         self._now += by
+        # Moving the clock back must not make the monotonic time decrease.
         self._elapsed += max(0.0, by.total_seconds())
         return self._now
 
 
 class ScriptedLLM:
-    """A language model that gives the answers it was given, in order.
+    """A language model that returns scripted answers in order.
 
     Args:
-        answers: Texts to return, exceptions to raise.
+        answers: Texts to return or exceptions to raise.
 
     Attributes:
-        prompts: What it was asked, in order.
+        prompts: Prompts received, in order.
     """
 
     def __init__(self, answers: Iterable[str | BaseException]) -> None:
@@ -64,7 +65,7 @@ class ScriptedLLM:
         self.prompts: list[str] = []
 
     def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:  # noqa: ARG002 - the port's signature
-        """The next answer."""
+        """Return the next answer."""
         self.prompts.append(prompt)
         try:
             answer = next(self._answers)
@@ -76,7 +77,7 @@ class ScriptedLLM:
 
 
 class HashEmbedder:
-    """Vectors from hashed words: texts that share words are near each other. No model, no download.
+    """An embedder that hashes words: texts with common words get similar vectors. Needs no model.
 
     Args:
         dimension: Length of the vectors.
@@ -89,23 +90,24 @@ class HashEmbedder:
         self.identity = f"hash-{dimension}"
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit vector per text, zero for a text without words."""
+        """Return one unit vector per text; zero for a text without words."""
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         for row, text in enumerate(texts):
             for word in _WORD.findall(text.lower()):
                 digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
                 number = int.from_bytes(digest, "big")
+                # The top bit is the sign, so that collisions of different words cancel out on average.
                 vectors[row, number % self.dimension] += 1.0 if number >> 63 else -1.0
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         np.divide(vectors, norms, out=vectors, where=norms > 0)
         return vectors
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector of one text."""
+        """Return the vector of one text."""
         vector: NDArray[np.float32] = self.embed_documents([text]).reshape(-1)
         return vector
 
 
 def seeded_ids(seed: int = 0) -> TimeSortedIds:
-    """Ids that are the same in every run."""
+    """Return an id source that creates the same ids in every run."""
     return TimeSortedIds(random.Random(seed).getrandbits)  # noqa: S311 - repeatable on purpose

@@ -1,4 +1,4 @@
-"""Doing the same thing in many threads at once."""
+"""Running a function in many threads at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def run_in_threads(count: int, work: Callable[[], object]) -> None:
-    """Run the work in so many threads, and raise the first error of any of them."""
+    """Run ``work`` in ``count`` threads and raise the first error."""
     errors: list[BaseException] = []
 
     def run() -> None:

@@ -1,1 +1,1 @@
-"""Reading text: tokens, sentences, facts, times, names, addresses."""
+"""Text analysis: tokens, sentences, facts, times, names and URLs."""

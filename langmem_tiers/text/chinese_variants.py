@@ -1,4 +1,4 @@
-"""Traditional characters as simplified ones, so that either way of writing finds the other."""
+"""Conversion of traditional to simplified Chinese characters, so that either form finds the other."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ _SIMPLIFY_TABLE = str.maketrans(_VARIANT_PAIRS[::2], _VARIANT_PAIRS[1::2])
 
 
 def simplify_chinese(text: str) -> str:
-    """The text with the common traditional characters simplified, character for character."""
+    """Replace common traditional characters with simplified ones, character by character."""
     return text.translate(_SIMPLIFY_TABLE)

@@ -1,6 +1,6 @@
-"""Facts: pieces of text that must survive word for word, and how they are found.
+"""Facts: pieces of text that must survive compression verbatim, and the patterns that find them.
 
-Whoever reads a compressed text can still open the address, run the command or quote the number.
+A reader of compressed text can still open the URL, run the command or quote the number.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WORD_PATTERN = r"[$€£]?\w[\w'’/%-]{0,40}(?:\.\w[\w/%-]{0,20}){0,3}"
-"""A word of a sentence, as a pattern."""
+"""Regular expression for a word of a sentence."""
 _WORD = re.compile(WORD_PATTERN)
 _MAX_WORD_CHARACTERS = 60
 _SPACE = " \t\r\n"
-_TRAILING_CHARACTERS = " \t\r\n.,;:!?"  # ends a sentence around a fact rather than the fact
+_TRAILING_CHARACTERS = " \t\r\n.,;:!?"  # punctuation of the sentence, not of the fact
 
 
 class FactKind(StrEnum):
-    """The classes of facts that compression promises to keep."""
+    """Kinds of facts that compression preserves."""
 
     URL = "url"
     EMAIL = "email"
@@ -49,7 +49,7 @@ class FactKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A piece of text that must survive word for word."""
+    """A piece of text that must survive verbatim."""
 
     kind: str
     text: str
@@ -58,15 +58,15 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class FactPattern:
-    """One row of the table.
+    """A pattern that finds one kind of fact.
 
     Args:
-        kind: The class; a name of your own for patterns of your own.
-        pattern: What to look for. Group 1 is the fact, if there is one, otherwise the whole match.
-        priority: Facts of a higher priority stay longer when not all of them fit.
-        needles: Lower-case texts of which a match always holds one; spares the search where there is none.
-        words_before: So many words before the match belong to the fact, as far as no punctuation parts them.
-        keeps_end: Whether punctuation at its end belongs to it, as in ``cd ..``.
+        kind: Kind of the facts; use your own name for your own patterns.
+        pattern: Compiled regular expression. The fact is group 1 if there is one, otherwise the whole match.
+        priority: Facts with a higher priority are kept longer when not all of them fit.
+        needles: Lower-case texts, one of which is in every match. Without any of them, the search is skipped.
+        words_before: Number of words before the match that belong to the fact, up to the next punctuation.
+        keeps_end: True if trailing punctuation belongs to the fact, as in ``cd ..``.
     """
 
     kind: str
@@ -83,17 +83,18 @@ class FactPattern:
                 f"a fact pattern must be a compiled text pattern, got a {type(pattern).__name__}: "
                 "use re.compile(r'...')"
             )
+        # Such a pattern would match at every position, and a fact of length 0 preserves nothing.
         if self.pattern.search("") is not None:
             raise InvalidInputError(
-                f"the pattern {self.pattern.pattern!r} matches the empty text: ask for one character at least"
+                f"the pattern {self.pattern.pattern!r} matches the empty text: require at least one character"
             )
 
     def spans(self, text: str, lowered: str | None = None) -> Iterator[tuple[int, int]]:
-        """Where each fact stands in the text, without the punctuation behind it.
+        """Yield start and end of each fact in the text, without trailing punctuation.
 
         Args:
-            text: Where to look.
-            lowered: The text in lower case, if you have it.
+            text: Text to search.
+            lowered: The text in lower case, if available.
         """
         if self.needles:
             lowered = text.lower() if lowered is None else lowered
@@ -102,8 +103,8 @@ class FactPattern:
         group = 1 if self.pattern.groups else 0
         for match in self.pattern.finditer(text):
             start, end = match.span(group)
-            behind = _SPACE if self.keeps_end else _TRAILING_CHARACTERS
-            while end > start and text[end - 1] in behind:
+            trailing = _SPACE if self.keeps_end else _TRAILING_CHARACTERS
+            while end > start and text[end - 1] in trailing:
                 end -= 1
             if self.words_before:
                 start = _find_words_before(text, start, self.words_before)
@@ -112,7 +113,7 @@ class FactPattern:
 
 
 def _find_words_before(text: str, start: int, words: int) -> int:
-    # The start of the word that this place is in, and of as many words before it.
+    # Moves to the start of the word around ``start``, then over up to ``words`` words before it.
     while start > 0 and (text[start - 1].isalnum() or text[start - 1] in "_'’"):
         start -= 1
     for _ in range(words):

@@ -1,4 +1,4 @@
-"""Key facts: what makes an entry worth promoting."""
+"""Key facts, which make an entry worth promoting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KeyFact:
-    """What makes an entry worth keeping: lower-case words to look for, and the pattern that confirms it."""
+    """A kind of key fact: lower-case needles for a quick check, and the pattern that confirms it."""
 
     name: str
     needles: tuple[str, ...]
@@ -42,7 +42,7 @@ KEY_FACTS: tuple[KeyFact, ...] = (
 
 
 def find_key_facts(text: str) -> tuple[str, ...]:
-    """Names of the key facts that the text holds: none, and it is no candidate for promotion."""
+    """Return the names of the key facts in the text. A text without any is not a candidate for promotion."""
     lowered = text.lower()
     return tuple(
         fact.name

@@ -1,4 +1,4 @@
-"""Words that turn the meaning of a sentence around when they change."""
+"""Words that reverse the meaning of a sentence when they change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBER_WORDS = frozenset(
     next single double both
     """.split()
 )
-"""Numbers in words."""
+"""Number words."""
 
 _DATE_STEMS = frozenset(
     """
@@ -24,7 +24,7 @@ _DATE_STEMS = frozenset(
     """.split()
 )
 DATE_WORDS = _DATE_STEMS | {f"{word}{end}" for word in _DATE_STEMS for end in ("s", "'s", "’s")}
-"""Days, months and times, also as plural and possessive."""
+"""Days, months and times, including plurals and possessives."""
 
 OPPOSITES = frozenset(
     """
@@ -48,4 +48,4 @@ NEGATIONS = frozenset(
     nie nigdy bez brak не нет ни никогда без
     """.split()
 )
-"""Words that deny what is around them, in the languages that are met most."""
+"""Negations in common languages."""

@@ -1,7 +1,7 @@
-"""What people are called besides their whole name, where names are not written in words.
+"""Short forms of names in scripts without spaces between words.
 
 王小明 is 小明 to friends, 明明 or 阿明 to family and 小王 at work; 田中太郎 is 田中 or 太郎. A single
-character is never a form: it stands in too many other words.
+character is never a form, because it occurs in too many other words.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FAMILIAR_PREFIXES = "小阿老大"
 
 
 def build_name_forms(name: str) -> tuple[str, ...]:
-    """Other ways to say a name of one run of simplified characters; nothing for names that are words."""
+    """Return the other forms of a name in simplified characters; empty for names in other scripts."""
     if _HAN_NAME.fullmatch(name):
         return _build_han_forms(name)
     if _HANGUL_NAME.fullmatch(name):
@@ -31,7 +31,8 @@ def build_name_forms(name: str) -> tuple[str, ...]:
 
 def _build_han_forms(name: str) -> tuple[str, ...]:
     if name[0] in _FAMILIAR_PREFIXES or name[0] == name[-1]:
-        return ()  # such a form already
+        return ()  # already a short form
+    # Four characters have a two-character surname, as do those in the list; all others have one character.
     family = name[:2] if len(name) == 4 or name[:2] in _TWO_CHARACTER_SURNAMES else name[0]
     given = name[len(family) :]
     if not given:

@@ -1,8 +1,8 @@
-"""What counts as a fact: one table of patterns, open to more.
+"""The table of fact patterns, which can be extended.
 
-Where it can, a pattern begins with the character that it needs and looks behind it only then: the
-engine skips to such characters at once. No pattern can start again in the middle of what it has
-read, and repetitions are bounded or possessive, so a text of any shape is read in linear time.
+Where possible, a pattern starts with a literal character and checks the preceding context with a
+lookbehind after it: the regex engine skips to such characters quickly. No pattern can restart in the
+middle of a match, and repetitions are bounded or possessive, so any text is read in linear time.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _MONTH = (
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-# Programs whose name is no word of a sentence: what follows them is a command.
+# Programs whose name is not an English word: the rest of the line is a command.
 _PROGRAM = (
     r"(?:ansible|apt(?:-get)?|awk|aws|az|bash|brew|cargo|cd|chmod|chown|cmake|conda|cp|curl|docker(?:-compose)?|"
     r"gcloud|gh|git|gradle|grep|helm|java|javac|journalctl|kubectl|ls|mkdir|mv|mvn|mypy|mysql|npm|npx|nvm|pip3?|pipx|"
     r"pnpm|podman|poetry|psql|pytest|python3?|redis-cli|rg|rm|rsync|ruff|rustc|scp|sed|sqlite3|ssh|systemctl|tar|"
     r"terraform|tox|unzip|uv|uvicorn|wget|xargs|yarn|zsh)"
 )
-# Those that are: only with an option, a path or a value behind them.
+# Programs whose name is also an English word: only with an option, a path or a value after it.
 _PROGRAM_OR_WORD = (
     r"(?:bundle|cat|composer|dig|echo|export|find|gem|go|head|kill|make|node|perl|php|ping|ps|ruby|sh|sort|source|"
     r"tail|touch|which|zip)"
@@ -59,8 +59,8 @@ _ERROR_WORD = (
     r"(?:(?:[A-Za-z_][\w.]{0,80})?(?:Error|Exception)|(?i:errors?|exception|failed|failure|fatal|panic))"
 )
 
-# The classes with their worth. The first eight kinds are those of the design document; the others
-# keep what agents need most and summaries lose first.
+# Pattern and priority per kind. The first eight kinds are those of the design document. The others
+# preserve what agents need most and summaries lose first.
 FACT_PATTERNS: tuple[FactPattern, ...] = (
     FactPattern(
         FactKind.URL,
@@ -80,6 +80,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
     FactPattern(
         FactKind.EMAIL, re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"), 85, ("@",)
     ),
+    # An error word followed by its message: "TypeError: ...", "error [E11] ...", "failed to ...", "error 404".
     FactPattern(
         FactKind.ERROR,
         re.compile(
@@ -89,6 +90,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         90,
         ("error", "exception", "fail", "fatal", "panic"),
     ),
+    # A failure without a message: the words before it say what failed.
     FactPattern(
         FactKind.ERROR,
         re.compile(r"\b(?i:failed|crashed|timed out|was refused|was rejected)\b"),
@@ -96,6 +98,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         ("failed", "crashed", "timed out", "was refused", "was rejected"),
         words_before=4,
     ),
+    # A selector that is named as such, in any syntax.
     FactPattern(
         FactKind.SELECTOR,
         re.compile(
@@ -104,6 +107,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         70,
         ("selector", "xpath", "css"),
     ),
+    # #id, .class-name (only with a hyphen, because ".com" is not a class), [data-...] and XPath.
     FactPattern(
         FactKind.SELECTOR,
         re.compile(
@@ -115,6 +119,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         70,
         ("#", ".", "[data-", "//"),
     ),
+    # An HTML element with a class, an id or an attribute: button.primary, input[name=q].
     FactPattern(
         FactKind.SELECTOR,
         re.compile(
@@ -138,6 +143,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         85,
         (".",),
     ),
+    # IPv6: eight groups, a form shortened with "::", or the loopback address.
     FactPattern(
         FactKind.IP_ADDRESS,
         re.compile(
@@ -148,6 +154,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         85,
         (":",),
     ),
+    # Numbers of at least two digits, and decimals. Single digits are too frequent to preserve.
     FactPattern(
         FactKind.NUMBER,
         re.compile(
@@ -155,9 +162,12 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         ),
         35,
     ),
+    # Words with two digits in a row, or of at least 16 characters with a digit: order numbers, hashes, tokens.
     FactPattern(
         FactKind.IDENTIFIER, re.compile(r"(?<![\w-])(?:[\w-]*?\d\d[\w-]*|(?=[\w-]{16})[\w-]*?\d[\w-]*)"), 50
     ),
+    # Paths: absolute ones; relative ones with a file extension, and those that start with ~ or dots; Windows
+    # paths; file names with a known extension.
     FactPattern(
         FactKind.PATH, re.compile(r"/(?<![\w/.<)\]}~-]/)[\w.+@%-]{1,120}(?:/[\w.+@%-]{1,120})*/?"), 80, ("/",)
     ),
@@ -225,6 +235,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         75,
         ("€", "£", "$", "usd", "eur", "gbp", "jpy", "chf", "inr", "sek", "dollar", "pound", "cent"),
     ),
+    # "v1", "1.2.3" (two numbers could be a decimal) and constraints such as ">=1.2".
     FactPattern(
         FactKind.VERSION,
         re.compile(
@@ -234,6 +245,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         ),
         65,
     ),
+    # Two numbers are a version after the name of a program: "python 3.12".
     FactPattern(
         FactKind.VERSION,
         re.compile(
@@ -242,6 +254,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         65,
         _VERSIONED_NAMES,
     ),
+    # Commands: lines after a prompt or "command:", JSON members, and lines that start with a known program.
     FactPattern(
         FactKind.COMMAND,
         re.compile(
@@ -274,6 +287,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
     FactPattern(
         FactKind.CODE, re.compile(r"(?<!`)`[^`\n]{1,300}`(?!`)|(?<!`)``[^`\n]{1,300}``(?!`)"), 70, ("`",)
     ),
+    # Negations with the words around them: without them a summary could state the opposite.
     FactPattern(
         FactKind.NEGATION,
         re.compile(

@@ -1,6 +1,6 @@
-"""Text that must not become a memory by itself: orders to the model, hidden characters, secrets.
+"""Detection of text that must not become a memory automatically: instructions, hidden characters, secrets.
 
-What is found here is kept aside, not thrown away, so the patterns may be wider than the harm.
+Matching text is quarantined, not discarded, so the patterns may be broad.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from langmem_tiers.common.messages import SUMMARY_PREFIX
 from langmem_tiers.common.prompt_fences import FENCE_OPENING, neutralize_fence_tags
 
 MAX_INSPECTED_CHARACTERS = 8_000
-"""Characters of a text that are looked at."""
+"""Maximum number of characters inspected per text."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnsafePattern:
-    """What a text may not hold: the reason, which never repeats the text, and the pattern that tells."""
+    """A forbidden pattern with its reason, which never quotes the text."""
 
     reason: str
     pattern: re.Pattern[str]
@@ -42,7 +42,7 @@ _RESPONSE_VERBS = (
 INJECTION_PATTERNS: tuple[UnsafePattern, ...] = (
     _build_unsafe_pattern(
         "it tells the model to drop its instructions",
-        # Without a word between them it may be any rule; with one like "previous" it is the model's.
+        # "ignore rules" may mean any rules; a word such as "previous" in between refers to the model's.
         rf"\b(?:ignore|disregard|forget|override|bypass|discard|overrule|neglect)(?: "
         rf"{_EARLIER_WORDS}){{1,5}} {_INSTRUCTION_WORDS}\b",
         r"\bforget (?:everything|all you know|what you were told|what (?:i|we) (?:said|told you))\b",
@@ -82,22 +82,25 @@ INJECTION_PATTERNS: tuple[UnsafePattern, ...] = (
         r"(?:in|to|into) (?:your |the |long-term )+memory\b",
     ),
 )
-"""Orders in place of statements. Add rows of your own through ``why_unsafe(text, orders=(*ORDERS, ...))``."""
+"""Instructions to the model. Add rows through ``find_unsafe_reason(text, orders=(*INJECTION_PATTERNS, ...))``."""
 
+# These also occur in harmless talk about prompts. They quarantine the text, but do not discredit text near it.
 _WEAK_REASONS = frozenset({"it speaks of the model's prompt", "it tells the model how to answer from now on"})
 _MODEL_TAG = re.compile(
     r"<\\?/?\s*(?:conversation|system|assistant|instructions?)\b|\[/?INST\]|<\|[\w ]{1,40}\|>|<</?SYS>>"
     r"|^\s*#{2,}\s*(?:system|instruction)",
     re.IGNORECASE,
 )
+# More than 200 characters without a space: base64 or similar, which may hide instructions.
 _ENCODED_DATA = re.compile(r"[A-Za-z0-9+/_=-]{201}")
 _HIDDEN_CHARACTER = re.compile(
     "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u0084\u0086-\u009f\u00ad\u180e\u200b\u2060-\u2064\u202a-\u202e\u2066-\u206f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
-    # Joiners and marks of direction belong to other scripts; between Latin letters they hide something.
+    # Joiners and direction marks are legitimate in other scripts; next to Latin letters they hide something.
     "|(?<=[A-Za-z])[\u200c-\u200f]|[\u200c-\u200f](?=[A-Za-z])"
 )
 
+# The negative lookahead excludes placeholders: <password>, ***, $VAR, {{var}}, os.environ, "your-key", None.
 _SECRET_VALUE = r"['\"`“]?(?!<|\*{3}|\$|\{|%|os\.|env\b|your|xxx|\.\.\.|None\b|null\b|process\.)"
 _SECRET_NAME = r"(?:pass ?words?|passwd|pass ?phrase|pass ?code|pwd|credentials?)"
 _KEY_NAME = (
@@ -105,6 +108,7 @@ _KEY_NAME = (
     r"|(?:client|app|shared)[ _-]?secret"
     r"|secret|(?:(?:access|auth|bearer|refresh|api|session|bot|id)[ _-]?)?token)"
 )
+# Words after "the password is" that describe a password instead of quoting it.
 _NOT_A_SECRET = (
     r"(?!(?:on|in|at|with|by|for|from|to|not|never|no|always|too|the|a|an|very|also|still|now|only|stored|kept|saved"
     r"|required|needed|optional|missing|wrong|incorrect|correct|invalid|valid|expired|empty|set|unset|hashed|encrypted"
@@ -144,45 +148,47 @@ SECRET_PATTERNS: tuple[UnsafePattern, ...] = (
         rf"(?<![a-z]){_KEY_NAME}['\"]?\s?(?:[:=]|=>| is| was)\s?{_SECRET_VALUE}[A-Za-z0-9+/_.=-]{{20}}",
     ),
 )
-"""What looks like a secret."""
+"""Patterns of secrets."""
 
 
 def find_unsafe_reason(text: str, *, orders: tuple[UnsafePattern, ...] = INJECTION_PATTERNS) -> str:
-    """Why the text must not be believed or kept by itself; empty where nothing speaks against it."""
+    """Return the reason why the text must not be stored automatically; empty if there is none."""
     text = text[:MAX_INSPECTED_CHARACTERS]
-    seen = _to_visible_text(text)
-    for danger in SECRET_PATTERNS:
-        if danger.pattern.search(text) or danger.pattern.search(seen):
-            return danger.reason
+    visible = _to_visible_text(text)
+    # Both the raw and the normalized text are searched: removing invisible characters and extra spaces may complete
+    # a match or break one.
+    for rule in SECRET_PATTERNS:
+        if rule.pattern.search(text) or rule.pattern.search(visible):
+            return rule.reason
     if _HIDDEN_CHARACTER.search(text):
         return "it holds hidden characters"
     if (
         neutralize_fence_tags(text) != text
-        or _MODEL_TAG.search(seen)
+        or _MODEL_TAG.search(visible)
         or FENCE_OPENING.partition("\n")[0] in text
         or SUMMARY_PREFIX in text
     ):
         return "it holds marks that memory or a model reads as its own"
     if _ENCODED_DATA.search(text):
         return "it holds encoded data"
-    return next((danger.reason for danger in orders if danger.pattern.search(seen)), "")
+    return next((rule.reason for rule in orders if rule.pattern.search(visible)), "")
 
 
 def find_injection_reason(text: str) -> str:
-    """What a text orders outright, so that nothing beside it is believed either; empty where it does not."""
-    seen = _to_visible_text(text[:MAX_INSPECTED_CHARACTERS])
+    """Return the reason if a text clearly gives orders, so that nothing near it is trusted; otherwise empty."""
+    visible = _to_visible_text(text[:MAX_INSPECTED_CHARACTERS])
     return next(
         (
-            one.reason
-            for one in INJECTION_PATTERNS
-            if one.reason not in _WEAK_REASONS and one.pattern.search(seen)
+            rule.reason
+            for rule in INJECTION_PATTERNS
+            if rule.reason not in _WEAK_REASONS and rule.pattern.search(visible)
         ),
         "",
     )
 
 
 def _to_visible_text(text: str) -> str:
-    # As a reader sees it: without what is invisible, in plain letters, with single spaces.
+    # As a reader sees it: without invisible characters, in plain letters, with single spaces.
     if text.isascii():
         return " ".join(text.split())
     plain = "".join(char for char in normalize("NFKC", text) if category(char) not in {"Cf", "Mn", "Me"})

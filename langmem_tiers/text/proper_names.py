@@ -1,4 +1,4 @@
-"""Names in a text, by how they are written: capitals inside a sentence, several in a row, capitals within a word."""
+"""Detection of proper names by capitalization: inside a sentence, in a row, or within a word."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _WORD = re.compile(r"[^\W_][\w&+-]*(?:['’](?!s\b)\w+)*")
+# Allowed between two parts of a name: a space (after a title also a period) and particles such as "van der".
 _NAME_JOINT = re.compile(r"\.? (?:(?:de|van|von|der|da|di|la|of) ){0,2}")
 _SENTENCE_START = re.compile(r"(?:\A|[\w)\"]{2}[.!?:]|\n)[\s\"'`“\u2018(\[*_#>-]*\Z")
-# Verbs, since an ending alone does not tell "Anna answers" from "Short answers".
+# A list of verbs, because an ending alone does not distinguish "Anna answers" from "Short answers".
 _VERBS = """
 is was has had will can cannot can't must should does likes wants prefers needs uses lives works says thinks owns plans
 runs hates loves enjoys drinks eats plays studies leads manages handles knows speaks reports asks moves comes goes takes
@@ -22,6 +23,7 @@ gets pays makes writes reads teaches dislikes avoids chose went said told got ma
 _VERB_BEHIND = re.compile(rf"(?:['’]s)? (?:{'|'.join(_VERBS.split())}|and [A-Z])\b".replace("'t", "['’]t"))
 _TITLES = frozenset("dr mr mrs ms prof st".split())
 _SHORT_FORMS = frozenset("i'm i'd i'll i've it's that's we're we've we'll let's don't can't".split())
+# Capitalized at the start of sentences and headings, but not names unless part of a longer name.
 _NEVER_ALONE = frozenset(
     """
     yes ok okay user users team everyone everybody
@@ -36,15 +38,16 @@ _UNLIKELY_NAME_END = re.compile(r"(?:s|ing|ed|ion|ment|ity|ness|ly)\Z")
 
 
 def find_proper_names(text: str) -> list[tuple[int, int]]:
-    """Where names stand, in order. A text without small letters has none that could be told apart.
+    """Return start and end of the names in a text, in order; empty for a text without lower-case letters.
 
-    A single capital at the start of a sentence is a name only where a verb follows it: "Anna prefers tea".
+    A single capitalized word at the start of a sentence is a name only if a verb follows: "Anna prefers tea".
     """
     if not any(map(str.islower, text)):
         return []
     found: list[tuple[int, int]] = []
     for start, end in _iter_capitalized_words(text):
-        joint = text[found[-1][1] : start] if found else ""
+        # A period joins only after a title: "Dr. Smith" is one name, "with Anna. Bob" are two.
+        joint = text[found[-1][1] : start] if found else ""  # the text since the previous name
         is_title = joint == ". " and text[slice(*found[-1])].lower().split()[-1] in _TITLES
         is_joined = bool(joint) and (is_title or ("." not in joint and _NAME_JOINT.fullmatch(joint)))
         if is_joined:
@@ -70,7 +73,7 @@ def _is_ordinary_word(text: str, start: int, end: int) -> bool:
     if word.lower() in _NEVER_ALONE:
         return True
     if not word[0].isupper() or any(map(str.isupper, word[1:])) or not word.isalpha():
-        return False  # capitals within, digits or several words: written so for a reason
+        return False  # inner capitals, digits or several words are deliberate, so it is a name
     if not _SENTENCE_START.search(text, max(0, start - 20), start):
         return False
     return _VERB_BEHIND.match(text, end) is None or _UNLIKELY_NAME_END.search(word) is not None

@@ -1,4 +1,4 @@
-"""Sentences: where each one stands in a text, and how a text is cut without cutting a word."""
+"""Sentence boundaries, and shortening of text at word boundaries."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _ELLIPSIS = "..."
 
 
 def find_sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Where each sentence begins and ends, without the space around it; a line's end ends one too."""
+    """Return start and end of each sentence without surrounding whitespace; line breaks also end sentences."""
     spans = []
     start = 0
     for end in _SENTENCE_END.finditer(text):
+        # Only the last few characters are searched, so that the check is fast for long sentences.
         if end[0] == "." and _ABBREVIATION.search(
             text[max(start, end.start() - _MAX_ABBREVIATION_CHARACTERS) : end.start()]
         ):
@@ -29,24 +30,24 @@ def find_sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def shorten_text(text: str, characters: int) -> str:
-    """The text in one line, or as many of its words as fit with three dots behind them.
+    """Return the text on one line; if it is too long, cut it between words and append three dots.
 
     Args:
         text: Any text.
-        characters: What it may take. A word that would take two thirds of that is cut.
+        characters: Maximum length of the result. A single word that takes two thirds of it is cut within the word.
     """
-    # Only so much is looked at: the text may be long, and of many spaces one is kept.
+    # Only a prefix is split, because the text may be long. The factor 16 leaves room for runs of whitespace.
     text = text.strip()
     line = " ".join(text[: 16 * characters].split())
     if len(line) <= characters and 16 * characters >= len(text):
         return line
-    room = max(0, characters - len(_ELLIPSIS))
-    if len(line) <= room:
+    limit = max(0, characters - len(_ELLIPSIS))
+    if len(line) <= limit:
         return line + _ELLIPSIS
-    kept = line[: room + 1].rpartition(" ")[0].rstrip(" ,;:-")
-    if 3 * len(kept) < room:  # the next word is a path or a key: a part of it says more than nothing
-        kept = line[:room]
-    return kept + _ELLIPSIS if room else line[:characters]
+    kept = line[: limit + 1].rpartition(" ")[0].rstrip(" ,;:-")
+    if 3 * len(kept) < limit:  # a long word such as a path: part of it is better than dropping it
+        kept = line[:limit]
+    return kept + _ELLIPSIS if limit else line[:characters]
 
 
 def _strip_span(text: str, start: int, end: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Words that say nothing about what a text is about, by language."""
+"""Stop words by language."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STOP_WORDS = frozenset(
     this those to too up us very was we were what when where which while who why will with would you your
     """.split()
 )
-"""English words that are in every text."""
+"""English stop words."""
 CHINESE_STOP_WORDS = frozenset(
     """
     什么时候 为什么 怎么样 怎么办 什么 怎么 怎样 咋样 哪里 哪儿 哪个 哪些 哪天 哪一天 哪位
@@ -20,7 +20,7 @@ CHINESE_STOP_WORDS = frozenset(
     现在 以后 以前 觉得 知道 真的 非常 特别 关于 其他
     """.split()
 )
-"""Chinese words that are in every text, simplified."""
+"""Chinese stop words in simplified characters."""
 JAPANESE_STOP_WORDS = frozenset(
     """
     ました ません ますか ます でした ですか でしょう です ください さん ちゃん から まで ので のに けど でも
@@ -28,10 +28,11 @@ JAPANESE_STOP_WORDS = frozenset(
     どこ いつ だれ どう どの どんな なぜ なに 何 誰 よね ですね には では とは って
     """.split()
 )
+"""Japanese stop words."""
 KOREAN_STOP_PIECES = frozenset(
     "어요 아요 해요 했어 었어 았어 습니 니다 나요 가요 까요 에요 예요 에서 으로 에게 한테 까지 부터 하고 "
     "무엇 어디 언제 누구 어떻 떻게 저는 나는 제가 내가".split()
 )
-"""Endings and small words, as pairs of syllables."""
+"""Korean endings and function words, as pairs of syllables."""
 CHINESE_FILLERS = frozenset("的了是我你他她它们在不有和就都也很吗呢吧啊嘛呀哦这那个么什谁哪几")
-"""Characters that say little by themselves."""
+"""Chinese characters with little meaning of their own."""

@@ -1,7 +1,7 @@
-"""tiktoken without a download: its vocabulary is looked for on this machine only.
+"""Token counting: estimates by content type, and exact counts with tiktoken without downloads.
 
-Reading that file once, when the counter is built, is the only I/O in this layer; counting
-itself is pure.
+The tiktoken vocabulary is searched on this machine only. Reading that file when the counter is created is
+the only I/O; counting itself is pure.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
 
 
-_MAX_SAMPLE_CHARACTERS = 4_000  # characters looked at: enough to tell, cheap for megabytes
-_MAX_PARSED_CHARACTERS = 20_000  # JSON up to this length is parsed to be sure
+_MAX_SAMPLE_CHARACTERS = 4_000  # enough for detection, and cheap for texts of megabytes
+_MAX_PARSED_CHARACTERS = 20_000  # JSON up to this length is parsed for certainty
 
 _TAG = re.compile(r"</?[a-zA-Z][a-zA-Z0-9-]*(?:\s[^<>]*)?/?>")
 _HTML_PAGE = re.compile(r"\s*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _JSON_MEMBER = re.compile(r'"[^"\n]{0,200}"\s*:')
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-# Matched against single stripped lines, from their start: nothing in it can run over a line twice.
+# Matched at the start of single stripped lines, so that the match is linear in the length of the line.
 _CODE_START = re.compile(
     r"(?:async\s+)?def\s+\w+\(|class\s+\w+\s*[:({]|import\s+[\w.{*]|from\s+[\w.]+\s+import\s"
     r"|(?:export\s+)?(?:const|let|var|function)\s+\w|(?:public|private|protected|static)\s+\w"
@@ -49,11 +49,11 @@ _CODE_START = re.compile(
     r"|[\w.\[\]\"']+\s*(?:[-+*/|&]?=|:=)\s*\S"
 )
 _BLOCK_OPENERS = ("if ", "elif ", "for ", "while ", "with ", "try:", "except ", "else:")
-_MAX_LINE_CHARACTERS = 200  # characters of a line that are looked at
+_MAX_LINE_CHARACTERS = 200  # only the start of a line is inspected
 
 
 class ContentType(StrEnum):
-    """Kinds of text that tokenizers cut differently."""
+    """Kinds of text with different numbers of characters per token."""
 
     TEXT = "text"
     CODE = "code"
@@ -62,8 +62,9 @@ class ContentType(StrEnum):
 
 
 def detect_content(text: str) -> tuple[ContentType, float]:
-    """The kind of the text and a confidence in [0, 1]."""
+    """Return the kind of the text and a confidence in [0, 1]."""
     sample = text[:_MAX_SAMPLE_CHARACTERS]
+    # JSON first, as it may contain HTML and code; HTML before code, as pages contain scripts.
     if (json_confidence := _score_json(text, sample)) >= 0.5:
         return ContentType.JSON, json_confidence
     if (html_confidence := _score_html(sample)) >= 0.5:
@@ -74,6 +75,7 @@ def detect_content(text: str) -> tuple[ContentType, float]:
 
 
 def _score_json(text: str, sample: str) -> float:
+    # A fast check of the first and last character before anything is parsed.
     start, end = sample.lstrip()[:1], text[-100:].rstrip()[-1:]
     if (start, end) not in {("{", "}"), ("[", "]")}:
         return 0.0
@@ -92,17 +94,19 @@ def _score_html(sample: str) -> float:
     if _HTML_PAGE.match(sample):
         return 1.0
     tags = _TAG.findall(sample)
+    # A third of the characters in tags counts as certain.
     share = sum(map(len, tags)) / len(sample)
     return min(1.0, 3.0 * share) if len(tags) >= 2 else 0.0
 
 
 def _score_code(sample: str) -> float:
     if "\n" not in sample and not sample.endswith((";", "}", ")", ":")):
-        return 0.0  # a lone line of prose, the usual chat message, needs no closer look
+        return 0.0  # fast path for a single line of prose, the usual chat message
     fenced = sum(map(len, _FENCE.findall(sample))) / len(sample) if "```" in sample else 0.0
     lines = [stripped for line in sample.split("\n") if (stripped := line.strip())]
-    evidence = min(1.0, 0.6 + 0.1 * len(lines))  # one line that looks like code proves less than five
+    evidence = min(1.0, 0.6 + 0.1 * len(lines))  # a single line that looks like code is weak evidence
     share = sum(map(_looks_like_code, lines)) / max(1, len(lines))
+    # 80 % of lines that look like code count as certain, because code also contains comments.
     return min(1.0, max(fenced, 1.25 * evidence * share))
 
 
@@ -117,17 +121,17 @@ def _looks_like_code(line: str) -> bool:
 
 
 FRAME_TOKENS = 4
-"""Per message in a list: its role and the marks that set it apart from the next."""
+"""Tokens per message of a list for its role and delimiters."""
 REPLY_TOKENS = 3
-"""Per list: the opening of the answer."""
+"""Tokens per list for the start of the answer."""
 NAME_TOKENS = 1
-"""Per name, beside the name itself."""
+"""Tokens per name, in addition to the name itself."""
 CALL_TOKENS = 3
-"""Per tool call, beside its name, id and arguments."""
+"""Tokens per tool call, in addition to its name, id and arguments."""
 
 
 def count_draft(counter: TokenCounter, message: MessageDraft | Message) -> int:
-    """Tokens of one message without its frame: text, name, tool calls, the call it answers."""
+    """Count the tokens of one message without its frame: text, name, tool calls and tool call id."""
     tokens = counter.count(message.content)
     if message.name is not None:
         tokens += counter.count(message.name) + NAME_TOKENS
@@ -141,22 +145,22 @@ def count_draft(counter: TokenCounter, message: MessageDraft | Message) -> int:
 
 
 def count_messages(counter: TokenCounter, messages: Iterable[Message], tools: Iterable[object] = ()) -> int:
-    """Tokens of a prompt: messages with their frames, tool schemas, the opening of the answer.
+    """Count the tokens of a prompt: framed messages, tool schemas and the start of the answer.
 
-    A count that the same counter stored, or that the caller gave, is used as it is.
+    A stored count is reused if it is from the same counter or from the caller.
     """
     tokens = REPLY_TOKENS + sum(count_framed(counter, message) for message in messages)
     return tokens + count_tools(counter, tools)
 
 
 def count_framed(counter: TokenCounter, message: Message) -> int:
-    """Tokens of one message in a prompt, with its frame."""
+    """Count the tokens of one message in a prompt, including its frame."""
     is_counted = message.token_counter in (counter.name, COUNTED_BY_CALLER)
     return (message.token_count if is_counted else count_draft(counter, message)) + FRAME_TOKENS
 
 
 def count_tools(counter: TokenCounter, tools: Iterable[object]) -> int:
-    """Tokens of tool schemas, given as JSON values."""
+    """Count the tokens of tool schemas, given as JSON values."""
     return sum(counter.count(to_json(tool, "tool schema")) + FRAME_TOKENS for tool in tools)
 
 
@@ -167,27 +171,27 @@ CHARACTERS_PER_TOKEN = {
     ContentType.HTML: 2.5,
 }
 
-# Outside ASCII a character is about a token of its own, whatever stands around it. Two
-# exceptions, measured with cl100k_base: Cyrillic has words of its own in the vocabulary,
-# and what lies beyond the basic plane, emoji above all, is cut into bytes.
+# A non-ASCII character takes about one token, regardless of its context. There are two
+# exceptions, measured with cl100k_base: the vocabulary contains Cyrillic words, and
+# characters outside the basic plane, mainly emoji, are split into bytes.
 _CYRILLIC = re.compile("[\u0400-\u052f]+")
 _TOKENS_PER_CYRILLIC = 0.45
 _TOKENS_PER_ASTRAL = 2.5
 
 
 class CharCounter:
-    """``ceil(len(text) / 4)``: the quickest, right for English prose and for nothing else."""
+    """Counts ``ceil(len(text) / 4)`` tokens. The fastest counter, accurate only for English prose."""
 
     name = "chars4"
 
     def count(self, text: str) -> int:
-        """Tokens of the text."""
+        """Return the number of tokens in the text."""
         return -(-len(text) // 4)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenEstimate:
-    """A count with what it rests on."""
+    """A token count with the content type and confidence behind it."""
 
     tokens: int
     content_type: ContentType
@@ -195,19 +199,19 @@ class TokenEstimate:
 
 
 class ContentAwareCounter:
-    """Knows that code, JSON and HTML take more tokens than prose, and so do CJK and emoji.
+    """Estimates tokens by content type; code, JSON, HTML, CJK and emoji take more tokens than prose.
 
-    The same everywhere and offline, so it is the engine's default.
+    The default counter of the engine: it works offline and gives the same counts everywhere.
     """
 
     name = "content1"
 
     def count(self, text: str) -> int:
-        """Tokens of the text."""
+        """Return the number of tokens in the text."""
         return self.estimate(text).tokens if text else 0
 
     def estimate(self, text: str, content_type: ContentType | None = None) -> TokenEstimate:
-        """Tokens with the kind of text that was found, or that you say it is."""
+        """Estimate the tokens of a text. Default content type: detected."""
         confidence = 1.0
         if content_type is None:
             content_type, confidence = detect_content(text)
@@ -217,7 +221,8 @@ class ContentAwareCounter:
 
 
 def _count_mixed_tokens(text: str, ratio: float) -> float:
-    # Encoders count in C what a regular expression would collect character by character.
+    # Counts by encoding, which runs in C, instead of with a regular expression per character. UTF-16 takes two units
+    # for each character outside the basic plane.
     ascii_only = len(text.encode("ascii", "ignore"))
     astral = len(text.encode("utf-16-le", "surrogatepass")) // 2 - len(text)
     cyrillic = sum(map(len, _CYRILLIC.findall(text)))
@@ -229,29 +234,30 @@ _DEFAULT_COUNTER = ContentAwareCounter()
 
 
 class TokenEstimator:
-    """The content-aware estimate without an object to build: about 4 characters a token in prose, 3.5 in code,
-    3 in JSON, 2.5 in HTML.
-    """  # noqa: D205 - one sentence
+    """The content-aware estimate as static methods.
+
+    Prose takes about 4 characters per token, code 3.5, JSON 3 and HTML 2.5.
+    """
 
     @staticmethod
     def estimate(text: str, content_type: ContentType | str | None = None) -> TokenEstimate:
-        """Tokens of a text, the kind that it was taken for, and how sure that is.
+        """Estimate the tokens of a text, with the content type and the confidence.
 
         Args:
             text: Any text.
-            content_type: What it is; found by itself if left out.
+            content_type: Kind of the text. Default: detected.
         """
         kind = None if content_type is None else ContentType(str(content_type).lower())
         return _DEFAULT_COUNTER.estimate(text, kind)
 
     @staticmethod
     def estimate_messages(messages: Iterable[Mapping[str, object] | object]) -> int:
-        """Tokens of a prompt: each message with its frame, and the opening of the answer.
+        """Estimate the tokens of a prompt: framed messages and the start of the answer.
 
         Args:
-            messages: Mappings with ``content`` (a text, or a list of parts with ``text``), or objects that have it.
+            messages: Mappings or objects with ``content``: a text, or a list of parts with ``text``.
         """
-        return REPLY_TOKENS + sum(FRAME_TOKENS + _count_message_tokens(one) for one in messages)
+        return REPLY_TOKENS + sum(FRAME_TOKENS + _count_message_tokens(message) for message in messages)
 
 
 def _count_message_tokens(message: object) -> int:
@@ -272,7 +278,7 @@ def _to_text(content: object) -> str:
         return content
     if isinstance(content, list | tuple):
         return "\n".join(
-            _to_text(_get_field(one, "text") if not isinstance(one, str) else one) for one in content
+            _to_text(_get_field(part, "text") if not isinstance(part, str) else part) for part in content
         )
     return "" if content is None else str(content)
 
@@ -283,8 +289,8 @@ _warned_encodings: set[str] = set()
 
 _CACHE_VARIABLE = "TIKTOKEN_CACHE_DIR"
 
-# tiktoken's own name of each cached file, and the hash it checks; a file with another hash
-# would make tiktoken delete it and go to the network, so it is never offered to it.
+# tiktoken's name of each cached file, and the expected hash. Given a file with another hash,
+# tiktoken deletes it and starts a download, so such a file is never passed to it.
 _VOCABULARIES = {
     "cl100k_base": (
         "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
@@ -298,11 +304,11 @@ _VOCABULARIES = {
 
 
 class TiktokenCounter:
-    """Exact counts for models with that vocabulary.
+    """Exact counts for models that use one of tiktoken's vocabularies.
 
     Args:
         encoding: ``cl100k_base`` or ``o200k_base``.
-        cache_dir: Where the vocabulary lies; found by itself if left out.
+        cache_dir: Folder of the vocabulary. Default: searched.
 
     Raises:
         InvalidConfigError: The vocabulary is not on this machine. Nothing is downloaded.
@@ -313,26 +319,26 @@ class TiktokenCounter:
     ) -> None:
         if encoding not in _VOCABULARIES:
             raise InvalidConfigError(f"unknown encoding {encoding!r}: use one of {', '.join(_VOCABULARIES)}")
-        places = [Path(cache_dir)] if cache_dir is not None else list(_iter_vocabulary_folders())
-        folder = next((place for place in places if _has_vocabulary(place, encoding)), None)
+        folders = [Path(cache_dir)] if cache_dir is not None else list(_iter_vocabulary_folders())
+        folder = next((folder for folder in folders if _has_vocabulary(folder, encoding)), None)
         if folder is None:
             raise InvalidConfigError(
                 f"no vocabulary of {encoding!r} on this machine: set {_CACHE_VARIABLE} to its folder, "
-                "or pip install 'langmem-tiers[llama-index]', which brings one"
+                "or pip install 'langmem-tiers[llama-index]', which includes one"
             )
         self.name = encoding
         self._encoding = _load_encoding(encoding, folder)
 
     def count(self, text: str) -> int:
-        """Tokens of the text; words that look like control tokens count as plain text."""
+        """Return the number of tokens in the text; text that looks like control tokens counts as plain text."""
         try:
             return len(self._encoding.encode_ordinary(text))
-        except UnicodeEncodeError:  # lone surrogates, which no model ever sees
+        except UnicodeEncodeError:  # lone surrogates, which UTF-8 cannot encode
             return len(self._encoding.encode_ordinary(text.encode("utf-8", "replace").decode()))
 
 
 def tiktoken_or_estimate(encoding: str = "cl100k_base") -> TokenCounter:
-    """Tiktoken where its vocabulary is at hand, else the content-aware estimate, saying so once."""
+    """Return a tiktoken counter if its vocabulary is available, else the content-aware one with one warning."""
     try:
         return TiktokenCounter(encoding)
     except InvalidConfigError as error:
@@ -349,6 +355,7 @@ def _iter_vocabulary_folders() -> Iterator[Path]:
     if folder := os.environ.get(_CACHE_VARIABLE):
         yield Path(folder)
     # Found without importing llama_index, which would take seconds.
+    # llama-index ships the vocabulary as package data.
     spec = importlib.util.find_spec("llama_index")
     for folder in () if spec is None else spec.submodule_search_locations or ():
         yield Path(folder) / "core" / "_static" / "tiktoken_cache"
@@ -363,11 +370,11 @@ def _has_vocabulary(folder: Path, encoding: str) -> bool:
 
 
 def _load_encoding(encoding: str, folder: Path) -> tiktoken.Encoding:
-    import tiktoken  # noqa: PLC0415 - the only user of it; most programs never come here
+    import tiktoken  # noqa: PLC0415 - an optional package that most programs do not need
 
     with _lock:
         before = os.environ.get(_CACHE_VARIABLE)
-        os.environ[_CACHE_VARIABLE] = str(folder)  # tiktoken takes its folder from nowhere else
+        os.environ[_CACHE_VARIABLE] = str(folder)  # the only way to pass the folder to tiktoken
         try:
             return tiktoken.get_encoding(encoding)
         finally:

@@ -1,4 +1,4 @@
-"""What a run of messages is about, in a few words of its own."""
+"""Key topics of a run of messages."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MAX_TOPIC_TEXT_CHARACTERS = 4000
-"""Of each text; of a longer one the beginning is read."""
+"""Maximum number of characters read per text."""
 
 _CODE_BLOCK = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _ADDRESS = re.compile(r"\b(?:https?://|www\.)\S{1,500}")
-# A word with what belongs to it: src/app.py, retry_count, user-id, C++. An end of a sentence does not.
+# A word with its inner punctuation: src/app.py, retry_count, user-id, C++; without punctuation at its end.
 _WORD_OR_MARK = re.compile(
     r"/?[^\W_][\w'’]{0,60}(?:[./_:-]{1,2}[^\W_][\w'’]{0,60}){0,6}(?:\+\+|#|\(\))?|[^\w\s]"
 )
@@ -43,7 +43,7 @@ _SEPARATORS = re.compile(
     + f"|[{''.join(sorted(CHINESE_FILLERS))}得着过把被让给跟从到还再才又]"
 )
 _SENTENCE_END = re.compile(r"(?:니다|어요|아요|세요|네요|까요)$")
-_MAX_HAN_CHARACTERS = 4  # characters of a word that stands for a topic
+_MAX_HAN_CHARACTERS = 4  # longest word that can be a topic
 _FILLER_WORDS = (
     STOP_WORDS
     | DATE_WORDS
@@ -64,7 +64,7 @@ _FILLER_WORDS = (
     """.split()
     )
 )
-"""Words that fill a conversation without saying what it is about."""
+"""Words that say nothing about the topic of a conversation."""
 
 
 @dataclass(slots=True)
@@ -87,14 +87,15 @@ class _Mention:
 
 
 def find_key_topics(texts: Sequence[str], limit: int = 5) -> tuple[str, ...]:
-    """What the texts are about: words, phrases of two words and identifiers, as they were written.
+    """Return the topics of the texts as they are written: words, two-word phrases and identifiers.
 
-    Those come first that are said often and in many of the texts. The same texts give the same topics.
+    Topics that occur often and in many of the texts come first. The result is deterministic.
 
     Args:
-        texts: In their order.
-        limit: How many at most.
+        texts: Texts in order.
+        limit: Maximum number of topics.
     """
+    # Code blocks are ignored, unless the texts contain nothing else.
     prose = [_CODE_BLOCK.sub("\n", text[:MAX_TOPIC_TEXT_CHARACTERS]) for text in texts]
     topics = _count_topics(prose) or _count_topics([text[:MAX_TOPIC_TEXT_CHARACTERS] for text in texts])
     ranked = sorted(
@@ -104,28 +105,30 @@ def find_key_topics(texts: Sequence[str], limit: int = 5) -> tuple[str, ...]:
     for _, topic in ranked:
         if len(chosen) >= max(0, limit):
             break
-        form = max(topic.forms, key=lambda one: (topic.forms[one], one.islower(), one))
+        # The most frequent spelling; lower case, then the alphabet, break ties.
+        form = max(topic.forms, key=lambda form: (topic.forms[form], form.islower(), form))
         if not any(_covers(other, form) for other in chosen):
             chosen.append(form)
     return tuple(chosen)
 
 
 def merge_topics(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
-    """The first topics, then those of the second that are not among them, in whatever case."""
-    united: dict[str, str] = {}
+    """Return both lists without duplicates, ignoring case."""
+    merged: dict[str, str] = {}
     for topic in (*first, *second):
-        united.setdefault(topic.casefold(), topic)
-    return tuple(united.values())
+        merged.setdefault(topic.casefold(), topic)
+    return tuple(merged.values())
 
 
 def _count_topics(texts: Sequence[str]) -> dict[str, _Topic]:
     topics: dict[str, _Topic] = {}
     for number, text in enumerate(texts):
+        # A URL becomes a period, so that the words before and after it do not form a phrase.
         for mention in _iter_mentions(_ADDRESS.sub(" . ", text)):
             topic = topics.setdefault(mention.key, _Topic(mention.weight, len(topics)))
             topic.forms[mention.form] += 1
             topic.texts.add(number)
-    # A phrase, and a piece of a text without spaces, is one only where it comes again.
+    # Phrases and pieces of unspaced text are topics only if they are repeated.
     return {
         key: topic
         for key, topic in topics.items()
@@ -134,19 +137,21 @@ def _count_topics(texts: Sequence[str]) -> dict[str, _Topic]:
 
 
 def _score_topic(topic: _Topic, texts: int) -> float:
+    # The logarithm dampens repetition. Topics found in many of the texts count up to twice as much.
     return topic.weight * math.log1p(topic.count) * (1 + len(topic.texts) / max(1, texts))
 
 
 def _covers(chosen: str, form: str) -> bool:
-    # "connection pool" stands for "pool" too, and the other way round.
-    one, other = set(chosen.casefold().split()), set(form.casefold().split())
+    # "connection pool" also covers "pool", and vice versa.
+    chosen_words, form_words = set(chosen.casefold().split()), set(form.casefold().split())
     is_part = not form.isascii() and (form in chosen or chosen in form)
-    return one <= other or other <= one or is_part
+    return chosen_words <= form_words or form_words <= chosen_words or is_part
 
 
 def _iter_mentions(text: str) -> Iterator[_Mention]:
     before: _Mention | None = None
     for piece in _WORD_OR_MARK.findall(text):
+        # Punctuation and filler words give None and so end a phrase.
         word = _to_mention(piece)
         if word is not None and before is not None and word.key != before.key:
             yield _Mention(f"phrase:{before.key} {word.key}", f"{before.form} {word.form}", 1.6)
@@ -157,13 +162,16 @@ def _iter_mentions(text: str) -> Iterator[_Mention]:
 
 
 def _to_mention(piece: str) -> _Mention | None:
+    # Without contractions and possessives: "Anna's" is "Anna".
     form = re.sub(r"['’](?:s|t|d|m|ll|re|ve)$", "", piece)
     lowered = form.casefold().replace("’", "'")
+    # Two letters only if they are capitals: "UI", "DB".
     is_short = len(form) < 3 and not (len(form) == 2 and form.isupper())
     if is_short or not _LETTER.search(form) or lowered.replace("'", "") in _FILLER_WORDS:
         return None
     if _HASH.fullmatch(form) or next(find_unspaced_runs(form), None) is not None:
         return None
+    # Weights: phrases 1.6, identifiers 1.3, capitalized words 1.15, other words 1.0.
     if _IDENTIFIER.search(form):
         return _Mention(lowered, form, 1.3)
     terms = extract_terms(form)
@@ -186,11 +194,13 @@ def _iter_unspaced_mentions(text: str) -> Iterator[_Mention]:
 
 
 def _iter_han_mentions(word: str) -> Iterator[_Mention]:
+    # Katakana words are not cut, as they are mostly loanwords written in one piece.
     is_katakana = word[0] < "\u3400"
     if is_katakana or len(word) <= _MAX_HAN_CHARACTERS:
         yield _Mention(word, word, 1.0)
     if is_katakana:
         return
+    # Word boundaries are unknown, so every piece is a candidate. Longer ones weigh more, so that they beat their parts.
     for length in range(2, min(_MAX_HAN_CHARACTERS, len(word) - 1) + 1):
         for start in range(len(word) - length + 1):
             piece = word[start : start + length]

@@ -1,4 +1,4 @@
-"""Web addresses in one normal form, so that the same page is met under one name."""
+"""Normalization of web addresses, so that a page has a single URL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 MAX_URL_CHARACTERS = 8000
-"""A longer address is no page that anybody links to on purpose."""
+"""Maximum length of a URL; longer ones are not considered links to pages."""
+# Whitespace that browsers strip around a URL.
 _BLANKS = " \t\r\n\f"
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _URL_PATTERN = re.compile(
@@ -16,10 +17,14 @@ _URL_PATTERN = re.compile(
     r"(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?(?:#(?P<fragment>.*))?"
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+# Leading zeros are allowed: ":0080" is port 80.
 _PORT = re.compile(r"0*([0-9]{1,5})")
+# At most 253 characters, labels of at most 63; the underscore is not a valid host name, but occurs in practice.
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
+# A host that ends in a number must be an IPv4 address, as in browsers.
 _NUMBER_AT_END = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+# An existing escape, or a character that must be escaped.
 _TO_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|[^A-Za-z0-9\-._~!$&'()+*,;=:@/?]")
 _PATH_SESSION = re.compile(r";jsessionid=[^/;]*", re.IGNORECASE)
 _FOLDER_END = re.compile(r"[/\\]$|(?:^|[/\\])\.\.?$")
@@ -27,8 +32,8 @@ _BEFORE_QUERY = re.compile(r"[^?#]*")
 
 _TRACKING_PREFIXES = ("utm_", "aspsessionid")
 _TRACKING_PARAMETERS = frozenset(
-    # `ref`, `sid`, `source` and `id` stay: they often choose the page (a branch, a story), and two pages
-    # under one name lose one of them, while one page under two names is only seen twice.
+    # `ref`, `sid`, `source` and `id` are kept, because they often select the page (a branch, a story).
+    # Two pages under one URL would lose one of them; one page under two URLs is only visited twice.
     "_ga _gl _hsenc _hsmi cfid cftoken dclid fbclid gbraid gclid gclsrc igshid jsessionid li_fat_id mc_cid "
     "mc_eid mkt_tok msclkid oly_anon_id oly_enc_id phpsessid ref_src ref_url session_id sessionid ttclid "
     "twclid vero_id wbraid wickedid yclid".split()
@@ -50,15 +55,15 @@ class _UrlParts(NamedTuple):
 
 
 def normalize_url(url: str, base: str = "") -> str | None:
-    """The absolute http(s) address in its normal form, or None for what is no page of the web.
+    """Return the absolute http(s) URL in normal form, or None if it is not a web page.
 
-    Scheme and host are lower case and ASCII, user names, default ports, tracking parameters, session
-    ids, fragments (but for routes such as ``#/x`` and ``#!/x``) and slashes at the end are dropped,
-    escapes are written in one way, dot segments are resolved, parameters are sorted by name.
+    Scheme and host become lower-case ASCII. User names, default ports, tracking parameters, session
+    ids, trailing slashes and fragments (except routes such as ``#/x`` and ``#!/x``) are removed. Escapes
+    are written uniformly, dot segments are resolved and parameters are sorted by name.
 
     Args:
-        url: As it stands in a page: absolute, without its scheme (``//host/x``) or relative.
-        base: The absolute address of the page where it stands; without it, relative addresses are None.
+        url: URL as written in a page: absolute, without its scheme (``//host/x``) or relative.
+        base: Absolute URL of that page. Without it, the result for relative URLs is None.
     """
     parts = _split_url(url)
     whole = _resolve_url(parts, base) if parts is not None else None
@@ -67,13 +72,13 @@ def normalize_url(url: str, base: str = "") -> str | None:
     try:
         authority = _normalize_authority(whole.scheme, whole.authority)
         text = f"{whole.scheme}://{authority}{_normalize_path(whole.path)}{_normalize_query(whole.query)}{_normalize_route(whole.fragment)}"
-    except ValueError:  # halves of characters, hosts that cannot be written in ASCII
+    except ValueError:  # lone surrogates, hosts that cannot be encoded in ASCII
         return None
     return text if authority and len(text) <= MAX_URL_CHARACTERS else None
 
 
 def get_url_host(address: str) -> str:
-    """The host of an address in normal form, without ``www.``; an IPv6 address in its brackets."""
+    """Return the host of a normalized URL without ``www.``; an IPv6 address keeps its brackets."""
     host = address.partition("://")[2].partition("/")[0]
     host = re.sub(r":[0-9]+$", "", host)
     rest = host.removeprefix("www.")
@@ -81,18 +86,18 @@ def get_url_host(address: str) -> str:
 
 
 def get_domain(url: str) -> str:
-    """The host of any absolute address, without ``www.``; empty for what is none."""
+    """Return the host of an absolute URL without ``www.``; empty if the URL is invalid."""
     address = normalize_url(url)
     return get_url_host(address) if address is not None else ""
 
 
 def is_same_site(a: str, b: str) -> bool:
-    """Whether two addresses are of one host, or one's host lies under the other's."""
+    """Return True if two URLs have the same host, or one host is a subdomain of the other."""
     return is_same_host(get_domain(a), get_domain(b))
 
 
 def is_same_host(a: str, b: str) -> bool:
-    """Whether two hosts, as `host_of` gives them, are one or one lies under the other."""
+    """Return True if two hosts from ``get_url_host()`` are equal, or one is a subdomain of the other."""
     if a == b:
         return a != ""
     shorter, longer = sorted((a, b), key=len)
@@ -100,24 +105,24 @@ def is_same_host(a: str, b: str) -> bool:
 
 
 def is_document(url: str) -> bool:
-    """Whether the address ends like a file to download (pdf, zip, images ...) and not like a page."""
+    """Return True if the URL ends like a file to download (pdf, zip, images ...), not like a page."""
     parts = _split_url(url)
     if parts is None:
         return False
     name, _, extension = parts.path.rpartition("/")[2].rpartition(".")
-    # A wiki's page about a file is called File:Name.jpg; scripts are not in the list, since its page
-    # about Node.js is one too.
+    # A wiki page about a file is named File:Name.jpg. Extensions of scripts are not in the list, because
+    # a page about Node.js would match.
     return bool(name) and ":" not in name and extension.lower() in _DOCUMENT_EXTENSIONS
 
 
 def is_folder(url: str) -> bool:
-    """Whether the path as written ends with a slash, so that what is relative to it lies inside of it."""
+    """Return True if the path as written ends with a slash, so that relative URLs are resolved inside it."""
     head = url.strip(_BLANKS).partition("?")[0].partition("#")[0]
     return head.endswith(("/", "\\", ".")) and _FOLDER_END.search(head) is not None
 
 
 def to_folder_url(address: str) -> str:
-    """An address in normal form with the slash at the end of its path, to resolve others against."""
+    """Return a normalized URL with a slash at the end of its path, as a base for relative URLs."""
     head = _BEFORE_QUERY.match(address)
     end = head.end() if head is not None else 0
     return address if address[:end].endswith("/") else f"{address[:end]}/{address[end:]}"
@@ -129,7 +134,8 @@ def _split_url(url: object) -> _UrlParts | None:
     text = url.strip(_BLANKS)
     if not text or len(text) > MAX_URL_CHARACTERS or _CONTROLS.search(text):
         return None
-    if "\\" in text:  # as browsers read it, or https://good.example\@bad.example has two hosts
+    # Browsers treat backslashes as slashes. Otherwise https://good.example\@bad.example would have another host here.
+    if "\\" in text:
         text = _BEFORE_QUERY.sub(lambda head: head[0].replace("\\", "/"), text, count=1)
     found = _URL_PATTERN.fullmatch(text)
     if found is None:
@@ -139,6 +145,7 @@ def _split_url(url: object) -> _UrlParts | None:
 
 
 def _resolve_url(parts: _UrlParts, base: str) -> _UrlParts | None:
+    # RFC 3986, section 5.2: the reference replaces scheme, authority, path or query of the base, and all after it.
     if parts.scheme:
         return parts if parts.scheme in _DEFAULT_PORTS else None
     under = _split_url(base)
@@ -154,9 +161,11 @@ def _resolve_url(parts: _UrlParts, base: str) -> _UrlParts | None:
 
 
 def _normalize_authority(scheme: str, text: str) -> str:
-    """Host and port; empty if malformed."""
+    """Return host and port; empty if malformed."""
+    # The last "@" ends the user name, as in browsers: "https://good.example@bad.example" leads to bad.example.
     text = text.rpartition("@")[2]
     host, colon, port = text.rpartition(":")
+    # The colon was part of an IPv6 address, not the start of a port.
     if not colon or port.endswith("]"):
         host, port = text, ""
     number = _PORT.fullmatch(port) if port else None
@@ -202,7 +211,8 @@ def _normalize_query(text: str | None) -> str:
     if not text:
         return ""
     named = [(piece.partition("=")[0], piece) for piece in _escape_text(text).split("&") if piece]
-    kept = sorted((one for one in named if not _is_tracking(one[0].lower())), key=lambda one: one[0])
+    # Sorted by name only: the order of repeated parameters may matter, and sorting is stable.
+    kept = sorted((pair for pair in named if not _is_tracking(pair[0].lower())), key=lambda pair: pair[0])
     return "?" + "&".join(piece for _, piece in kept) if kept else ""
 
 
@@ -211,7 +221,7 @@ def _is_tracking(name: str) -> bool:
 
 
 def _normalize_route(fragment: str) -> str:
-    """The fragment if it is a route of a page that draws itself; anything else is a place in the page."""
+    """Return the fragment if it is a client-side route; other fragments are positions within the page."""
     if not fragment.startswith(("/", "!")) or not fragment.strip("!/"):
         return ""
     return "#" + _escape_text(fragment)
@@ -225,5 +235,6 @@ def _escape_match(found: re.Match[str]) -> str:
     text = found[0]
     if len(text) == 1:
         return "".join(f"%{byte:02X}" for byte in text.encode("utf-8"))
+    # %7E and ~ are the same; %2F and / are not, so only unreserved characters are decoded.
     plain = chr(int(text[1:], 16))
     return plain if plain in _UNRESERVED else text.upper()

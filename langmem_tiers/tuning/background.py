@@ -1,4 +1,4 @@
-"""The optimizer's background thread."""
+"""Background thread of the optimizer."""
 
 from __future__ import annotations
 
@@ -15,38 +15,43 @@ _log = logging.getLogger("langmem_tiers")
 
 
 class ChangedNamespaces:
-    """Namespaces that were written to. Without a lock: a process may fork while another thread notes one."""
+    """Set of namespaces that were written to since the last run.
+
+    It uses no lock: if the process forks while another thread holds one, the lock stays locked in the child process.
+    """
 
     def __init__(self) -> None:
+        # Setting a key and popitem() are atomic operations of a dict.
         self._namespaces: dict[NamespacePath, None] = {}
 
     def add(self, namespace: NamespacePath) -> None:
-        """Something was written there."""
+        """Record that a namespace was written to."""
         self._namespaces[namespace] = None
 
     def pop_all(self) -> list[NamespacePath]:
-        """Those noted since the last time, each once."""
-        taken = []
+        """Return and remove all namespaces recorded so far."""
+        popped = []
+        # Bounded by the size at the start: with a steady stream of writes, an endless loop would never return.
         for _ in range(len(self._namespaces)):
             try:
-                taken.append(self._namespaces.popitem()[0])
-            except KeyError:  # another taker was faster
+                popped.append(self._namespaces.popitem()[0])
+            except KeyError:  # another thread was faster
                 break
-        return taken
+        return popped
 
 
 class BackgroundRunner:
-    """Calls for each namespace that changed, every so often, in a thread of its own.
+    """Background thread that periodically calls a function for each namespace that changed.
 
-    A call that fails is counted and logged, and made again the next time.
+    A call that fails is counted, logged and repeated in the next round.
 
     Args:
-        run: What to call.
-        changes: What changed.
-        interval_seconds: How long to wait between two rounds.
+        run: Function to call with a namespace. It returns None if another process works on the namespace.
+        changes: Namespaces that changed.
+        interval_seconds: Pause between two rounds.
 
     Attributes:
-        failures: How many calls failed so far.
+        failures: Number of failed calls.
     """
 
     def __init__(
@@ -61,18 +66,19 @@ class BackgroundRunner:
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread is at work; a forked child starts without it."""
+        """True if the thread is running; a forked child process starts without it."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def is_stop_requested(self) -> bool:
-        """Whether the caller is the thread itself and should come to an end."""
+        """True if the caller is the background thread and should stop."""
         return self._stop.is_set() and threading.current_thread() is self._thread
 
     def start(self) -> None:
-        """Start the thread, unless it runs."""
+        """Start the thread unless it is running."""
         if self.is_running and not self._stop.is_set():
             return
+        # A new event for each thread: a thread that is still stopping must not see the event cleared.
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._loop, args=(self._stop,), name="langmem-tiers-optimizer", daemon=True
@@ -80,7 +86,7 @@ class BackgroundRunner:
         self._thread.start()
 
     def stop(self, timeout_seconds: float | None = None) -> bool:
-        """End the thread after what it is doing now. Says whether it has ended."""
+        """Stop the thread after its current call; return True if it has ended."""
         self._stop.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -88,17 +94,17 @@ class BackgroundRunner:
         return not self.is_running
 
     def run_pending(self, stop: threading.Event | None = None) -> None:
-        """Call for everything that changed since the last round."""
+        """Call the function for each namespace that changed since the last round."""
         for namespace in self._changes.pop_all():
+            # Put the remaining namespaces back, so that they are not lost if the thread is started again.
             if stop is not None and stop.is_set():
                 self._changes.add(namespace)
                 continue
             try:
-                if (
-                    self._run(namespace) is None
-                ):  # another runner is at work there: the next round looks again
+                # None: another process works on this namespace, so check it again in the next round.
+                if self._run(namespace) is None:
                     self._changes.add(namespace)
-            except Exception as error:  # noqa: BLE001 - the next round may go better; memory never kills the agent
+            except Exception as error:  # noqa: BLE001 - the next round may succeed; memory never stops the agent
                 self.failures += 1
                 self._changes.add(namespace)
                 _log.warning("the optimizer failed on %s: %s", "/".join(namespace), type(error).__name__)

@@ -1,4 +1,4 @@
-"""What the optimizer tunes, and what it writes down."""
+"""Parameters of the optimizer, and the records of its runs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from langmem_tiers.display.displayable import Displayable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningParameters(Displayable):
-    """The parameters that tune themselves, and the target that they follow."""
+    """The parameters that the optimizer adapts, and the target usage."""
 
     compression_trigger: float = 0.7
-    """The usage from which on older messages are compressed; 0.35 to 0.85."""
+    """Usage from which older messages are compressed; 0.35 to 0.85."""
     full_message_window: int = 30
-    """The newest messages that are always shown in full; 10 to 50."""
+    """Number of newest messages that are always shown in full; 10 to 50."""
     min_relevance: float = 0.3
-    """Below it, entries are compressed and then dropped; 0.15 to 0.70."""
+    """Relevance below which entries are compressed and then dropped; 0.15 to 0.70."""
     target_usage: float = 0.65
-    """The share of the budget that should be in use; fixed."""
+    """Target share of the budget; fixed."""
 
     def clamped(self) -> TuningParameters:
-        """The nearest parameters within their ranges."""
+        """Return the nearest parameters within their ranges."""
         return replace(
             self,
             compression_trigger=_clamp(self.compression_trigger, *TRIGGER_RANGE),
@@ -32,7 +32,7 @@ class TuningParameters(Displayable):
         )
 
     def as_dict(self) -> dict[str, float]:
-        """With the names of the status report."""
+        """Return the parameters with the keys of the status report."""
         return {
             "compressionTrigger": self.compression_trigger,
             "fullMessageWindow": self.full_message_window,
@@ -48,7 +48,7 @@ RELEVANCE_RANGE = (0.15, 0.70)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningSnapshot(Displayable):
-    """One run of the optimizer."""
+    """Record of one optimizer run."""
 
     created_at: datetime
     tokens_before: int
@@ -57,22 +57,22 @@ class TuningSnapshot(Displayable):
     entries_dropped: int
     entries_promoted: int
     usage_before: float
-    """Of the fullest session, as a share of the available tokens."""
+    """Tokens of the fullest session before the run, as a share of the available tokens."""
     usage_after: float
     parameters: TuningParameters
-    """As the run left them."""
+    """Parameters after the run."""
     reason: str = ""
-    """Why the parameters were changed, kept or taken back."""
+    """Reason why the parameters were changed, kept or reverted."""
     is_reverted: bool = False
-    """The change of the run before had made things worse and was taken back."""
+    """True if the change of the previous run had made things worse and was reverted."""
 
     @property
     def tokens_saved(self) -> int:
-        """What the run saved."""
+        """Number of tokens saved by the run."""
         return self.tokens_before - self.tokens_after
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON, with the names of the design document."""
+        """Return the record as JSON values, with camel-case keys."""
         moment = self.created_at.astimezone(UTC)
         return {
             "tokensBefore": self.tokens_before,
@@ -108,7 +108,7 @@ class TuningSnapshot(Displayable):
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """A run, and the store's own handle of it."""
+    """Record of a run, with its key in the store."""
 
     key: int
     snapshot: TuningSnapshot
@@ -116,16 +116,16 @@ class StoredSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningSnapshotPage(Displayable):
-    """A page of a namespace's runs, newest first."""
+    """Page of the runs of a namespace, newest first."""
 
     snapshots: tuple[TuningSnapshot, ...]
     next_before: int | None
-    """Pass it as ``before`` to get the next page; None on the last one."""
+    """Value to pass as ``before`` to get the next page; None on the last page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EfficiencyReport(Displayable):
-    """What the optimizer achieved so far, pruned snapshots included."""
+    """Results of all runs of the optimizer so far, including runs whose snapshots were pruned."""
 
     total_optimizations: int
     total_tokens_saved: int
@@ -133,11 +133,11 @@ class EfficiencyReport(Displayable):
 
     @property
     def average_savings(self) -> int:
-        """Tokens saved per run."""
+        """Mean number of tokens saved per run."""
         return round(self.total_tokens_saved / self.total_optimizations) if self.total_optimizations else 0
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON, with the names of the status report."""
+        """Return the report as JSON values, with the keys of the status report."""
         return {
             "totalOptimizations": self.total_optimizations,
             "totalTokensSaved": self.total_tokens_saved,
@@ -148,16 +148,16 @@ class EfficiencyReport(Displayable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningState:
-    """What is remembered between runs."""
+    """State of the optimizer between runs."""
 
     parameters: TuningParameters
     previous_parameters: TuningParameters | None = None
-    """Those before the last change, as long as it is on trial."""
+    """Parameters before the last change, as long as that change is on trial."""
     last_full_run_at: datetime | None = None
-    """When the last run over all sessions began."""
+    """Start of the last run over all sessions."""
     runs: int = 0
     tokens_saved: int = 0
 
 
-def _clamp(value: float, least: float, most: float) -> float:
-    return round(max(least, min(most, value)), 6)
+def _clamp(value: float, lower: float, upper: float) -> float:
+    return round(max(lower, min(upper, value)), 6)

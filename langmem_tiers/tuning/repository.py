@@ -1,4 +1,4 @@
-"""The optimizer's memory on SQL."""
+"""Storage of the optimizer's parameters, snapshots and leases on SQL."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.message_rows import AnyRow
     from langmem_tiers.storage.database import Database
 
-_PENDING_PREFIX = "pending."  # before the names of what was saved since the last run
+_PENDING_PREFIX = "pending."  # prefix of the names of savings since the last run
 _IS_PENDING = adaptive_parameters.c.name.startswith(_PENDING_PREFIX)
 _MAX_TRIES = 20  # far more than two racing writers need
-_PREVIOUS_PREFIX = "previous."  # before the names of the parameters as they were before the last change
+_PREVIOUS_PREFIX = "previous."  # prefix of the names of the parameters before the last change
 
 
 class SqlTuningStore:
-    """Serves the ``TuningStore`` port."""
+    """Store for the state of the optimizer, its snapshots and the leases of exclusive jobs."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @retry_on_disconnect
     def load(self, namespace: NamespacePath) -> TuningState | None:
-        """What the last run left, if there was one."""
+        """Return the state after the last run, or None if there was none."""
         query = (
             select(adaptive_parameters.c.name, adaptive_parameters.c.value)
             .join(namespaces)
@@ -71,7 +71,18 @@ class SqlTuningStore:
         keep: int,
         lease: tuple[str, str] | None = None,
     ) -> bool:
-        """Write state and snapshot in one transaction and leave the newest ``keep`` snapshots."""
+        """Save the state and a snapshot in one transaction.
+
+        Args:
+            namespace: Namespace of the run.
+            state: State after the run.
+            snapshot: Record of the run.
+            keep: Number of newest snapshots to keep.
+            lease: Name and holder of the lease of the run.
+
+        Returns:
+            False, with nothing changed, if the lease was lost or the namespace was deleted.
+        """
         values: dict[str, float] = {"runs": state.runs, "tokens_saved": state.tokens_saved}
         if state.last_full_run_at is not None:
             values["since"] = state.last_full_run_at.timestamp()
@@ -82,21 +93,22 @@ class SqlTuningStore:
                 for name, value in asdict(state.previous_parameters).items()
             }
         for _ in range(_MAX_TRIES):
-            # Two who write to a new namespace at once: one of them looks again and finds it.
+            # If two processes create the same namespace at once, one of them fails, tries again and finds it.
             with suppress(ConcurrentWriteError), self._database.write() as connection:
                 path = build_namespace_key(namespace)
                 if lease is not None and not (
                     _is_lease_held(connection, *lease) and _has_namespace(connection, path)
                 ):
-                    return False  # who runs under a lease makes no namespace that was deleted meanwhile
+                    # A run must not recreate a namespace that was erased in the meantime.
+                    return False
                 pk = get_or_create_namespace(connection, path, snapshot.created_at)
                 _insert_run(connection, pk, values, snapshot)
                 _prune_snapshots(connection, pk, keep)
                 return True
-        raise StorageBusyError("others save the same parameters all the time: try again later")
+        raise StorageBusyError("the parameters are being modified concurrently: try again later")
 
     def add_savings(self, namespace: NamespacePath, savings: Savings, now: datetime) -> None:
-        """Add what was saved between two runs."""
+        """Add savings that were made between two runs."""
         added = {f"{_PENDING_PREFIX}{name}": value for name, value in asdict(savings).items() if value}
         for _ in range(_MAX_TRIES):
             with suppress(ConcurrentWriteError), self._database.write() as connection:
@@ -104,15 +116,16 @@ class SqlTuningStore:
                 for name, value in added.items():
                     _increment_value(connection, pk, name, float(value))
                 return
-        raise StorageBusyError("others add savings all the time: try again later")
+        raise StorageBusyError("the savings are being modified concurrently: try again later")
 
     def take_savings(self, namespace: NamespacePath) -> Savings:
-        """What was added since the last time."""
+        """Return and delete the savings since the last run."""
         pk = (
             select(namespaces.c.pk)
             .where(namespaces.c.path == build_namespace_key(namespace))
             .scalar_subquery()
         )
+        # One statement reads and deletes: savings that are added in between would be lost otherwise.
         with self._database.write() as connection:
             taken = connection.execute(
                 delete(adaptive_parameters)
@@ -122,31 +135,43 @@ class SqlTuningStore:
         return Savings(**{row.name.removeprefix(_PENDING_PREFIX): int(row.value) for row in taken})
 
     def list_snapshots(self, namespace: NamespacePath, limit: int) -> tuple[TuningSnapshot, ...]:
-        """The newest snapshots, newest first."""
-        return tuple(one.snapshot for one in self.list_snapshot_page(namespace, before=None, limit=limit))
+        """Return the newest snapshots, newest first."""
+        page = self.list_snapshot_page(namespace, before=None, limit=limit)
+        return tuple(stored.snapshot for stored in page)
 
     @retry_on_disconnect
     def list_snapshot_page(
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[StoredSnapshot, ...]:
-        """The newest snapshots before the handle ``before``, newest first."""
-        row = optimization_snapshots.c
+        """Return the newest snapshots before the key ``before``, newest first."""
+        columns = optimization_snapshots.c
         query = (
-            select(row.pk, row.created_at, row.body)
+            select(columns.pk, columns.created_at, columns.body)
             .join(namespaces)
             .where(namespaces.c.path == build_namespace_key(namespace))
-            .order_by(row.pk.desc())
+            .order_by(columns.pk.desc())
             .limit(limit)
         )
         if before is not None:
-            query = query.where(row.pk < before)
+            query = query.where(columns.pk < before)
         with self._database.read() as connection:
-            return tuple(StoredSnapshot(one.pk, _parse_snapshot(one)) for one in connection.execute(query))
+            return tuple(StoredSnapshot(row.pk, _parse_snapshot(row)) for row in connection.execute(query))
 
     @retry_on_disconnect
     def acquire_lease(self, lease: str, holder: str, now: datetime, until: datetime) -> bool:
-        """Take a lease that nobody holds, that ran out or that is the holder's own."""
+        """Acquire a lease, or renew it if it has the same holder.
+
+        Args:
+            lease: Name of the lease.
+            holder: Id of the process or job.
+            now: Current time; a lease that expired by then may be taken over.
+            until: New expiry time.
+
+        Returns:
+            False if another holder has the lease.
+        """
         name = escape(lease)
+        # If two processes insert the lease at once, one of them gets ConcurrentWriteError and returns False.
         with suppress(ConcurrentWriteError), self._database.write() as connection:
             taken = connection.execute(
                 update(leases)
@@ -162,7 +187,7 @@ class SqlTuningStore:
 
     @retry_on_disconnect
     def release_lease(self, lease: str, holder: str) -> None:
-        """Give a lease back."""
+        """Release a lease if the holder still has it."""
         with self._database.write() as connection:
             connection.execute(
                 delete(leases).where(leases.c.name == escape(lease), leases.c.holder == holder)
@@ -170,7 +195,7 @@ class SqlTuningStore:
 
     @retry_on_disconnect
     def list_leases(self, start: str) -> Mapping[str, datetime]:
-        """The leases whose names begin so, and when each runs out."""
+        """Return the leases whose names start with a prefix, with their expiry times."""
         stored = escape(start)
         query = select(leases.c.name, leases.c.expires_at).where(
             func.substr(leases.c.name, 1, len(stored)) == stored
@@ -180,6 +205,7 @@ class SqlTuningStore:
 
 
 def _is_lease_held(connection: Connection, lease: str, holder: str) -> bool:
+    # FOR UPDATE: no other process can take over the lease before this transaction ends.
     row = connection.execute(select(leases.c.holder).where(leases.c.name == escape(lease)).with_for_update())
     return row.scalar() == holder
 
@@ -191,6 +217,7 @@ def _has_namespace(connection: Connection, path: str) -> bool:
 def _insert_run(
     connection: Connection, namespace_pk: int, values: dict[str, float], snapshot: TuningSnapshot
 ) -> None:
+    # Pending savings are kept: contexts may have added some during the run.
     connection.execute(
         delete(adaptive_parameters).where(adaptive_parameters.c.namespace_pk == namespace_pk, ~_IS_PENDING)
     )

@@ -1,4 +1,4 @@
-"""The adaptive optimizer: tidies what changed, and tunes itself by what it sees."""
+"""The adaptive optimizer: it compresses sessions that changed and adapts its parameters to the results."""
 
 from __future__ import annotations
 
@@ -40,26 +40,29 @@ if TYPE_CHECKING:
 
 
 LEARNING_RATE = 0.05
+"""Step by which the compression trigger and the minimum relevance change."""
 MAX_USAGE_ABOVE_TARGET = 0.10
 MAX_USAGE_BELOW_TARGET = 0.15
 MIN_SAVINGS_SHARE = 0.05
+"""Share of tokens that a run should save at least while usage is above the target."""
 MAX_USAGE_REGRESSION = 0.02
-"""How much further from its target usage must be for a change to count as worse."""
+"""Increase of the distance from the target usage above which a change counts as worse."""
 
 
 def adapt_parameters(
     parameters: TuningParameters, usage: float, savings: float
 ) -> tuple[TuningParameters, str]:
-    """The next parameters, within their ranges, and why.
+    """Return the next parameters, within their ranges, and the reason for the change.
 
     Args:
-        parameters: The present ones.
+        parameters: Current parameters.
         usage: Tokens in use before the run, as a share of the budget.
-        savings: What the run saved, as a share of the tokens before it.
+        savings: Tokens saved by the run, as a share of the tokens before it.
     """
     trigger, window = parameters.compression_trigger, parameters.full_message_window
     relevance, target = parameters.min_relevance, parameters.target_usage
     reasons = []
+    # 1e-9 keeps rounding errors of floats from deciding at the limits.
     if usage > target + MAX_USAGE_ABOVE_TARGET + 1e-9:
         trigger -= LEARNING_RATE
         window -= 2
@@ -74,23 +77,23 @@ def adapt_parameters(
         trigger -= LEARNING_RATE * 2
         relevance += LEARNING_RATE * 2
         reasons.append(f"only {savings:.0%} were saved at usage {usage:.2f}")
-    moved = replace(
+    changed = replace(
         parameters, compression_trigger=trigger, full_message_window=window, min_relevance=relevance
     )
-    return moved.clamped() if reasons else parameters, "; ".join(reasons) or "usage is near its target"
+    return changed.clamped() if reasons else parameters, "; ".join(reasons) or "usage is near its target"
 
 
 @dataclass(frozen=True, slots=True)
 class TuningOutcome:
-    """Where parameters lead a session."""
+    """Simulated effect of parameters on a session."""
 
     usage: float
     key_facts: int
-    """Entries with key facts that stay in the context."""
+    """Number of entries with key facts that remain in the context."""
 
 
 def explain_regression(now: TuningOutcome, before: TuningOutcome, target: float) -> str | None:
-    """Why the parameters of now are worse for the same session than those before; None if they are not."""
+    """Explain why the current parameters are worse for a session than the previous ones; None if they are not."""
     distance, former = abs(now.usage - target), abs(before.usage - target)
     if distance > former + MAX_USAGE_REGRESSION:
         return f"usage would be {now.usage:.2f}, before the change {before.usage:.2f}, the target is {target:.2f}"
@@ -101,13 +104,13 @@ def explain_regression(now: TuningOutcome, before: TuningOutcome, target: float)
 
 
 CHANGED_SINCE_OVERLAP = timedelta(seconds=60)
-"""Sessions that changed shortly before the last run are looked at again: clocks and commits are not one."""
+"""Sessions that changed this long before the last run are processed again: clocks differ, and commits take time."""
 MAX_TRIAL_SESSIONS = 3
-"""The sessions on which a change of parameters is tried: those that changed last."""
+"""Number of most recently changed sessions from which the one for a trial of parameters is chosen."""
 
 
 class _RunTotals:
-    """What a run did to all sessions together, and what contexts saved since the run before."""
+    """Totals of a run over all sessions, including the savings of contexts since the previous run."""
 
     def __init__(self, pending: Savings) -> None:
         self.tokens_after = 0
@@ -135,7 +138,7 @@ class _RunTotals:
     def build_snapshot(
         self, now: datetime, available: int, parameters: TuningParameters, reason: str, *, is_reverted: bool
     ) -> TuningSnapshot:
-        """What was done, written down."""
+        """Build the record of the run."""
         return TuningSnapshot(
             created_at=now,
             tokens_before=self.tokens_before,
@@ -152,12 +155,12 @@ class _RunTotals:
 
     @property
     def savings_ratio(self) -> float:
-        """What was saved of all that there was."""
+        """Saved tokens as a share of the tokens before the run."""
         return (self.tokens_before - self.tokens_after) / self.tokens_before if self.tokens_before else 0.0
 
 
 class Optimizer(NotebookDisplayable):
-    """Runs over a namespace by call, or in the background over what changed. Get it from ``engine.optimizer``."""
+    """Adaptive optimizer, on demand or in a background thread. Get it from ``engine.optimizer``."""
 
     def __init__(self, parts: EngineServices, changes: ChangedNamespaces) -> None:
         self._services = parts
@@ -177,33 +180,33 @@ class Optimizer(NotebookDisplayable):
         return DisplayContent(repr(self), facts)
 
     def start(self) -> None:
-        """Run every 2 minutes, or as configured, for what this process writes."""
+        """Start a thread that optimizes the namespaces this process writes to; every 2 minutes by default."""
         self._background.start()
 
     def stop(self) -> bool:
-        """End the background thread once its present run is done. Says whether it has ended."""
+        """Stop the background thread after its current run; return True if it has ended."""
         return self._background.stop(self._services.config.busy_timeout_seconds)
 
     @property
     def is_running(self) -> bool:
-        """Whether the background thread is at work."""
+        """True if the background thread is running."""
         return self._background.is_running
 
     @property
     def failures(self) -> int:
-        """How many runs in the background failed."""
+        """Number of failed background runs."""
         return self._background.failures
 
     def run(self, namespace: str | Iterable[str], session: str | None = None) -> TuningSnapshot | None:
-        """Tidy the sessions that changed since the last run, and adapt the parameters.
+        """Compress the sessions that changed since the last run, and adapt the parameters.
 
         Args:
-            namespace: Whose memory.
-            session: This session only.
+            namespace: Namespace to optimize.
+            session: Optimize only this session.
 
         Returns:
-            What was done; None if another runner is at work on the same namespace, or if the
-            background thread was told to stop.
+            Record of the run; None if another process optimizes the same namespace, or if the background thread was
+            asked to stop.
         """
         path = check_namespace(namespace)
         session = None if session is None else check_name(session)
@@ -225,18 +228,20 @@ class Optimizer(NotebookDisplayable):
                 snapshot, is_saved = self._run(path, session, lease, pending)
                 return snapshot
             finally:
-                is_there = bool(self._services.short_term.sessions.list_changed(path, since=None, limit=1))
-                if not is_saved and pending != Savings() and is_there:
+                # If the run was not saved, put its savings back. add_savings() creates a missing namespace, so check
+                # that it still has a session: an erased namespace must not come back.
+                exists = bool(self._services.short_term.sessions.list_changed(path, since=None, limit=1))
+                if not is_saved and pending != Savings() and exists:
                     self._services.tuning.add_savings(path, pending, self._services.now())
         finally:
             lease.release()
 
     def parameters(self, namespace: str | Iterable[str]) -> TuningParameters:
-        """The parameters in force."""
+        """Return the current parameters of a namespace."""
         return self._services.load_parameters(check_namespace(namespace))
 
     def report(self, namespace: str | Iterable[str]) -> EfficiencyReport:
-        """What the optimizer achieved in a namespace."""
+        """Return the results of the optimizer in a namespace."""
         state = self._services.load_tuning_state(check_namespace(namespace))
         return EfficiencyReport(
             total_optimizations=state.runs,
@@ -245,7 +250,7 @@ class Optimizer(NotebookDisplayable):
         )
 
     def history(self, namespace: str | Iterable[str], limit: int = 500) -> tuple[TuningSnapshot, ...]:
-        """The newest runs, newest first."""
+        """Return the newest runs, newest first."""
         return DisplayableTuple(
             self._services.tuning.list_snapshots(check_namespace(namespace), check_limit(limit))
         )
@@ -253,19 +258,19 @@ class Optimizer(NotebookDisplayable):
     def page(
         self, namespace: str | Iterable[str], *, before: int | None = None, limit: int = 100
     ) -> TuningSnapshotPage:
-        """A page of the runs, newest first.
+        """Return a page of the runs, newest first.
 
         Args:
-            namespace: Whose.
-            before: ``next_before`` of the page before; from the newest, if left out.
-            limit: Runs per page.
+            namespace: Namespace of the runs.
+            before: ``next_before`` of the previous page. Default: start with the newest run.
+            limit: Maximum number of runs per page.
         """
         check_limit(limit)
         found = self._services.tuning.list_snapshot_page(
             check_namespace(namespace), before=before, limit=limit + 1
         )
         return TuningSnapshotPage(
-            snapshots=tuple(one.snapshot for one in found[:limit]),
+            snapshots=tuple(stored.snapshot for stored in found[:limit]),
             next_before=found[limit - 1].key if len(found) > limit else None,
         )
 
@@ -279,41 +284,43 @@ class Optimizer(NotebookDisplayable):
         )
         parts.get_knowledge(namespace).decay()
         sessions = self._find_sessions(namespace, name, state)
-        reverted = self._find_revert_reason(state, sessions)
-        in_force = (
+        revert_reason = self._find_revert_reason(state, sessions)
+        current = (
             state.parameters
-            if reverted is None or state.previous_parameters is None
+            if revert_reason is None or state.previous_parameters is None
             else state.previous_parameters
         )
         totals = _RunTotals(pending)
         for session in sessions:
+            # Acquiring the lease again renews it: a long run must not lose it to another process.
             if self._background.is_stop_requested or not lease.acquire():
                 return None, False
-            with suppress(SessionNotFoundError):  # deleted meanwhile
-                totals.add(session.tidy_with(in_force))
+            with suppress(SessionNotFoundError):  # deleted in the meantime
+                totals.add(session.tidy_with(current))
                 if parts.config.optimizer.learns:
                     session.learn()
         available = parts.config.budget.available
         usage = totals.fullest_before / available
-        parameters, reason = in_force, "nothing changed"
-        if reverted is not None:
-            reason = f"taken back: {reverted}"
+        parameters, reason = current, "nothing changed"
+        if revert_reason is not None:
+            reason = f"taken back: {revert_reason}"
         elif totals.session_count:
-            parameters, reason = adapt_parameters(in_force, usage, totals.savings_ratio)
+            parameters, reason = adapt_parameters(current, usage, totals.savings_ratio)
         snapshot = totals.build_snapshot(
-            parts.now(), available, parameters, reason, is_reverted=reverted is not None
+            parts.now(), available, parameters, reason, is_reverted=revert_reason is not None
         )
+        # Without a session there is nothing to save; the namespace may not even exist, and save() would create it.
         if not totals.session_count:
-            return snapshot, False  # nothing to remember, perhaps not even the namespace
+            return snapshot, False
         after = TuningState(
             parameters=parameters,
-            previous_parameters=in_force if parameters != in_force else None,
+            previous_parameters=current if parameters != current else None,
             last_full_run_at=start if name is None else state.last_full_run_at,
             runs=state.runs + 1,
             tokens_saved=state.tokens_saved + snapshot.tokens_saved,
         )
-        keep, held = parts.config.optimizer.snapshots, (lease.name, lease.holder)
-        is_saved = parts.tuning.save(namespace, after, snapshot, keep=keep, lease=held)
+        keep, lease_of_run = parts.config.optimizer.snapshots, (lease.name, lease.holder)
+        is_saved = parts.tuning.save(namespace, after, snapshot, keep=keep, lease=lease_of_run)
         return snapshot if is_saved else None, is_saved
 
     def _find_sessions(self, namespace: NamespacePath, name: str | None, state: TuningState) -> list[Session]:
@@ -321,41 +328,46 @@ class Optimizer(NotebookDisplayable):
         if name is not None:
             info = store.get(namespace, name)
             return [] if info is None else [Session(self._services, info)]
+        # A last run in the future means that the clock was set back: then all sessions count as changed.
         since = (
             None
             if state.last_full_run_at is None or state.last_full_run_at > self._services.now()
             else state.last_full_run_at - CHANGED_SINCE_OVERLAP
         )
         found = store.list_changed(namespace, since=since, limit=MAX_LIMIT)
+        # If nothing changed, one session is enough to judge the last change of the parameters.
         found = found or store.list_changed(namespace, since=None, limit=1)
         return [Session(self._services, info) for info in found]
 
     def _find_revert_reason(self, state: TuningState, sessions: list[Session]) -> str | None:
-        # Both sets of parameters are tried on the same session as it is now: what grew or shrank
-        # for other reasons does not count for or against a change.
+        # Both sets of parameters are simulated on the same session in its current state, so growth or shrinkage for
+        # other reasons does not count for or against the change.
         if state.previous_parameters is None or not sessions:
             return None
         view = max(
             (self._services.views.get(session.key) for session in sessions[:MAX_TRIAL_SESSIONS]),
-            key=lambda one: sum(item.message.token_count for item in one.items),
+            key=lambda view: sum(item.message.token_count for item in view.items),
         )
-        now, before = (
-            self._simulate_outcome(view, tried) for tried in (state.parameters, state.previous_parameters)
+        current, previous = (
+            self._simulate_outcome(view, parameters)
+            for parameters in (state.parameters, state.previous_parameters)
         )
-        return explain_regression(now, before, state.parameters.target_usage)
+        return explain_regression(current, previous, state.parameters.target_usage)
 
     def _simulate_outcome(self, view: StoredView, parameters: TuningParameters) -> TuningOutcome:
-        parts, moment, items, tokens = self._services, self._services.now(), list(view.items), 0
-        for _ in range(2):  # what is compressed in one run can be dropped in the next
+        parts, now, items, tokens = self._services, self._services.now(), list(view.items), 0
+        # Two rounds: a message that is compressed in one run can be dropped in the next.
+        for _ in range(2):
             planner = Planner(parts, replace(view, items=tuple(items)), parameters)
-            sketch = parts.analyzer.draft_plan(items, moment, parameters.min_relevance)
-            hidden = compress_to_target(sketch, parts.analyzer, planner.target, planner.window, moment)
-            items = sketch.items[hidden:]
-            standing = SessionView.from_items(items, planner.window)
-            load = SessionLoad(standing, parts.counter)
+            draft = parts.analyzer.draft_plan(items, now, parameters.min_relevance)
+            hidden = compress_to_target(draft, parts.analyzer, planner.target, planner.window, now)
+            items = draft.items[hidden:]
+            session_view = SessionView.from_items(items, planner.window)
+            load = SessionLoad(session_view, parts.counter)
+            # The summary of the hidden messages is not written, only its size is estimated.
             tokens = load.tokens + (
                 planner.target.compute_summary_tokens(load.window_tokens) if hidden else 0
             )
-        shown = [message for message in standing.visible_messages if message is not None]
-        facts = sum(bool(parts.analyzer.key_facts(strip_fences(message.content))) for message in shown)
+        visible = [message for message in session_view.visible_messages if message is not None]
+        facts = sum(bool(parts.analyzer.key_facts(strip_fences(message.content))) for message in visible)
         return TuningOutcome(tokens / parts.config.budget.available, facts)

@@ -1,7 +1,11 @@
-"""Where working memories lie: the least recently used leave first, and none before it is stored.
+"""LRU cache of working memories, which saves each memory before it is evicted.
 
-Caches of cachetools let things go when others come in; here they have to be stored first, which takes time and may
-fail, and others must go on meanwhile. So this is an ordered dictionary with a lock, and a lock for each memory.
+The caches of cachetools evict entries when others are inserted. Here, an entry has to be saved first, which takes time
+and may fail, and other threads must not wait for it. Therefore this is an ordered dictionary with a lock, plus a lock
+for each memory.
+
+Lock order: the lock of a memory may be held while the dictionary's lock is acquired, never the other way round. The
+dictionary's lock is held for short operations only, never while something is saved.
 """
 
 from __future__ import annotations
@@ -34,21 +38,24 @@ if TYPE_CHECKING:
 
 
 def measure_bytes(value: object) -> int:
-    """The bytes of a value and of all that it holds, each object once; what everybody shares takes none."""
+    """Return the size of a value and of everything it contains, in bytes. Each object is counted once.
+
+    Objects that the whole process shares, such as None, enum members and classes, are not counted.
+    """
     seen: set[int] = set()
-    waiting, size = [value], 0
-    while waiting:
-        one = waiting.pop()
-        if one is None or isinstance(one, bool | Enum | type) or id(one) in seen:
+    pending, size = [value], 0
+    while pending:
+        item = pending.pop()
+        if item is None or isinstance(item, bool | Enum | type) or id(item) in seen:
             continue
-        seen.add(id(one))
-        size += sys.getsizeof(one)
-        if isinstance(one, Mapping):
-            waiting += [*one.keys(), *one.values()]
-        elif isinstance(one, tuple | list | set | frozenset):
-            waiting += one
-        elif is_dataclass(one):
-            waiting += [getattr(one, field.name) for field in fields(one)]
+        seen.add(id(item))
+        size += sys.getsizeof(item)
+        if isinstance(item, Mapping):
+            pending += [*item.keys(), *item.values()]
+        elif isinstance(item, tuple | list | set | frozenset):
+            pending += item
+        elif is_dataclass(item):
+            pending += [getattr(item, field.name) for field in fields(item)]
     return size
 
 
@@ -59,30 +66,33 @@ _SWEEP_SECONDS = 60.0
 
 @dataclass(slots=True, eq=False)
 class CachedWorkingMemory:
-    """One working memory; whoever touches it holds its lock."""
+    """One working memory. Hold ``lock`` while using it."""
 
     scratchpad: str | None = None
-    """None as long as nobody asked for it, or wrote it."""
+    """Current notes. None until they are read or written for the first time."""
     stored_scratchpad: str | None = None
+    """Notes as they are stored. None if they were not loaded."""
     messages: dict[str, Message] = field(default_factory=dict)
-    """By id, oldest first."""
+    """Messages by id, oldest first."""
     saved_ids: set[str] = field(default_factory=set)
-    """Ids of those that the session has."""
+    """Ids of the messages that are in the session."""
     token_count: int = 0
-    """Of its messages."""
+    """Number of tokens of the messages."""
     size_bytes: int = 0
     used_at: float = 0.0
+    """Monotonic time of the last use."""
     is_removed: bool = False
+    """True after it was removed from the cache. A thread that waited for the lock then has to look again."""
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def unsaved_count(self) -> int:
-        """How many messages the session does not have."""
+        """Number of messages that are not in the session."""
         return len(self.messages) - len(self.saved_ids)
 
 
 class WorkingMemoryCache:
-    """All working memories of an engine."""
+    """Working memories of an engine, least recently used first."""
 
     def __init__(self, parts: SessionDependencies, config: WorkingConfig) -> None:
         self._timer = parts.clock.monotonic
@@ -90,7 +100,8 @@ class WorkingMemoryCache:
         self._config = config
         self._memories: OrderedDict[SessionAddress, CachedWorkingMemory] = OrderedDict()
         self._size_bytes = 0
-        self._lock = threading.RLock()  # for the dictionary and the sizes; never while something is stored
+        # Protects the dictionary and the sizes.
+        self._lock = threading.RLock()
         self._sweeper = Sweeper(self.expire)
         self._has_warned = False
         self.is_closed = False
@@ -100,45 +111,52 @@ class WorkingMemoryCache:
     def lock_existing(
         self, place: SessionAddress, *, uses: bool = False
     ) -> Iterator[CachedWorkingMemory | None]:
-        """The memory, locked, if there is one."""
+        """Lock a working memory and yield it, or yield None if it does not exist.
+
+        Args:
+            place: Namespace and session.
+            uses: True to count this as a use, which postpones eviction. Default: False.
+        """
+        # The memory may be removed while this thread waits for its lock. Then look again.
         while True:
             with self._lock:
-                held = self._memories.get(place)
-                if held is None:
+                memory = self._memories.get(place)
+                if memory is None:
                     break
                 if uses:
-                    self._touch(place, held)
-            with held.lock:
-                if not held.is_removed:
-                    yield held
+                    self._touch(place, memory)
+            with memory.lock:
+                if not memory.is_removed:
+                    yield memory
                     return
         yield None
 
     @contextmanager
     def lock_or_create(self, place: SessionAddress) -> Iterator[CachedWorkingMemory]:
-        """The memory, locked; it is made if there is none."""
+        """Lock a working memory and yield it. It is created if it does not exist."""
         self._sweeper.start(_SWEEP_SECONDS)
         while True:
             with self._lock:
-                held = self._memories.setdefault(place, CachedWorkingMemory())
-                if not held.size_bytes:
-                    self._grow_by(held, measure_bytes(place) + measure_bytes(held))
-            with held.lock:
-                if not held.is_removed:
+                memory = self._memories.setdefault(place, CachedWorkingMemory())
+                # Size 0 means that setdefault() has just created it.
+                if not memory.size_bytes:
+                    self._grow_by(memory, measure_bytes(place) + measure_bytes(memory))
+            with memory.lock:
+                if not memory.is_removed:
                     with self._lock:
-                        self._touch(place, held)
-                    yield held
+                        self._touch(place, memory)
+                    yield memory
                     return
 
     def add_message(self, held: CachedWorkingMemory, message: Message) -> None:
-        """Add a message to a memory."""
+        """Append a message to a locked memory."""
         held.messages[message.id] = message
         held.token_count += message.token_count
         with self._lock:
             self._grow_by(held, measure_bytes(message))
 
     def get_scratchpad(self, place: SessionAddress, held: CachedWorkingMemory | None) -> str:
-        """What the agent noted, now or before its memory left."""
+        """Return the current notes, or the stored ones if the memory has none."""
         if held is None:
             return self._session_writer.load_scratchpad(place)
         if held.scratchpad is None:
@@ -147,30 +165,44 @@ class WorkingMemoryCache:
         return held.scratchpad or ""
 
     def set_scratchpad(self, held: CachedWorkingMemory, text: str) -> None:
-        """Put a text in place of what the agent noted."""
+        """Replace the notes of a locked memory."""
         with self._lock:
             self._grow_by(held, measure_bytes(text) - measure_bytes(held.scratchpad))
         held.scratchpad = text
 
     def make_room(self, place: SessionAddress, size: int) -> None:
-        """Store memories and let them go until there is room for so many bytes at a place."""
-        room = self._config.max_megabytes * _MEGABYTE
+        """Evict memories until one can grow by ``size`` bytes.
+
+        Args:
+            place: Namespace and session of the memory that will grow. It is not evicted itself.
+            size: Additional size in bytes.
+
+        Raises:
+            StorageError: A memory could not be saved, so it was not evicted.
+        """
+        max_bytes = self._config.max_megabytes * _MEGABYTE
+        # Other threads may add messages while this one saves, so check again after each eviction.
         while True:
             with self._lock:
                 too_many = place not in self._memories and len(self._memories) >= self._config.max_agents
-                if not too_many and self._size_bytes + size <= room:
+                if not too_many and self._size_bytes + size <= max_bytes:
                     return
                 victim = next((other for other in self._memories if other != place), None)
-            if victim is None:  # it is large by itself
+            if victim is None:
+                # No other memory is left: this one is too large. Save its messages, which removes them.
                 self.flush(place)
                 return
             self._evict(victim)
 
     def expire(self) -> int:
-        """Store and let go of what nobody used for too long; what cannot be stored stays."""
+        """Save and evict memories that were unused for too long, and return their number.
+
+        A memory that cannot be saved remains.
+        """
         count = 0
         while True:
             with self._lock:
+                # The dictionary is in order of use, so only the first memory has to be checked.
                 oldest = next(iter(self._memories.items()), None)
             now = self._timer()
             if oldest is None or oldest[1].used_at + self._config.ttl_seconds > now:
@@ -182,21 +214,24 @@ class WorkingMemoryCache:
                 return count
 
     def flush(self, place: SessionAddress) -> int:
-        """Store the messages of a memory; how many were new. What is stored leaves, but for calls that wait."""
-        with self.lock_existing(place) as held:
-            return 0 if held is None else self._store_messages(place, held)
+        """Save the messages of a memory, and return the number of new ones in the session.
+
+        Saved messages are removed from the memory, except from the first tool call without a result on.
+        """
+        with self.lock_existing(place) as memory:
+            return 0 if memory is None else self._store_messages(place, memory)
 
     def save(self, place: SessionAddress) -> int:
-        """The same, and what the agent noted."""
-        with self.lock_existing(place) as held:
-            if held is None:
+        """Save the messages and the notes of a memory. Return the number of new messages in the session."""
+        with self.lock_existing(place) as memory:
+            if memory is None:
                 return 0
-            count = self._store_messages(place, held)
-            self._save_scratchpad(place, held)
+            count = self._store_messages(place, memory)
+            self._save_scratchpad(place, memory)
             return count
 
     def try_flush(self, place: SessionAddress) -> tuple[int, str | None]:
-        """The same; or why it could not be done."""
+        """Save the messages of a memory. Return the number of new messages, or 0 and the error as text."""
         try:
             return self.flush(place), None
         except LangmemTiersError as error:
@@ -206,7 +241,7 @@ class WorkingMemoryCache:
     def list_addresses(
         self, namespace: NamespacePath | None = None, session: str | None = None
     ) -> list[SessionAddress]:
-        """Where something is held: everywhere, or in a namespace, or in one conversation."""
+        """Return the addresses of all memories, or of those in a namespace or session."""
         with self._lock:
             return [
                 place
@@ -215,43 +250,47 @@ class WorkingMemoryCache:
             ]
 
     def delete(self, namespace: NamespacePath, session: str | None) -> None:
-        """Let go of what is being erased, and of what was stored beside it."""
+        """Discard memories without saving them, and delete the stored notes of a session."""
         for place in self.list_addresses(namespace, session):
             self._discard(place)
         if session is not None:
             self._session_writer.delete_scratchpad((namespace, session))
 
     def invalidate(self, is_meant: Callable[[NamespacePath], bool]) -> None:
-        """Let go of what is held in some namespaces, and of nothing that is stored."""
+        """Discard the memories of matching namespaces without saving them. Stored notes remain."""
         for place in self.list_addresses():
             if is_meant(place[0]):
                 self._discard(place)
 
     def remove_messages(self, place: SessionAddress, ids: Collection[str]) -> None:
-        """Let go of some messages of a memory, stored or not."""
-        with self.lock_existing(place) as held:
-            if held is not None:
-                self._keep_only(held, [one for one in held.messages.values() if one.id not in ids])
+        """Remove messages from a memory, saved or not."""
+        with self.lock_existing(place) as memory:
+            if memory is not None:
+                self._keep_only(
+                    memory, [message for message in memory.messages.values() if message.id not in ids]
+                )
 
     def list_unsaved(self) -> dict[SessionAddress, tuple[Message, ...]]:
-        """What is in no session yet."""
+        """Return the messages that are not in a session yet, by address."""
         found = {}
         for place in self.list_addresses():
-            with self.lock_existing(place) as held:
-                if held is not None and held.unsaved_count:
-                    found[place] = tuple(_list_unsaved(held))
+            with self.lock_existing(place) as memory:
+                if memory is not None and memory.unsaved_count:
+                    found[place] = tuple(_list_unsaved(memory))
         return found
 
     def status(self) -> WorkingStatus:
-        """What is held."""
+        """Return the number and the size of the memories."""
         with self._lock:
-            held, size = list(self._memories.values()), self._size_bytes
+            memories, size = list(self._memories.values()), self._size_bytes
         return WorkingStatus(
-            agents=len(held), megabytes=size / _MEGABYTE, unsaved=sum(one.unsaved_count for one in held)
+            agents=len(memories),
+            megabytes=size / _MEGABYTE,
+            unsaved=sum(memory.unsaved_count for memory in memories),
         )
 
     def close(self) -> None:
-        """Store everything and hold nothing on that is stored; the first error, once all was tried."""
+        """Save and evict all memories. After trying all of them, raise the first error."""
         self.is_closed = True
         self._sweeper.stop()
         failed: LangmemTiersError | None = None
@@ -264,80 +303,89 @@ class WorkingMemoryCache:
             raise failed
 
     def close_quietly(self) -> None:
-        """Store what is left of an engine that nobody closed; nobody is there to be told of an error."""
+        """Save what is left of an engine that was not closed. Errors are ignored, because nobody can handle them."""
         self._sweeper.stop(0)
         with suppress(LangmemTiersError):
             self.close()
 
     def before_fork(self) -> None:
-        """Let no thread be in the middle of a change."""
+        """Acquire the lock, so that no thread changes the dictionary during the fork."""
         self._lock.acquire()
 
     def after_fork_in_child(self) -> None:
-        """Threads that were storing are not here; what both processes store is stored once, by its ids."""
-        for held in self._memories.values():
-            held.lock = threading.RLock()
+        """Replace the locks of the memories.
+
+        They may be held by threads that do not exist in the child. Parent and child may both save the same messages,
+        but a session stores each message id once.
+        """
+        for memory in self._memories.values():
+            memory.lock = threading.RLock()
 
     def after_fork(self) -> None:
-        """Go on."""
+        """Release the lock."""
         self._lock.release()
 
     def _evict(self, place: SessionAddress) -> bool:
-        with self.lock_existing(place) as held:
-            if held is None:
+        with self.lock_existing(place) as memory:
+            if memory is None:
                 return False
-            self._store_messages(place, held)
-            self._save_scratchpad(place, held)
-            self._remove(place, held)
+            self._store_messages(place, memory)
+            self._save_scratchpad(place, memory)
+            self._remove(place, memory)
             return True
 
     def _discard(self, place: SessionAddress) -> None:
-        with self.lock_existing(place) as held:
-            if held is not None:
-                self._remove(place, held)
+        with self.lock_existing(place) as memory:
+            if memory is not None:
+                self._remove(place, memory)
 
-    def _save_scratchpad(self, place: SessionAddress, held: CachedWorkingMemory) -> None:
-        if held.scratchpad is not None and held.scratchpad != held.stored_scratchpad:
-            self._session_writer.save_scratchpad(place, held.scratchpad)
-            held.stored_scratchpad = held.scratchpad
+    def _save_scratchpad(self, place: SessionAddress, memory: CachedWorkingMemory) -> None:
+        if memory.scratchpad is not None and memory.scratchpad != memory.stored_scratchpad:
+            self._session_writer.save_scratchpad(place, memory.scratchpad)
+            memory.stored_scratchpad = memory.scratchpad
 
-    def _store_messages(self, place: SessionAddress, held: CachedWorkingMemory) -> int:
-        waiting = _list_unsaved(held)
-        count = self._session_writer.save_messages(place, waiting) if waiting else 0
-        messages = list(held.messages.values())
-        held.saved_ids = set(held.messages)
-        waits = [start for start, end in find_tool_spans(messages) if end > len(messages)]
-        self._keep_only(held, messages[min(waits) :] if waits else [])
+    def _store_messages(self, place: SessionAddress, memory: CachedWorkingMemory) -> int:
+        unsaved = _list_unsaved(memory)
+        count = self._session_writer.save_messages(place, unsaved) if unsaved else 0
+        messages = list(memory.messages.values())
+        memory.saved_ids = set(memory.messages)
+        # A tool call whose results are incomplete has a span that reaches beyond the last message. Keep it and all
+        # messages after it, because an agent needs the call together with its result.
+        open_starts = [start for start, end in find_tool_spans(messages) if end > len(messages)]
+        self._keep_only(memory, messages[min(open_starts) :] if open_starts else [])
         return count
 
-    def _keep_only(self, held: CachedWorkingMemory, messages: Sequence[Message]) -> None:
-        left = {one.id: one for one in messages}
-        gone = [one for name, one in held.messages.items() if name not in left]
+    def _keep_only(self, memory: CachedWorkingMemory, messages: Sequence[Message]) -> None:
+        kept = {message.id: message for message in messages}
+        removed = [message for message_id, message in memory.messages.items() if message_id not in kept]
         with self._lock:
-            self._grow_by(held, -sum(map(measure_bytes, gone)))
-        held.messages = left
-        held.token_count = sum(one.token_count for one in messages)
-        held.saved_ids.intersection_update(left)
+            self._grow_by(memory, -sum(map(measure_bytes, removed)))
+        memory.messages = kept
+        memory.token_count = sum(message.token_count for message in messages)
+        memory.saved_ids.intersection_update(kept)
 
-    def _remove(self, place: SessionAddress, held: CachedWorkingMemory) -> None:
+    def _remove(self, place: SessionAddress, memory: CachedWorkingMemory) -> None:
         with self._lock:
-            held.is_removed = True
-            self._size_bytes -= held.size_bytes
+            memory.is_removed = True
+            self._size_bytes -= memory.size_bytes
             self._memories.pop(place, None)
 
-    def _touch(self, place: SessionAddress, held: CachedWorkingMemory) -> None:
-        held.used_at = self._timer()
+    def _touch(self, place: SessionAddress, memory: CachedWorkingMemory) -> None:
+        memory.used_at = self._timer()
         self._memories.move_to_end(place)
 
-    def _grow_by(self, held: CachedWorkingMemory, size: int) -> None:
-        held.size_bytes += size
+    def _grow_by(self, memory: CachedWorkingMemory, size: int) -> None:
+        memory.size_bytes += size
         self._size_bytes += size
 
     def _warn_once(self, error: Exception) -> None:
         if not self._has_warned:
             self._has_warned = True
-            _log.warning("working memory is not stored and held on: %s", type(error).__name__)
+            _log.warning(
+                "working memory could not be saved (%s): it remains in memory and is saved later",
+                type(error).__name__,
+            )
 
 
-def _list_unsaved(held: CachedWorkingMemory) -> list[Message]:
-    return [message for message in held.messages.values() if message.id not in held.saved_ids]
+def _list_unsaved(memory: CachedWorkingMemory) -> list[Message]:
+    return [message for message in memory.messages.values() if message.id not in memory.saved_ids]

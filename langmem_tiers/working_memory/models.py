@@ -1,4 +1,4 @@
-"""Working memories and the reports about them."""
+"""Working memory and its reports."""
 
 from __future__ import annotations
 
@@ -16,52 +16,54 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingMemory:
-    """What an agent has at hand in one conversation, as of one moment."""
+    """Snapshot of the working memory of one conversation."""
 
     namespace: NamespacePath
     session: str
     messages: tuple[Message, ...]
-    """Oldest first; those that were stored to the session have left, but for calls that wait for a result."""
+    """Messages, oldest first. Saved messages are removed, except from the first tool call without a result on."""
     tool_results: Mapping[str, Message]
-    """Results of tools among them, by the id of their call."""
+    """Tool results among the messages, by the id of their call."""
     scratchpad: str
+    """Notes of the agent."""
     token_count: int
-    """Of the messages."""
+    """Number of tokens of the messages."""
     unsaved: int
-    """How many of the messages are not in the session yet."""
+    """Number of messages that are not in the session yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingReport(Displayable):
-    """What became of a message that was put into a working memory."""
+    """Result of appending a message to a working memory."""
 
     message: Message
     is_new: bool
-    """False if the memory held it already, by its id."""
+    """False if the memory contained a message with this id already."""
     flushed: int
-    """How many messages were stored to the session because there were too many tokens."""
+    """Number of messages that were saved to the session because there were too many tokens."""
     token_count: int
-    """Of the working memory, after it."""
+    """Number of tokens of the working memory after the call."""
     problem: str | None = None
-    """Why they could not be stored; they are held and stored later."""
+    """Reason why messages could not be saved. They remain in memory and are saved later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushReport(Displayable):
-    """What was stored out of working memories."""
+    """Result of saving working memories."""
 
     messages: int
-    """Newly in their sessions."""
+    """Number of messages that were saved to their sessions."""
     agents: int
-    """From how many working memories."""
+    """Number of working memories that these messages came from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingStatus(Displayable):
-    """What working memories take."""
+    """Contents and size of all working memories."""
 
     agents: int
+    """Number of working memories."""
     megabytes: float
-    """Measured."""
+    """Measured size in memory."""
     unsaved: int
-    """Messages that are in no session yet."""
+    """Number of messages that are not in a session yet."""

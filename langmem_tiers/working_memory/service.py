@@ -1,4 +1,4 @@
-"""Working memories: what agents have at hand in this process, stored to their sessions before they leave."""
+"""Public interface of working memory, which is in this process and saved to sessions before eviction."""
 
 from __future__ import annotations
 
@@ -27,38 +27,43 @@ if TYPE_CHECKING:
 
 
 class WorkingMemories:
-    """The working memories of all agents, by namespace and session. Get it as ``engine.working``.
+    """Working memories of all agents, by namespace and session. Available as ``engine.working``. Thread-safe.
 
-    A message that is put here is in no session yet, so a crash may take it: use ``session.add`` for what must not be
-    lost. It is stored when there are too many tokens, when its memory leaves because of age or for want of room, and
-    at the end of the engine, each message once. Safe to use from several threads.
+    Appended messages are only in memory and may be lost in a crash. Use ``session.add`` for messages that must not be
+    lost. Messages are saved to their session, each once, when a working memory has too many tokens, when it is evicted
+    because of age or size, and when the engine is closed.
     """
 
     def __init__(self, parts: SessionDependencies, config: WorkingConfig) -> None:
         self._dependencies = parts
         self._config = config
         self._cache = WorkingMemoryCache(parts, config)
-        # An engine that is dropped, or a program that ends, without close() stores what is left all the same.
+        # Saves what is left if the engine is garbage-collected or the program ends without close(). The callback refers
+        # to the cache: a reference to self would keep this object alive.
         self._finalizer = weakref.finalize(self, WorkingMemoryCache.close_quietly, self._cache)
 
     def __repr__(self) -> str:
         return f"WorkingMemories({self.status()})"
 
     def get(self, namespace: str | Iterable[str], session: str) -> WorkingMemory:
-        """What the agent has at hand in a conversation; empty if that is nothing."""
+        """Return a snapshot of the working memory of a conversation, which may be empty."""
         place = _check_address(namespace, session)
-        with self._cache.lock_existing(place, uses=True) as held:
-            messages = () if held is None else tuple(held.messages.values())
+        with self._cache.lock_existing(place, uses=True) as memory:
+            messages = () if memory is None else tuple(memory.messages.values())
             return WorkingMemory(
                 namespace=place[0],
                 session=place[1],
                 messages=messages,
                 tool_results=MappingProxyType(
-                    {one.tool_call_id: one for one in messages if one.tool_call_id is not None}
+                    {
+                        message.tool_call_id: message
+                        for message in messages
+                        if message.tool_call_id is not None
+                    }
                 ),
-                scratchpad=self._cache.get_scratchpad(place, held),
-                token_count=sum(one.token_count for one in messages),
-                unsaved=0 if held is None else held.unsaved_count,
+                scratchpad=self._cache.get_scratchpad(place, memory),
+                token_count=sum(message.token_count for message in messages),
+                unsaved=0 if memory is None else memory.unsaved_count,
             )
 
     def append(
@@ -68,62 +73,75 @@ class WorkingMemories:
         message: MessageDraft | Role | str,
         content: str | None = None,
     ) -> WorkingReport:
-        """Put a message at the end: ``append("alice", "monday", "user", "Hello")``, or a ``MessageDraft``.
+        """Append a message: ``append("alice", "monday", "user", "Hello")``, or with a ``MessageDraft``.
+
+        Args:
+            namespace: The namespace.
+            session: Name of the session.
+            message: A draft, or the role of the message.
+            content: Text of the message, if ``message`` is a role.
 
         Raises:
-            MessageConflictError: The memory holds another message with its id.
-            StorageError: There is no room, because the database takes nothing; the message was not taken.
+            MessageConflictError: The working memory contains another message with the same id.
+            StorageError: There is no space, because messages could not be saved. The message was not added.
         """
         place, draft = _check_address(namespace, session), coerce_draft(message, content)
         self._check_open()
-        (sealed,) = complete_drafts(self._dependencies, [draft])
+        (new_message,) = complete_drafts(self._dependencies, [draft])
+        # Evict before this memory is locked: eviction locks other memories, and two such locks could deadlock.
         self._cache.expire()
-        self._cache.make_room(place, measure_bytes(sealed))
-        with self._cache.lock_or_create(place) as held:
-            known = held.messages.get(sealed.id)
-            if known is None:
-                self._cache.add_message(held, sealed)
-            elif not known.has_same_content(sealed):
+        self._cache.make_room(place, measure_bytes(new_message))
+        with self._cache.lock_or_create(place) as memory:
+            existing = memory.messages.get(new_message.id)
+            if existing is None:
+                self._cache.add_message(memory, new_message)
+            elif not existing.has_same_content(new_message):
                 raise MessageConflictError(
-                    f"the working memory holds another message with the id {sealed.id!r}: "
-                    "give the new one an id of its own; nothing was changed"
+                    f"the working memory contains another message with id {new_message.id!r}: "
+                    "use another id for the new message; nothing was changed"
                 )
-            return self._build_report(place, held, known or sealed, is_new=known is None)
+            return self._build_report(place, memory, existing or new_message, is_new=existing is None)
 
     def set_scratchpad(self, namespace: str | Iterable[str], session: str, text: str) -> None:
-        """What the agent notes for itself in this conversation, in place of what it noted before.
+        """Replace the agent's notes for a conversation.
 
-        It is stored, beside the session, when the memory leaves; recall and contexts do not show it.
+        They are saved in a separate session when the working memory is saved. Recall and contexts do not include them.
         """
         place = _check_address(namespace, session)
         self._check_open()
         if not isinstance(text, str):
-            raise InvalidInputError(f"a scratchpad is a str, got a {type(text).__name__}: convert it to text")
+            raise InvalidInputError(
+                f"text of a scratchpad must be a str, got a {type(text).__name__}: convert it to text"
+            )
         check_name(get_scratchpad_name(place[1]))
         self._cache.expire()
         self._cache.make_room(place, measure_bytes(text))
-        with self._cache.lock_or_create(place) as held:
-            self._cache.set_scratchpad(held, text)
+        with self._cache.lock_or_create(place) as memory:
+            self._cache.set_scratchpad(memory, text)
 
     def flush(self, namespace: str | Iterable[str] | None = None, session: str | None = None) -> FlushReport:
-        """Store what is in no session yet, and notes: of one conversation, of one namespace, or all of it.
+        """Save messages and notes of one conversation, of one namespace, or of all.
+
+        Args:
+            namespace: The namespace. Default: all namespaces.
+            session: Name of the session. Default: all sessions.
 
         Raises:
-            StorageError: The database took it not, or not all; what it did not take is held on.
+            StorageError: Not everything could be saved. The rest remains in memory.
         """
         path = None if namespace is None else check_namespace(namespace)
         if path is None and session is not None:
-            raise InvalidInputError(f"flush() got the session {session!r} of no namespace: name both")
+            raise InvalidInputError(f"flush() got session {session!r} without a namespace: pass both")
         name = None if session is None else check_name(session)
         counts = [self._cache.save(place) for place in self._cache.list_addresses(path, name)]
         return FlushReport(messages=sum(counts), agents=sum(1 for count in counts if count))
 
     def delete(self, namespace: NamespacePath, session: str | None = None) -> None:
-        """Drop what is held of a conversation, or of a whole namespace, and store nothing of it: it is being erased."""
+        """Delete the working memory of a conversation or a namespace, without saving it, because it is being erased."""
         self._cache.delete(namespace, session)
 
     def delete_erased(self, erased: ErasedIds) -> dict[str, int]:
-        """Hold nothing of what was erased: of conversations that stay only their messages go, not the notes."""
+        """Delete what was erased elsewhere. For single messages, the notes of the conversation remain."""
         for path in erased.namespaces:
             self.delete(path)
         for path, name in erased.sessions:
@@ -133,37 +151,40 @@ class WorkingMemories:
         return {}
 
     def invalidate(self, scope: BackupScope) -> None:
-        """Drop what is held of a part of the memory in whose place there is another now."""
+        """Discard, without saving, the working memories of a part of the memory that was replaced by a restore."""
         self._cache.invalidate(scope.contains)
 
     def sweep(self) -> int:
-        """Store and let go of what nobody used for too long; how many memories. A thread does so every minute."""
+        """Save and evict working memories that were unused for too long, and return their number.
+
+        A background thread does this every minute.
+        """
         return self._cache.expire()
 
     def unsaved(self) -> dict[tuple[NamespacePath, str], tuple[Message, ...]]:
-        """The messages that are in no session yet, by namespace and session; also after a ``close()`` that failed."""
+        """Return the unsaved messages by namespace and session, also after a failed ``close()``."""
         return self._cache.list_unsaved()
 
     def status(self) -> WorkingStatus:
-        """How many memories are held, and what they take."""
+        """Return the number and the size of the working memories."""
         return self._cache.status()
 
     def close(self) -> None:
-        """Store everything.
+        """Save everything.
 
         Raises:
-            StorageError: The database took it not; ``unsaved()`` has what is left.
+            StorageError: Not everything could be saved. ``unsaved()`` returns the rest.
         """
         self._cache.close()
 
     def _build_report(
-        self, place: SessionAddress, held: CachedWorkingMemory, message: Message, *, is_new: bool
+        self, place: SessionAddress, memory: CachedWorkingMemory, message: Message, *, is_new: bool
     ) -> WorkingReport:
         flushed, problem = 0, None
-        if held.token_count > self._config.flush_tokens:
+        if memory.token_count > self._config.flush_tokens:
             flushed, problem = self._cache.try_flush(place)
         return WorkingReport(
-            message=message, is_new=is_new, flushed=flushed, token_count=held.token_count, problem=problem
+            message=message, is_new=is_new, flushed=flushed, token_count=memory.token_count, problem=problem
         )
 
     def _check_open(self) -> None:

@@ -1,4 +1,4 @@
-"""Where working memories go when they leave: to their sessions, each message once."""
+"""Saving of working memories to their sessions, each message once."""
 
 from __future__ import annotations
 
@@ -26,49 +26,54 @@ _SCRATCHPAD_FIELD = "scratchpad"
 
 
 class WorkingMemoryWriter:
-    """Stores what working memories hold."""
+    """Saves messages and scratchpads of working memories."""
 
     def __init__(self, parts: SessionDependencies) -> None:
         self._dependencies = parts
 
     def save_messages(self, place: SessionAddress, messages: Sequence[Message]) -> int:
-        """Store messages to their session, which is made if need be; how many were new."""
-        with suppress(SessionNotFoundError):  # deleted between our look and our write: make it anew
+        """Store messages in their session, which is created if necessary. Return the number of new messages."""
+        # The session may be deleted after it was opened and before the write. Then create it again.
+        with suppress(SessionNotFoundError):
             return self._add_messages(self._open_session(place), messages)
         return self._add_messages(self._open_session(place), messages)
 
     def load_scratchpad(self, place: SessionAddress) -> str:
-        """What an agent had noted when its memory left."""
+        """Return the stored scratchpad of a session, or an empty text."""
         found = self._dependencies.sessions.get(place[0], get_scratchpad_name(place[1]))
         newest = () if found is None else SessionRecord(self._dependencies, found).latest(1)
         payload = newest[0].payload if newest else None
         return str(payload.get(_SCRATCHPAD_FIELD, "")) if isinstance(payload, dict) else ""
 
     def save_scratchpad(self, place: SessionAddress, text: str) -> None:
-        """Store it beside the session, without words that recall could find."""
+        """Store the scratchpad in a separate session, which recall does not find."""
+        # The text is in the payload of an empty message, because only content is indexed.
         note = MessageDraft(Role.SYSTEM, "", payload={_SCRATCHPAD_FIELD: text})
         self._open_session((place[0], get_scratchpad_name(place[1]))).add(note)
 
     def delete_scratchpad(self, place: SessionAddress) -> None:
-        """Erase what was stored beside the session."""
-        beside = self._dependencies.sessions.get(place[0], get_scratchpad_name(place[1]))
-        if beside is not None:
-            self._dependencies.sessions.delete(beside.key)
+        """Delete the stored scratchpad of a session."""
+        scratchpad = self._dependencies.sessions.get(place[0], get_scratchpad_name(place[1]))
+        if scratchpad is not None:
+            self._dependencies.sessions.delete(scratchpad.key)
 
     def _add_messages(self, session: SessionRecord, messages: Sequence[Message]) -> int:
         try:
             return len(session.add_messages(messages).stored)
         except MessageConflictError:
+            # One message conflicts, and nothing was stored. Store them one by one to handle the conflict.
             return sum(self._add_message(session, message) for message in messages)
 
     def _add_message(self, session: SessionRecord, message: Message) -> int:
         try:
             return len(session.add_messages([message]).stored)
         except MessageConflictError:
-            # The session has another message under its id: neither may be lost.
-            other = replace(message, id=_derive_id(message))
-            _log.warning("%r holds another message %r: stored as %r", session, message.id, other.id)
-            return len(session.add_messages([other]).stored)
+            # The session has another message with this id. Store this one under a derived id, so that neither is lost.
+            renamed = replace(message, id=_derive_id(message))
+            _log.warning(
+                "%r contains another message with id %r: stored as %r", session, message.id, renamed.id
+            )
+            return len(session.add_messages([renamed]).stored)
 
     def _open_session(self, place: SessionAddress) -> SessionRecord:
         return SessionRecord(
@@ -78,11 +83,11 @@ class WorkingMemoryWriter:
 
 
 def _derive_id(message: Message) -> str:
-    # The same each time, so that who tries again stores it once.
-    said = f"{message.id}\0{message.role}\0{message.content}\0{message.payload_json}"
-    return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    # Derived from the content, so that a retry does not store the message twice.
+    content = f"{message.id}\0{message.role}\0{message.content}\0{message.payload_json}"
+    return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def get_scratchpad_name(session: str) -> str:
-    """The session beside a session in which its agent's notes are kept."""
+    """Return the name of the session that contains the scratchpad of a session."""
     return f"{session}: scratchpad"

@@ -229,6 +229,6 @@ def test_a_namespace_that_somebody_writes_to_meanwhile_is_not_overwritten(
             if progress.stage == "writing" and not calls:
                 calls.append(other.session("acme", "s").add("user", "from somebody else"))
 
-        with pytest.raises(RestoreConflictError, match="somebody else wrote"):
+        with pytest.raises(RestoreConflictError, match="another process wrote"):
             engine.restore(tmp_path / "b.gz", progress=write_meanwhile)
         assert [m.content for m in engine.session("acme", "s").messages()] == ["from somebody else"]

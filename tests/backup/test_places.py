@@ -99,7 +99,7 @@ def test_what_is_there_is_erased_only_if_that_was_said(backend: str, new_url: Ne
         late.add("user", "Something said after the backup about a zebra.")
         assert engine.namespace("acme").recall("zebra").hits
         now = read_records(engine, tmp_path / "now.gz", namespace="acme")
-        with pytest.raises(RestoreConflictError, match="'acme' holds .* already.*replace=True"):
+        with pytest.raises(RestoreConflictError, match="'acme' contains .* already.*replace=True"):
             engine.restore(tmp_path / "b.gz")
         assert read_records(engine, tmp_path / "again.gz", namespace="acme") == now
         assert engine.restore(tmp_path / "b.gz", replace=True).replaced
@@ -170,14 +170,14 @@ def test_one_namespace_comes_into_a_memory_with_others(backend: str, new_url: Ne
         assert "embedders" not in report.counts  # it was known already
         assert target.namespace("from", "afar").embed() == 0
         assert read_records(target, tmp_path / "o.gz", namespace="other") == other
-        with pytest.raises(RestoreConflictError, match="the whole memory holds"):
+        with pytest.raises(RestoreConflictError, match="the whole memory contains"):
             source.move_to(target)
 
 
 def test_what_makes_no_sense_is_refused(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
     with open_small_engine(new_url(backend)) as engine:
         engine.backup(tmp_path / "b.gz")
-        with pytest.raises(InvalidInputError, match="whole memory cannot go into"):
+        with pytest.raises(InvalidInputError, match="whole memory cannot be restored into"):
             engine.restore(tmp_path / "b.gz", into="acme")
         with pytest.raises(InvalidInputError, match="prefix=True needs a namespace"):
             engine.backup(tmp_path / "c.gz", prefix=True)

@@ -117,4 +117,4 @@ def test_a_database_that_cannot_be_used_ends_the_command_with_2(conversations: s
         check=False,
     )
     assert child.returncode == 2
-    assert "unknown kind of database 'oracle'" in child.stderr
+    assert "unknown database type 'oracle'" in child.stderr

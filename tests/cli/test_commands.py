@@ -56,8 +56,8 @@ def test_what_is_not_shown_is_told_of(database: Path) -> None:
         call = ToolCall("c", "look_up", '{"what": "ferries"}')
         engine.session("bob", "tools").add(MessageDraft("assistant", "", tool_calls=(call,)))
     for words in ([], ["bob"], ["acme/a\\/b", "-s", "monday"]):
-        assert "There are more" in run("inspect", "-d", database, *words, "--limit", "1").out
-        assert "There are more" not in run("inspect", "-d", database, *words).out
+        assert "Use a higher --limit" in run("inspect", "-d", database, *words, "--limit", "1").out
+        assert "Use a higher --limit" not in run("inspect", "-d", database, *words).out
         few = run("inspect", "-d", database, *words, "--limit", "1", "--json").parsed
         assert few.get("is_whole", few.get("next_after") is None) is False
     for words in (["inspect", "bob", "-s", "tools"], ["search", "bob", "ferries"]):
@@ -154,7 +154,7 @@ def test_a_backup_is_restored_elsewhere_and_moved_on(database: Path, tmp_path: P
     assert report["counts"]["messages"] == 4
     assert run("restore", "-d", second, file).code == 0
     assert run("export", "-d", second).out == run("export", "-d", database).out
-    assert "records are in" in run("move", second, third).out
+    assert "Copied " in run("move", second, third).out
     assert run("export", "-d", third).out == run("export", "-d", database).out
 
 

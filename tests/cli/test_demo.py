@@ -203,19 +203,20 @@ def test_the_demo_prints_the_answers_the_score_an_old_thread_and_a_prompt() -> N
         assert with_memory.replace(" ", "") == (fact or without).replace(" ", "")
         assert tokens == ("12 / 1,200" if fact else "12 / 12")
     assert rows[-1][0] == "What is Jonas' favourite colour?"
-    assert f"took 1,200 tokens on average; all that was said would take {whole}." in told
+    assert f"took 1,200 tokens on average; the full history would take {whole}." in told
     others = len(story) - 8
-    assert f"Of the {others} others about the project, the answer stood in {others - 1} prompts" in told
-    assert f"in 0 without, and this model quoted the right sentence for {others - 1}." in told
     assert (
-        f"In {load_chapters()[0].session}, where it was said: {rows[0][0]} I don't know. (12 prompt" in told
+        f"Of the {others} other questions about the project, the answer was in {others - 1} prompts" in told
     )
+    assert f"in 0 without, and this model quoted the right sentence for {others - 1}." in told
+    thread = load_chapters()[0].session
+    assert f"In {thread}, which contains the fact: {rows[0][0]} I don't know. (12 prompt" in told
     shown = output.partition("One prompt of 1,200 tokens")[2]
     assert re.search(r"│ known +│ - domain \| known", shown)
     assert re.search(r"│ \d\.\d\d \w+ +│ user: Our payment provider", shown)
     assert re.search(r"│ +│ Which online rate", shown)
     assert re.search(r"│ the answer +│ Our payment provider", shown)
-    assert "No longer true, but remembered: Stripe\n" in re.sub(" +\n", "\n", shown)
+    assert "Outdated, but kept in the history: Stripe\n" in re.sub(" +\n", "\n", shown)
     for agent in (both.without_memory, both.with_memory):
         assert isinstance(agent, Scripted)
         assert len(set(agent.threads)) == len(agent.threads)  # a new thread for each question
@@ -247,9 +248,9 @@ def test_the_tables_of_what_is_stored_count_it_and_give_each_session_one_line() 
     rows = dict(re.findall(r"│ (\w+) +│ (.*?) +│", held))
     assert rows["working"].startswith("the last session as a prompt: 2 messages")
     assert "2 sessions" in rows["short_term"]
-    assert "0.2 ms each" in rows["short_term"]
+    assert "0.2 ms per message" in rows["short_term"]
     assert rows["long_term"].startswith("0 entries")
-    assert rows["knowledge"].startswith("1 things")
+    assert rows["knowledge"].startswith("1 fact known")
     assert rows["episodic"].startswith("0 moments")
     assert re.findall(r" (\d+) │$", held, re.MULTILINE) == [f"{second.token_count}", f"{stored}", "0"]
 
@@ -259,7 +260,7 @@ def test_the_demo_does_not_touch_a_file_that_is_there(tmp_path: Path) -> None:
     path.write_text("mine")
     result = CliRunner().invoke(app, ["demo", "--database", str(path)])
     assert result.exit_code == 1
-    assert "exists already" in " ".join(result.output.split())  # lines are wrapped
+    assert "already exists" in " ".join(result.output.split())  # lines are wrapped
     assert path.read_text() == "mine"
 
 

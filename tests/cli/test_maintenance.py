@@ -62,7 +62,7 @@ def test_what_another_process_is_at_ends_with_a_code_of_its_own(
         held = Lease(engine.services, lease)
         assert held.acquire()
         done = run(*command, "-d", aged)
-        assert (done.code, "nother process is at it" in done.out) == (4, True)
+        assert (done.code, "nother process holds the lock" in done.out) == (4, True)
         held.release()
         assert run(*command, "-d", aged).code == 0
 
@@ -77,14 +77,14 @@ def test_maintenance_that_another_process_takes_over_is_not_called_done(aged: Pa
             "BEGIN UPDATE lmt_leases SET holder = 'another'; END"
         )
     done = run("maintain", "-d", aged, "--yes")
-    assert (done.code, "run it again" in done.out) == (1, True)
+    assert (done.code, "Run the command again" in done.out) == (1, True)
 
 
 def test_optimizing_goes_by_a_budget_and_says_by_which(aged: Path) -> None:
     told = run("optimize", "-d", aged, "--budget", 1000, "--json").parsed["alice"]
     assert told["usage_before"] == told["tokens_before"] / 1000 > 0
     assert "for a budget of 1,000 tokens\n" in run("optimize", "-d", aged, "--budget", 1000).out
-    assert "190,904 tokens, the default: --budget" in run("optimize", "-d", aged).out
+    assert "190,904 tokens (default; change it with --budget)" in run("optimize", "-d", aged).out
     assert run("optimize", "-d", aged, "--budget", 0).code == 2
 
 

@@ -69,7 +69,7 @@ def test_the_redis_may_stand_in_the_environment(memory: Path, server: TemporaryR
 def test_without_a_redis_it_is_said_that_none_was_looked_at(memory: Path, server: TemporaryRedis) -> None:
     assert "--redis" in run("forget", "-d", memory, "alice").err
     done = run("forget", "-d", memory, "alice", "--yes")
-    assert "Redis was not looked at: if agents use one, name it with --redis" in done.out
+    assert "Redis was not checked. If your agents use it, pass --redis" in " ".join(done.out.split())
     assert holds(server)
     again = run("forget", "-d", memory, "alice", "--yes", "--json").parsed
     assert any("--redis" in note for note in again["notes"])
@@ -99,7 +99,7 @@ def test_a_redis_that_does_not_answer_is_named_and_nothing_is_called_complete(
     done = run(*command, "-d", memory, "--redis", server.url, "--yes", "--json")
     assert done.code == 1
     (left,) = done.parsed["left" if command[0] == "forget" else "problems"]
-    assert f"Redis at {server.url!r} does not answer" in left
+    assert f"Redis at {server.url!r} is unavailable" in left
 
 
 def test_the_status_tells_of_redis(memory: Path, server: TemporaryRedis) -> None:

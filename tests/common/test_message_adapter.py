@@ -192,7 +192,7 @@ def test_of_blocks_the_texts_are_kept_and_pictures_left_out() -> None:
         ([{"role": "pirate", "content": "x"}], "unknown role 'pirate': use one of"),
         ([{"role": "secret text " * 9, "content": "x"}], "unknown role of type str"),
         ([RemoveMessage(id="1")], "unknown role 'remove'"),
-        ([{"role": "user", "content": 7}], "message 0 has no text, its content is a int"),
+        ([{"role": "user", "content": 7}], "message 0 has no text (content is a int)"),
         ([{"role": "user"}], "message 0 has no text"),
     ],
 )

@@ -57,12 +57,12 @@ def test_a_time_that_utc_cannot_hold_is_refused() -> None:
     ("payload", "where"),
     [
         ({"a": {"b": [1, {2, 3}]}}, r"payload\['a'\]\['b'\]\[1\] is a set"),
-        ({1: "x"}, r"payload has the key 1, which is no str"),
+        ({1: "x"}, r"payload has the key 1, which is not a str"),
         ({"t": (1, 2)}, r"payload\['t'\] is a tuple"),
         ({"when": datetime(2025, 1, 1, tzinfo=UTC)}, r"payload\['when'\] is a datetime"),
         (object(), "payload is a object"),
         (b"bytes", "payload is a bytes"),
-        ({"n": 10**5000}, "cannot be written as JSON"),
+        ({"n": 10**5000}, "cannot be serialized as JSON"),
         ({"p": [float("nan")]}, r"payload\['p'\]\[0\] is nan"),
     ],
 )

@@ -127,7 +127,7 @@ def test_extractive_under_a_small_target_keeps_what_says_most() -> None:
 def test_without_a_model_the_summary_is_extractive_and_says_so() -> None:
     report = Summarizer(COUNTER).summarize(conversation(20))
     assert report.strategy is SummaryStrategy.EXTRACTIVE
-    assert report.problems == ("there is no model",)
+    assert report.problems == ("no model is configured",)
     assert report.missing == ()
 
 
@@ -136,9 +136,9 @@ def test_without_a_model_the_summary_is_extractive_and_says_so() -> None:
     [
         (RuntimeError("secret details"), "the model raised RuntimeError"),
         (SystemExit(1), "the model raised SystemExit"),
-        ("", "the model answered nothing"),
-        (" \n ", "the model answered nothing"),
-        ("x" * 10_000_000, "the model answered 10000000 characters where 500 tokens were asked for"),
+        ("", "the model returned an empty answer"),
+        (" \n ", "the model returned an empty answer"),
+        ("x" * 10_000_000, "the model returned 10000000 characters, but only 500 tokens were requested"),
     ],
 )
 def test_a_failing_model_means_extractive_and_the_report_says_why(
@@ -158,7 +158,7 @@ def test_an_answer_that_is_no_text_is_refused() -> None:
             return 42  # type: ignore[return-value]
 
     report = Summarizer(COUNTER, Odd()).summarize(conversation(3))
-    assert report.problems == ("the model answered a int in place of a text",)
+    assert report.problems == ("the model returned a value of type int instead of a text",)
 
 
 def test_a_model_that_hangs_is_given_up_and_not_asked_again_while_it_hangs() -> None:
@@ -175,7 +175,7 @@ def test_a_model_that_hangs_is_given_up_and_not_asked_again_while_it_hangs() -> 
     first = summarizer.summarize(conversation(40))
     second = summarizer.summarize(conversation(5))
     assert first.problems == ("no answer within 1 s",)
-    assert second.problems == ("the model has not come back from an earlier question",)
+    assert second.problems == ("the model is still busy with an earlier request",)
     wait_until(lambda: len(asked) == 4, "all chunks are asked for together, within one time limit")
     assert first.missing == ()
     release.set()
@@ -227,7 +227,7 @@ def test_an_invention_that_runs_over_the_end_of_a_sentence_goes_whole(answer: st
 def test_an_answer_of_inventions_alone_means_extractive() -> None:
     report = Summarizer(COUNTER, ScriptedLLM(["See https://evil.example/a"])).summarize(conversation(4))
     assert report.strategy is SummaryStrategy.EXTRACTIVE
-    assert report.problems == ("nothing but inventions",)
+    assert report.problems == ("every sentence contained invented facts",)
 
 
 def test_a_long_answer_is_cut_to_the_target_and_facts_go_first() -> None:

@@ -20,6 +20,7 @@ from langmem_tiers.compression.tool_output.models import (
     CompressionContentType,
     ErrorDetails,
 )
+from langmem_tiers.compression.tool_output.pages import read_page
 from tests.compression.tool_results import FORM, PAGE, PROSE, RESULTS, ROWS, TRACE, TREE
 
 compressor = ContextCompressor()
@@ -383,3 +384,19 @@ def test_no_text_makes_it_raise(text: str, tier: int) -> None:
         assert 0 <= done.compression_confidence <= 1
         assert done.compressed_tokens == compressor.counter.count(done.format_for_prompt())
         assert set(done.urls_mentioned) == set(compressor._extract_all_urls(text))
+
+
+@pytest.mark.parametrize("tag", ["script", "style", "noscript"])
+def test_a_page_text_contains_nothing_of_skipped_tags(tag: str) -> None:
+    page = read_page(f"<p>Hello <{tag}>var a;</{tag}> world</p>")
+    assert " ".join(page.text).split() == ["Hello", "world"]
+
+
+def test_a_selector_in_an_address_is_listed_without_form_fields_too() -> None:
+    extraction = CompressedExtraction(
+        content_type=CompressionContentType.PAGE_STATE,
+        summary="A page.",
+        urls_mentioned=["#a"],
+        selectors=("#a",),
+    )
+    assert extraction.format_for_prompt().splitlines()[-2:] == ["Selectors:", "- #a"]

@@ -39,7 +39,7 @@ def test_what_a_model_makes_up_is_dropped_and_what_it_lost_is_put_back() -> None
     assert done.key_facts[0] == "It is a lamp"
     assert done.urls_mentioned == ["https://a.b/lamp", "https://a.b/terms"]
     assert "$49.99" in text
-    assert done.problems == ("3 of the model's lines held what is not in the material",)
+    assert done.problems == ("3 of the model's lines contained facts that are not in the material",)
 
 
 def test_addresses_that_a_model_left_out_of_a_text_stay_out_only_if_one_asks_for_that() -> None:
@@ -57,9 +57,9 @@ def test_addresses_that_a_model_left_out_of_a_text_stay_out_only_if_one_asks_for
     ("reply", "problem"),
     [
         (RuntimeError("down"), "the model raised RuntimeError"),
-        ("", "the model answered nothing"),
-        ("I cannot do that.", "the model answered no object with a summary"),
-        ("x" * 1_000_000, "the model answered 1000000 characters"),
+        ("", "the model returned an empty answer"),
+        ("I cannot do that.", "the model returned no object with a summary"),
+        ("x" * 1_000_000, "the model returned 1000000 characters"),
     ],
 )
 def test_a_model_that_fails_is_done_without(reply: str | BaseException, problem: str) -> None:

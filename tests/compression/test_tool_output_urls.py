@@ -259,7 +259,7 @@ def test_lost_addresses_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
     done = Forgetful().compress("see https://a.b/c and https://d.e")
     assert done.urls_mentioned == ["https://a.b/c", "https://d.e"]
-    assert done.problems == ("2 of 2 URLs lost, put back",)
+    assert done.problems == ("2 of 2 URLs lost, restored",)
 
 
 @pytest.mark.sample(1)
@@ -267,7 +267,7 @@ def test_lost_addresses_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_of_a_page_of_a_megabyte_all_urls_are_kept_up_to_the_limit(name: str, urls: int) -> None:
     done = compressor.compress(page_of(PAGE_UNITS[name], 1_000_000))
     assert len(done.urls_mentioned) == urls
-    assert done.problems == ("not all of it was read for facts",)
+    assert done.problems == ("only a part of the text was searched for facts",)
 
 
 def test_of_a_page_of_2_mb_the_beginning_and_the_end_are_read_and_that_is_said() -> None:
@@ -275,5 +275,5 @@ def test_of_a_page_of_2_mb_the_beginning_and_the_end_are_read_and_that_is_said()
     done = compressor.compress(text, CompressionContentType.TEXT_CONTENT)
     assert "It begins with $11.11 here." in done.format_for_prompt()
     assert "It ends with $99.99 there." in done.format_for_prompt()
-    assert done.problems == ("not all of it was read for facts",)
+    assert done.problems == ("only a part of the text was searched for facts",)
     assert done.compression_confidence == 0.9

@@ -227,7 +227,7 @@ def test_a_context_tells_what_each_section_takes_and_what_the_budget_was_too_sma
         assert context.sections["memories"] > 0
     assert large.warnings == ()
     dropped = len(small.dropped)
-    assert f"{dropped} of the messages had no room in their share of 200 tokens" in small.warnings
+    assert f"{dropped} messages did not fit the budget of 200 tokens" in small.warnings
     assert where.build_context("red boat", budget=TokenBudget.of(60)).warnings
 
 
@@ -258,7 +258,7 @@ def test_a_question_that_was_asked_often_is_not_what_is_told(words: MemoryEngine
     for context in (session.build_context(), where.build_context("Who is the captain of the red boat?")):
         assert text_of(context).count("Who is the captain of the red boat?") <= 1
         assert text_of(context).count("Henrik") == 1
-        assert any(reason.startswith("said already") for reason in context.reasons.values())
+        assert any(reason.startswith("duplicate") for reason in context.reasons.values())
 
 
 def test_a_query_is_answered_whoever_spoke_last(words: MemoryEngine) -> None:

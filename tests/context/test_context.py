@@ -180,7 +180,7 @@ def test_a_newest_message_that_cannot_fit_is_an_error_that_names_its_size(
     session.add("user", "\n".join(f"https://example.com/{n}" for n in range(500)))
     for tokens in (1, 100):
         with pytest.raises(
-            BudgetExceededError, match=r"takes \d+ tokens.*where \d+ are left: raise the budget"
+            BudgetExceededError, match=r"takes \d+ tokens.*only \d+ are available: raise the budget"
         ):
             session.build_context(budget=TokenBudget.of(tokens))
     assert session.count() == 1

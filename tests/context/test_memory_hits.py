@@ -480,7 +480,7 @@ def test_an_episode_is_not_told_beside_a_long_message_that_says_it(opened: Memor
     assert len(space.recall("code of the safe")) == 2
     context = space.build_context("code of the safe")
     assert told(context.messages).count("7741") == 1
-    assert context.reasons[f"before/{recorded.id}"].startswith("said already")
+    assert context.reasons[f"before/{recorded.id}"].startswith("duplicate")
     space.long_term.store(CODE)
     assert told(space.build_context("code of the safe").messages).count("7741") == 2  # an entry is told
 

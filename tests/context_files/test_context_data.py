@@ -170,16 +170,16 @@ def test_a_context_does_not_change_when_what_it_was_made_of_does() -> None:
             "timestamp must be a finite number, got a bool",
         ),
         (lambda: HistoryEntry(1, "", "x"), "role must not be empty"),
-        (lambda: HistoryEntry(1, "user", None), "content must be a text, got a NoneType"),  # type: ignore[arg-type] # refused
+        (lambda: HistoryEntry(1, "user", None), "content must be a string, got a NoneType"),  # type: ignore[arg-type] # refused
         (lambda: HistoryEntry(1, "user", "x", -1), "token_count must be a whole number from 0 .*got -1"),
-        (lambda: HistoryEntry(1, "user", "x", 1, {"role": "y"}), "extra holds 'role'.*set the field"),
-        (lambda: ActiveTask("t", "d", progress=1.5), r"progress must lie in \[0, 1\], got 1.5: scale it"),
+        (lambda: HistoryEntry(1, "user", "x", 1, {"role": "y"}), "extra contains 'role'.*set the field"),
+        (lambda: ActiveTask("t", "d", progress=1.5), r"progress must be in \[0, 1\], got 1.5: scale it"),
         (lambda: ToolStats(by_tool={"x": -1}), "each count in by_tool"),
         (lambda: ToolStats(total_calls=-1), "total_calls"),
         (lambda: ToolStats(failures=-1), "failures"),
         (lambda: TokenUsage(total_input=1.5), "total_input must be a whole number"),  # type: ignore[arg-type] # refused
-        (lambda: ContextData(session_id="s", system_state={"x": {1, 2}}), "holds a set"),  # type: ignore[dict-item] # refused
-        (lambda: ContextData(session_id="s", system_state={1: 2}), "texts as keys"),  # type: ignore[dict-item] # refused
+        (lambda: ContextData(session_id="s", system_state={"x": {1, 2}}), "contains a set"),  # type: ignore[dict-item] # refused
+        (lambda: ContextData(session_id="s", system_state={1: 2}), "string keys"),  # type: ignore[dict-item] # refused
         (lambda: ContextData(session_id="s", facts="text"), "facts must be a list"),  # type: ignore[arg-type] # refused
         (
             lambda: ContextData(session_id="s", recent_history=({},)),  # type: ignore[arg-type] # refused
@@ -223,26 +223,26 @@ def test_the_limits_are_those_of_the_design() -> None:
 
 
 HOSTILE = {
-    "nothing": (b"", "no JSON"),
-    "half": (b'{"facts": [', "no JSON at line 1"),
+    "nothing": (b"", "not valid JSON"),
+    "half": (b'{"facts": [', "not valid JSON at line 1"),
     "a list": (b"[]", "must be an object"),
     "not UTF-8": (b'{"facts": ["\xff"]}', "not UTF-8 at byte 12"),
-    "UTF-16": ("{}".encode("utf-16"), "not UTF-8|no JSON"),
-    "NaN": (b'{"x": NaN}', "NaN, which is no number"),
+    "UTF-16": ("{}".encode("utf-16"), "not UTF-8|not valid JSON"),
+    "NaN": (b'{"x": NaN}', "NaN, which is not a JSON number"),
     "infinite": (b'{"x": -Infinity}', "Infinity"),
     "too large a number": (b'{"x": 1e999}', "number that is too large"),
-    "too many digits": (b'{"x": ' + b"9" * 5000 + b"}", "no JSON"),
+    "too many digits": (b'{"x": ' + b"9" * 5000 + b"}", "not valid JSON"),
     "a very large number": (b'{"x": 1' + b"0" * 400 + b"}", "more than 1024 bits"),
     "a very large count": (
         b'{"token_usage": {"total_input": 1' + b"0" * 400 + b"}}",
-        "got a int that is none",
+        "got an invalid int",
     ),
     "a very late time": (
         b'{"last_known_environment": {"last_update": 1' + b"0" * 400 + b"}}",
         "more than 1024 bits",
     ),
-    "doubled": (b'{"a": {"k": 1, "k": 2}}', "names 'k' twice"),
-    "deep": (b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deep"),
+    "doubled": (b'{"a": {"k": 1, "k": 2}}', "contains the key 'k' twice"),
+    "deep": (b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
     "rather deep": (b'{"x": ' + b"[" * 150 + b"]" * 150 + b"}", "nested deeper than 100"),
     "history is a text": (b'{"recent_history": "x"}', "recent_history must be a list"),
     "an entry is a number": (b'{"recent_history": [1]}', r"recent_history\[0\] must be an object"),
@@ -254,13 +254,13 @@ HOSTILE = {
         b'{"recent_history": [{"timestamp": "now", "role": "user", "content": ""}]}',
         r"recent_history\[0\]: timestamp must be a finite number",
     ),
-    "a fact is a number": (b'{"facts": ["x", 1]}', "a fact must be a text"),
+    "a fact is a number": (b'{"facts": ["x", 1]}', "a fact must be a string"),
     "facts are an object": (b'{"facts": {}}', "facts must be a list"),
     "a task without id": (b'{"active_tasks": [{"description": "x"}]}', r"active_tasks\[0\] lacks 'id'"),
     "stats of wrong types": (b'{"tool_stats": {"total_calls": "42"}}', "tool_stats: total_calls"),
     "state is a list": (b'{"system_state": []}', "system_state must be a dict"),
-    "another's": (b'{"session_id": "another"}', "of session 'another'"),
-    "no text as id": (b'{"session_id": {}}', "session_id must be a text"),
+    "another's": (b'{"session_id": "another"}', "belongs to session 'another'"),
+    "no text as id": (b'{"session_id": {}}', "session_id must be a string"),
 }
 
 

@@ -93,7 +93,7 @@ def test_versions_are_listed_compared_and_restored(files: ContextFiles, clock: F
     assert report.version == 4
     assert files.load(ID).facts == ("a",)
     assert files.version(ID, 3).facts == ("a", "b", "c")
-    with pytest.raises(NotFoundError, match=r"no version 9: use one of those that are kept \(4, 3, 2, 1\)"):
+    with pytest.raises(NotFoundError, match=r"no version 9: use an available one \(4, 3, 2, 1\)"):
         files.version(ID, 9)
 
 
@@ -102,7 +102,7 @@ def test_who_saves_an_outdated_context_is_refused_or_says_what_to_do(files: Cont
     files.save(theirs.with_fact("theirs").with_tool_call("echo"))
     ours = ours.with_fact("ours").with_tool_call("echo")
     with pytest.raises(
-        ContextConflictError, match=r"'user:agent:123' was saved by somebody else.*nothing was written"
+        ContextConflictError, match=r"'user:agent:123' was changed by another writer.*nothing was written"
     ):
         files.save(ours)
     merged = files.save(ours, on_conflict="merge")
@@ -167,7 +167,7 @@ def test_parts_that_cannot_be_used_are_refused(tmp_path: Path, part: Any, messag
 
 
 def test_only_contexts_are_saved(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"got a dict: use what load\(\) gave"):
+    with pytest.raises(InvalidInputError, match=r"got a dict: use what load\(\) returned"):
         ContextFiles(tmp_path).save({"facts": []})  # type: ignore[arg-type] # refused
 
 

@@ -171,7 +171,7 @@ def test_a_summary_that_comes_to_a_session_with_messages_is_kept_and_told_of(
     )
     files.save(context)
     report = files.to_engine("s", engine, tenant)
-    assert "kept, and not shown" in report.problems[0]
+    assert "kept, but not shown" in report.problems[0]
     found = files.from_engine("s", engine, tenant).context
     assert found.long_term_summary == "earlier"
     assert {entry.content for entry in found.recent_history} == {"before", "x"}

@@ -124,7 +124,7 @@ def test_no_facts_and_no_words_find_nothing() -> None:
     search = FactSearch(OfflineEmbedder(), FrozenClock())
     assert search.find((), "x").hits == ()
     assert search.find(FACTS, "").hits == ()
-    with pytest.raises(InvalidInputError, match="found by a text"):
+    with pytest.raises(InvalidInputError, match="text must be a string"):
         search.find(FACTS, None)  # type: ignore[arg-type] # refused
 
 

@@ -94,7 +94,7 @@ def test_an_edit_by_hand_is_read_and_never_overwritten_unseen(
     store: FileContextStore, saved: ContextData, main: Path
 ) -> None:
     main.write_text(main.read_text().replace("second", "by hand"))
-    with pytest.raises(RuntimeError, match="saved by somebody else"):
+    with pytest.raises(RuntimeError, match="changed by another writer"):
         store.save(saved.with_fact("third"), NOW)
     found = store.load(ID)
     assert found is not None
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_read_is_set_aside_whole_and_the_same_version_rest
     assert found.recovery.restored_version == 2
     assert (folder / ".damaged" / f"{ID}.1.json").read_bytes() == data
     assert found.recovery.set_aside == str(folder / ".damaged" / f"{ID}.1.json")
-    assert "took its place" in caplog.text
+    assert "replaced by version" in caplog.text
     main.write_bytes(data)
     store.load(ID)
     assert (folder / ".damaged" / f"{ID}.2.json").read_bytes() == data
@@ -146,7 +146,8 @@ def test_without_a_good_version_the_error_says_where_the_file_is(
     folder.mkdir(parents=True)
     main.write_bytes(b"{")
     with pytest.raises(
-        StorageCorruptError, match=r"\.damaged/user:agent:123\.1\.json.*load again to begin anew"
+        StorageCorruptError,
+        match=r"\.damaged/user:agent:123\.1\.json.*load again to start with an empty context",
     ):
         store.load(ID)
     assert (folder / ".damaged" / f"{ID}.1.json").read_bytes() == b"{"
@@ -203,7 +204,7 @@ def test_an_inner_folder_that_is_a_link_is_refused(
     folder.mkdir(parents=True)
     (tmp_path / "outside").mkdir()
     (folder / inner).symlink_to(tmp_path / "outside")
-    with pytest.raises(StorageUnavailableError, match="is a link.*put a folder in its place"):
+    with pytest.raises(StorageUnavailableError, match="is a symbolic link.*replace it with a folder"):
         store.save(ContextData(session_id=ID), NOW)
     assert list((tmp_path / "outside").iterdir()) == []
 
@@ -392,6 +393,6 @@ def test_a_long_id_is_listed_also_when_its_lock_was_lost(store: FileContextStore
 
 def test_a_context_that_is_too_large_is_refused_by_its_size(folder: Path) -> None:
     store = FileContextStore(folder, ContextFilesConfig(max_bytes=1000))
-    with pytest.raises(InvalidInputError, match=r"more than the 1000 that are allowed: compact\(\) it"):
+    with pytest.raises(InvalidInputError, match=r"at most 1000 are allowed: compact\(\) it"):
         store.save(ContextData(session_id=ID, long_term_summary="x" * 1000), NOW)
     assert not folder.exists()

@@ -284,7 +284,7 @@ def test_a_conversation_shows_what_became_of_each_message() -> None:
     assert heights["recalled"] == [0, 0, 0, 0, 0, 100, 0, 0, 0]
     assert heights["behind the summary"] == [100, 0, 0, 0, 0, 0, 0, 0, 0]
     assert sum(map(sum, heights.values())) == 900
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("message", "tokens as said")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("message", "original tokens")
 
 
 def as_dict(one: Entry) -> dict[str, Any]:
@@ -298,7 +298,7 @@ def test_a_long_conversation_is_drawn_in_few_bars_that_add_up(memory: Memory) ->
     counts = [int(label.split(": ")[1]) for label in labels(axes) if ": " in label]
     assert sum(counts) == len(said) == 121
     assert len(axes.containers[0]) == 61  # two in a bar
-    assert "2 in a bar" in axes.get_xlabel()
+    assert "2 per bar" in axes.get_xlabel()
     assert sum(patch.get_height() for patch in axes.patches) == sum(one.token_count for one in said)  # type: ignore[attr-defined]
 
 
@@ -353,7 +353,7 @@ def test_tuning_shows_each_run_in_its_order(memory: Memory) -> None:
     line = axes.get_lines()[1]
     assert list(line.get_ydata()) == [run.usage_after for run in reversed(history)]  # type: ignore[arg-type]
     assert "messages in full (right)" in labels(axes)
-    assert ("taken back" in labels(axes)) == any(run.is_reverted for run in history)
+    assert ("reverted" in labels(axes)) == any(run.is_reverted for run in history)
     assert axes.get_xlabel() == "time (UTC)"
     saved = sum(run.tokens_saved for run in history)
     assert f"saved {saved:,} tokens" in axes.get_title(loc="left")
@@ -363,7 +363,7 @@ def test_tuning_marks_what_was_taken_back_and_counts_runs_where_time_stands_stil
     still = [snapshot(0), snapshot(0, is_reverted=True)]
     axes = plots.tuning(still)
     assert axes.get_xlabel() == "run"
-    assert labels(axes)[-1] == "taken back"
+    assert labels(axes)[-1] == "reverted"
 
 
 def test_decay_follows_the_formula_and_shows_where_entries_stand() -> None:
@@ -374,7 +374,7 @@ def test_decay_follows_the_formula_and_shows_where_entries_stand() -> None:
     assert left == [compute_decay(day, 0) for day in days]
     assert offsets(axes) == pytest.approx([(30, 0.5), (60, 0.35)])
     assert "entries: 2" in labels(axes)
-    assert axes.get_xlabel() == "days since it was last used"
+    assert axes.get_xlabel() == "days since last use"
     with pytest.raises(InvalidConfigError, match="half_life_days"):
         plots.decay(half_life_days=0)
 
@@ -438,13 +438,15 @@ def test_what_is_no_context_is_refused(wrong: Any) -> None:
     [
         ("usage", "Context objects"),
         ("scores", "Hit objects"),
-        ("tuning", "Snapshot objects"),
+        ("tuning", "TuningSnapshot objects"),
         ("decay", "Entry objects"),
         ("arc", "NarrativeArc objects"),
     ],
 )
 def test_what_cannot_be_drawn_is_named_with_what_is_wanted(name: str, wanted: str, wrong: Any) -> None:
-    with pytest.raises(InvalidInputError, match=rf"{wanted} are drawn here, got a \w+: use what .*\(\w*\)"):
+    with pytest.raises(
+        InvalidInputError, match=rf"expected {wanted}, got a \w+: pass the result of .*\(\w*\)"
+    ):
         getattr(plots, name)(wrong)
 
 

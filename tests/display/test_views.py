@@ -206,9 +206,9 @@ def test_a_session_that_is_gone_says_so(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db") as engine:
         session = engine.session("alice", "s")
         session.delete()
-        assert "it is gone" in page_of(session).text
+        assert "does not exist" in page_of(session).text
         engine.session("alice", "s").add("user", "another")  # of the same name
-        assert "it is gone" in page_of(session).text
+        assert "does not exist" in page_of(session).text
 
 
 def test_a_view_asks_for_little_however_much_there_is(tmp_path: Path) -> None:

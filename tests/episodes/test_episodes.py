@@ -105,7 +105,7 @@ def test_there_are_six_kinds() -> None:
         ({"significance": -1}, r"significance must lie in \[0, 1\], got -1"),
         ({"significance": 1.5}, r"significance must lie in \[0, 1\], got 1.5"),
         ({"significance": "high"}, "significance must be a number, got a str"),
-        ({"first_turn": 5, "last_turn": 4}, "last_turn 4 must not lie before first_turn 5"),
+        ({"first_turn": 5, "last_turn": 4}, "last_turn 4 must not precede first_turn 5"),
         ({"first_turn": 0}, "first_turn must be a whole number from 1 to .* got 0"),
         ({"last_turn": 1.5}, "last_turn must be a whole number from 1 to .* got 1.5"),
         ({"kind": "party"}, "unknown kind of episode 'party': use one of decision_made, problem_solved"),

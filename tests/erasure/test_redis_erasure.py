@@ -64,7 +64,7 @@ def test_a_receipt_says_that_redis_could_not_be_told(file_url: str, what: str, c
             receipt = engine.forget(namespace="acme", **asked.get(what, {}), scrub=False)
             assert not receipt.is_complete
             assert "Redis at 'unix://" in receipt.left[0]
-            assert "forget the same again" in receipt.left[0]
+            assert "forget the same data again" in receipt.left[0]
             server.start()
             clock.advance(seconds=6)
             assert engine.forget(namespace="acme", **asked.get(what, {}), scrub=False).is_complete

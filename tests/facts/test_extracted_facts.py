@@ -154,7 +154,7 @@ def test_promoting_twice_is_an_error_that_names_the_entry(engine: MemoryEngine, 
     fact = put(engine, space, "Ship the beta by noon.")
     entry = space.facts.promote(fact.id).entry
     assert entry is not None
-    with pytest.raises(InvalidInputError, match=rf"'{fact.id}' was promoted already, as entry '{entry.id}'"):
+    with pytest.raises(InvalidInputError, match=rf"'{fact.id}' is already promoted as entry '{entry.id}'"):
         space.facts.promote(fact.id)
     assert len(space.long_term.entries(valid_at=None)) == 1
 
@@ -208,7 +208,7 @@ def test_a_promoted_fact_cannot_be_rejected_and_says_what_to_do(opened: MemoryEn
     space = opened.namespace("a")
     fact = put(opened, space, "Ship the beta by noon.")
     space.facts.promote(fact.id)
-    with pytest.raises(InvalidInputError, match=rf"'{fact.id}' was promoted: use .*forget.*close"):
+    with pytest.raises(InvalidInputError, match=rf"'{fact.id}' is promoted: use .*forget.*close"):
         space.facts.reject(fact.id)
     assert state(space, fact.id)[0] is FactState.PROMOTED
 
@@ -219,7 +219,7 @@ def test_tenants_see_nothing_of_each_others_facts(engine: MemoryEngine, tenant: 
     assert theirs.facts.get(fact.id) is None
     assert theirs.facts.page() == tuple(theirs.facts) == ()
     for use in (theirs.facts.promote, theirs.facts.reject):
-        with pytest.raises(EntryNotFoundError, match=rf"no fact '{fact.id}': use an id that page\(\) gave"):
+        with pytest.raises(EntryNotFoundError, match=rf"no fact '{fact.id}': use an id returned by page\(\)"):
             use(fact.id)
     assert state(ours, fact.id)[0] is FactState.PENDING
 
@@ -241,7 +241,7 @@ def test_an_unknown_fact_is_named_with_the_next_step(opened: MemoryEngine) -> No
     facts = opened.namespace("a").facts
     assert facts.get("nowhere") is None
     for use in (facts.promote, facts.reject, lambda name: facts.page(after=name)):
-        with pytest.raises(EntryNotFoundError, match=r"no fact 'nowhere': use an id that page\(\) gave"):
+        with pytest.raises(EntryNotFoundError, match=r"no fact 'nowhere': use an id returned by page\(\)"):
             use("nowhere")
 
 

@@ -459,7 +459,7 @@ def test_a_rejected_fact_stays_rejected(engine: MemoryEngine, tenant: str) -> No
     session.learn(whole=True)
     assert states(namespace) == {HEDGED: FactState.REJECTED}
     namespace.facts.promote(fact.id)
-    with pytest.raises(InvalidInputError, match="was promoted already"):
+    with pytest.raises(InvalidInputError, match="is already promoted"):
         namespace.facts.promote(fact.id)
 
 

@@ -110,7 +110,7 @@ def test_of_an_answer_that_was_cut_off_whole_objects_count(cut_at: int) -> None:
     extraction = read(answer)
     assert [fact.content for fact in extraction.facts] == BOTH[:1]
     assert extraction.raw_answers == (answer,)
-    assert "1 x answer that was cut off" in extraction.problems
+    assert "1 x truncated answer" in extraction.problems
 
 
 def test_quotes_that_were_not_escaped_stay_in_the_text() -> None:
@@ -150,7 +150,7 @@ def test_a_confidence_is_read_in_every_usual_form(given: str, confidence: float)
 def test_a_confidence_that_cannot_be_read_is_too_low_for_promotion_and_told(given: str) -> None:
     extraction = read(f'[{{"content": "Ana prefers tea", "kind": "fact", "confidence": {given}}}]')
     assert extraction.facts[0].confidence == 0.6
-    assert extraction.problems == ("1 x confidence that could not be read",)
+    assert extraction.problems == ("1 x unreadable confidence",)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_fact_that_names_what_nobody_said_is_left_out_and_counted(content: str
     answer = json.dumps([{"content": content, "kind": "fact", "confidence": 1}])
     extraction = read(answer)
     assert extraction.facts == ()
-    assert extraction.problems == ("1 x fact that names what nobody said",)
+    assert extraction.problems == ("1 x fact with details that are not in the messages",)
     assert extraction.raw_answers == (answer,)
 
 
@@ -216,7 +216,7 @@ def test_an_answer_gives_at_most_fifty_facts_and_the_rest_is_in_the_raw_answer()
     )
     extraction = read(answer)
     assert len(extraction.facts) == 50
-    assert extraction.problems == ("10 x fact over the limit of an answer",)
+    assert extraction.problems == ("10 x fact over the limit per answer",)
     assert extraction.raw_answers == (answer,)
 
 
@@ -298,7 +298,9 @@ def test_an_answer_that_is_no_text_is_a_problem() -> None:
         def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> Any:
             return [{"content": "Ana"}]
 
-    assert LlmFactExtractor(Odd()).extract(TOLD).problems == ("the model answered a list in place of a text",)
+    assert LlmFactExtractor(Odd()).extract(TOLD).problems == (
+        "the model returned a value of type list instead of a text",
+    )
 
 
 def test_an_answer_that_is_far_too_long_is_not_read_but_kept_as_it_came() -> None:

@@ -106,7 +106,7 @@ def test_a_log_that_others_hold_is_told_of_and_emptied_the_next_time(tmp_path: P
         receipt = engine.forget(namespace="alice")
         assert receipt.counts.messages == 1
         assert not receipt.is_scrubbed
-        assert "forget the same again" in receipt.left[0]
+        assert "forget the same data again" in receipt.left[0]
         reader.close()
         assert engine.forget(namespace="alice").is_scrubbed
         assert find_files_with(tmp_path, SECRET) == []
@@ -222,7 +222,7 @@ def test_a_redis_that_will_not_write_its_files_anew_is_told_of(tmp_path: Path) -
             engine.session("alice", "monday").add("user", SECRET)
             receipt = engine.forget(user="alice")
             assert not receipt.is_scrubbed
-            assert "run BGREWRITEAOF there" in receipt.left[0]
+            assert "run BGREWRITEAOF on the server" in receipt.left[0]
 
 
 @pytest.mark.backend
@@ -259,7 +259,7 @@ def test_a_transaction_that_could_still_see_it_is_told_of(new_postgres_database:
         with server.connect() as connection:
             connection.execute(text("SELECT 1"))
             receipt = engine.forget(namespace="alice")
-            assert "end it and forget the same again" in receipt.left[0]
+            assert "end it and forget the same data again" in receipt.left[0]
         assert engine.forget(namespace="alice").left == ()
 
 

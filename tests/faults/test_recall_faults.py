@@ -62,7 +62,7 @@ def test_an_empty_query_is_refused_unless_the_strategy_needs_none(small: Namespa
         else:
             with pytest.raises(InvalidInputError, match=strategy.value):
                 small.recall(query, strategy=strategy)
-    with pytest.raises(InvalidInputError, match="must say something"):
+    with pytest.raises(InvalidInputError, match="must not be empty"):
         small.build_context(query)
     assert small.search(query) == ()
 

@@ -70,7 +70,7 @@ def test_a_redis_that_is_not_there_is_missed_once_and_counted(
     assert now.failures == 2
     assert now.skipped > 5
     assert [r.levelno for r in caplog.records] == [logging.WARNING]
-    assert "none.sock does not serve (ConnectionError): memory goes on with its database" in caplog.text
+    assert "none.sock is unavailable (ConnectionError): all data is read from the database" in caplog.text
     assert "hidden" not in caplog.text + repr(now)
 
 

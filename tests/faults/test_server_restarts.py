@@ -134,6 +134,6 @@ def test_a_write_that_cannot_be_made_twice_is_an_error_that_says_to_look(proxy: 
         known = engine.namespace("acme").knowledge
         known.store("domain", "keys", "in the drawer")
         proxy.cut("after", COMMIT)
-        with pytest.raises(StorageUnavailableError, match="look whether a write was kept"):
+        with pytest.raises(StorageUnavailableError, match="check whether a write was stored"):
             known.store("domain", "door", "green")
         assert {one.key for one in known} == {"keys", "door"}

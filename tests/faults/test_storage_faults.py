@@ -194,7 +194,7 @@ def test_threads_that_wait_too_long_for_each_other_are_told(path: Path) -> None:
         holder = threading.Thread(target=hold)
         holder.start()
         assert holding.wait(LIMIT_SECONDS)
-        with pytest.raises(StorageBusyError, match="other threads held"):
+        with pytest.raises(StorageBusyError, match="other threads locked"):
             session.add("user", "x")
         release.set()
         holder.join()
@@ -205,7 +205,7 @@ def test_a_pool_with_no_connection_left_is_an_error(shared_postgres: str, tenant
     config = EngineConfig(pool_size=1, busy_timeout_seconds=0.2)
     with MemoryEngine(shared_postgres, config=config) as engine:
         session = engine.session(tenant, "s")
-        with engine._database.read(), pytest.raises(StorageBusyError, match="no connection came free"):
+        with engine._database.read(), pytest.raises(StorageBusyError, match="no connection became free"):
             session.latest()
 
 

@@ -344,7 +344,7 @@ def test_the_user_whom_a_server_checked_goes_before_what_a_caller_says(
     assert engine.namespaces() == (("alice",),)
     agent.invoke({"messages": [HumanMessage("hello")]}, {"configurable": {**told, "user_id": "bob"}})
     assert engine.namespaces() == (("alice",),)
-    assert "whom the server has checked" in caplog.text
+    assert "the authenticated user and the user_id of the run differ" in caplog.text
 
 
 def test_each_kind_of_failure_is_warned_of(engine: MemoryEngine, caplog: pytest.LogCaptureFixture) -> None:

@@ -153,8 +153,8 @@ def test_the_history_fits_its_budget(small: MemoryEngine) -> None:
         ({}, {"a": "x"}, {"o": "z", "p": "z"}, r"Got multiple output keys: \['o', 'p'\].*set output_key"),
         ({"input_key": "c"}, {"a": "x"}, {"o": "z"}, r"no input 'c' among \['a'\]: set input_key"),
         ({"output_key": "c"}, {"a": "x"}, {"o": "z"}, r"no output 'c' among \['o'\]: set output_key"),
-        ({}, {"a": 5}, {"o": "z"}, "the input 'a' is a int"),
-        ({}, {"a": "x"}, {"o": None}, "the output 'o' is a NoneType"),
+        ({}, {"a": 5}, {"o": "z"}, "the input 'a' must be a text or a message, got int"),
+        ({}, {"a": "x"}, {"o": None}, "the output 'o' must be a text or a message, got NoneType"),
     ],
 )
 def test_keys_that_leave_open_what_was_said_are_refused_and_nothing_is_stored(

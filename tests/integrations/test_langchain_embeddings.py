@@ -160,10 +160,10 @@ def test_threads_that_come_at_once_ask_for_the_dimension_once() -> None:
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        ([[1.0, 2.0]], "gave 1 vectors for 2 texts"),
-        ([[1.0, 2.0]] * 3, "gave 3 vectors for 2 texts"),
-        ([[1.0], [2.0]], "of 1 numbers, not 2"),
-        ([[1.0, 2.0], [1.0]], "of one length"),
+        ([[1.0, 2.0]], "returned 1 vectors for 2 texts"),
+        ([[1.0, 2.0]] * 3, "returned 3 vectors for 2 texts"),
+        ([[1.0], [2.0]], "of 1 numbers, expected 2"),
+        ([[1.0, 2.0], [1.0]], "of equal length"),
         ([[1.0, 2.0], [NAN, 2.0]], "not finite for text 2 of 2"),
         ([[float("inf"), 0.0], [1.0, 2.0]], "not finite for text 1 of 2"),
         (["ab", "cd"], "list of numbers"),
@@ -179,13 +179,13 @@ def test_unusable_document_vectors_are_refused(answer: object, problem: str) -> 
 @pytest.mark.parametrize("answer", [[1.0], [1.0, NAN], [[1.0, 2.0]], [], None, "ab"])
 def test_unusable_query_vectors_are_refused(answer: object) -> None:
     embedder = LangChainEmbedder(Scripted([[1.0, 2.0]], answer), identity="odd")
-    with pytest.raises(InvalidInputError, match="'odd' gave"):
+    with pytest.raises(InvalidInputError, match="'odd' returned"):
         embedder.embed_query("a")
 
 
 def test_what_is_no_embedding_model_is_refused() -> None:
     not_one: Any = "openai:text-embedding-3-small"
     with pytest.raises(
-        InvalidInputError, match=r"a str is no embedding model: it has no embed_documents\(\)"
+        InvalidInputError, match=r"expected an embedding model, got a str: it has no embed_documents\(\)"
     ):
         LangChainEmbedder(not_one)

@@ -367,7 +367,7 @@ def test_sessions_without_a_namespace_never_recall_each_other(small: MemoryEngin
         ({"namespace": ("a", "")}, InvalidNameError, "must not be empty"),
         ({"view": "all"}, InvalidInputError, "unknown view 'all': use 'record' or 'budget'"),
         ({"budget": "many"}, InvalidInputError, "use TokenBudget.of"),
-        ({"engine": "sqlite://"}, InvalidInputError, "a str is no MemoryEngine"),
+        ({"engine": "sqlite://"}, InvalidInputError, "expected a MemoryEngine, got str"),
     ],
 )
 def test_what_cannot_be_used_is_refused_at_once(
@@ -379,6 +379,6 @@ def test_what_cannot_be_used_is_refused_at_once(
 
 def test_a_remove_message_is_refused_and_nothing_is_stored(small: MemoryEngine) -> None:
     history = TieredChatMessageHistory(small, "s")
-    with pytest.raises(InvalidMessageError, match="RemoveMessage for 'x' says nothing"):
+    with pytest.raises(InvalidMessageError, match="RemoveMessage for 'x' cannot be stored"):
         history.add_messages([HumanMessage("a"), RemoveMessage(id="x")])
     assert history.messages == []

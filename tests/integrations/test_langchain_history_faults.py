@@ -60,7 +60,7 @@ def test_what_cannot_be_stored_is_kept_shown_and_stored_with_the_next_message(
         history(engine).add_messages([HumanMessage("two"), AIMessage("three", id="run-3")])
         assert texts(history(engine).messages) == ["one", "two", "three"]
         assert texts(history(engine).unsaved) == ["two", "three"]
-    assert "could not store 2 messages, they wait: StorageBusyError" in caplog.text
+    assert "could not store 2 messages and will retry: StorageBusyError" in caplog.text
     assert "two" not in caplog.text
     assert engine.session("t", "s").count() == 1
     history(engine).add_user_message("four")

@@ -68,13 +68,13 @@ def test_any_runnable_over_messages_will_do(runnable: Any) -> None:
 
 
 def test_an_answer_that_is_no_text_is_an_error() -> None:
-    with pytest.raises(LangmemTiersError, match="answered a dict"):
+    with pytest.raises(LangmemTiersError, match="from the model, got dict"):
         LangChainModel(RunnableLambda(lambda _: {"text": "x"})).complete("x")
 
 
 @pytest.mark.parametrize("wrong", ["openai:gpt", None, object(), type(create_scripted_chat("x"))])
 def test_what_is_no_model_is_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidInputError, match="is no chat model"):
+    with pytest.raises(InvalidInputError, match="expected a chat model"):
         LangChainModel(wrong)
 
 

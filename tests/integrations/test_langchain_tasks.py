@@ -366,7 +366,7 @@ async def test_a_store_that_fails_does_not_break_the_agent(
         assert messages[-1].text == "done"
         assert RUNS["boat"] == 1
         assert tasks.failures["StorageBusyError"] >= 2
-        assert "goes on without task memory" in caplog.text
+        assert "continues without task memory" in caplog.text
         with pytest.raises(RuntimeError, match="no boat"):
             await run(create_tool_agent(ScriptedChat(reply=script(call("broken"))), tasks), way)
 
@@ -382,7 +382,7 @@ def test_the_message_of_a_driver_is_not_in_the_warnings_because_it_may_quote_a_p
     with caplog.at_level("INFO"):
         ask(create_tool_agent(ScriptedChat(reply=script(call())), tasks))
     assert tasks.failures == {"OSError": 1}
-    assert "goes on without task memory: OSError" in caplog.text
+    assert "continues without task memory: OSError" in caplog.text
     assert "hunter2" not in caplog.text
 
 
@@ -413,7 +413,7 @@ async def test_a_run_whose_learning_fails_still_answers_and_counts_the_failure(
     messages = await run(create_tool_agent(ScriptedChat(reply=reply), tasks), way)
     assert messages[-1].text == "done"
     assert tasks.failures == {EngineClosedError.__name__: 1}
-    assert "goes on without task memory: EngineClosedError" in caplog.text
+    assert "continues without task memory: EngineClosedError" in caplog.text
 
 
 def test_an_answer_to_the_guard_that_cannot_be_stored_lifts_nothing(memory: AgentMemory) -> None:

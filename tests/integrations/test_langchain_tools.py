@@ -133,11 +133,11 @@ def test_a_place_that_is_no_whole_label_is_refused(namespace: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"content": "x", "id": "1"}, "leave the id out"),
-        ({"action": "create"}, "its content is needed"),
-        ({"content": "  "}, "its content is needed"),
-        ({"action": "update", "content": "x"}, "its id is needed"),
-        ({"action": "delete"}, "its id is needed"),
+        ({"content": "x", "id": "1"}, "omit the id"),
+        ({"action": "create"}, "the content is required"),
+        ({"content": "  "}, "the content is required"),
+        ({"action": "update", "content": "x"}, "the id is required"),
+        ({"action": "delete"}, "the id is required"),
         ({"action": "update", "id": "note/0", "content": "x"}, "no memory has the id 'note/0'"),
         ({"action": "delete", "id": "0"}, "no memory has the id '0'"),
         ({"action": "forget", "id": "0"}, "action: Input should be"),
@@ -182,7 +182,7 @@ async def test_an_engine_is_searched_for_messages_too_which_stay_as_they_were_sa
         assert found["can_be_changed"] is False
         manage = create_manage_memory_tool("ada", engine=engine)
         told = await run(manage, action="delete", id=found["id"])
-        assert (told.status, "stay as they were said" in told.text) == ("error", True)
+        assert (told.status, "messages cannot be changed" in told.text) == ("error", True)
         assert len(engine.namespace("ada").search("cat")) == 1
 
 
@@ -261,7 +261,7 @@ async def test_a_closed_engine_is_told_and_does_not_raise(run: Run) -> None:
     engine.close()
     for told in (await run(tools[0], content="x"), await run(tools[1], query="x")):
         assert told.status == "error"
-        assert "memory cannot be reached just now (EngineClosedError)" in told.text
+        assert "memory is currently unavailable (EngineClosedError)" in told.text
 
 
 class BrokenStore(InMemoryStore):
@@ -306,7 +306,7 @@ def test_actions_that_make_no_sense_are_refused(wrong: Any) -> None:
 
 
 def test_memories_have_one_place() -> None:
-    with MemoryEngine(embedder=None) as engine, pytest.raises(InvalidConfigError, match="not both"):
+    with MemoryEngine(embedder=None) as engine, pytest.raises(InvalidConfigError, match="got both"):
         create_search_memory_tool("ada", engine=engine, store=InMemoryStore())
 
 

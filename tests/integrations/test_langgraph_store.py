@@ -172,7 +172,7 @@ def test_an_embedder_that_fails_keeps_a_put_from_happening_and_a_search_from_not
 
 def test_vectors_of_another_length_than_dims_are_refused() -> None:
     with TieredStore(index={"dims": 3, "embed": WordEmbeddings()}) as store:
-        with pytest.raises(EmbeddingError, match="256 numbers, not 3"):
+        with pytest.raises(EmbeddingError, match="256 numbers, expected 3"):
             store.put(("a",), "k", {"text": "boats"})
         assert store.search(("a",)) == []
 

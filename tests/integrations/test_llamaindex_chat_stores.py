@@ -442,9 +442,9 @@ class TestWrittenDown:
         engine.close()
         del engine
         gc.collect()
-        with pytest.raises(InvalidInputError, match="is gone"):
+        with pytest.raises(InvalidInputError, match="no longer exists"):
             TieredSyncChatStore.from_dict(dump)
-        with pytest.raises(ValidationError, match="is gone"):
+        with pytest.raises(ValidationError, match="no longer exists"):
             TieredSyncChatStore.model_validate(dump)
 
     def test_no_password_is_written_down(self, shared_postgres: str, tenant: str) -> None:
@@ -716,16 +716,16 @@ class TestErrors:
             store.set_messages("k", [*said("a"), wrong]),
         ]
         for call in calls:
-            with pytest.raises(InvalidMessageError, match="is no message of LlamaIndex"):
+            with pytest.raises(InvalidMessageError, match="expected a LlamaIndex message"):
                 await call
         assert await store.get_keys() == []
 
     @pytest.mark.parametrize("idx", ["1", 1.5, True, [0]])
     def test_what_is_no_index_is_refused(self, store: TieredSyncChatStore, idx: Any) -> None:
         store.set_messages("k", said("a", "b"))
-        with pytest.raises(InvalidInputError, match="whole number"):
+        with pytest.raises(InvalidInputError, match="idx must be an int"):
             store.delete_message("k", idx)
-        with pytest.raises(InvalidInputError, match="whole number"):
+        with pytest.raises(InvalidInputError, match="idx must be an int"):
             store.add_message("k", said("c")[0], idx)
         assert texts(store.get_messages("k")) == ["a", "b"]
 
@@ -752,5 +752,5 @@ class TestErrors:
     def test_what_is_no_engine_is_refused(self) -> None:
         url: Any = "sqlite://"
         for kind in (TieredChatStore, TieredSyncChatStore):
-            with pytest.raises(InvalidInputError, match="no MemoryEngine"):
+            with pytest.raises(InvalidInputError, match="expected a MemoryEngine"):
                 kind(url)

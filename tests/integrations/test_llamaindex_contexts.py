@@ -280,12 +280,12 @@ async def test_an_engine_in_memory_that_is_gone_is_told_and_not_replaced(seriali
         await agent.run(user_msg="The key is under the mat.", ctx=context, memory=mine)
         written = context.to_dict(serializer)
     for former in (context, Context.from_dict(agent, written, serializer)):
-        with pytest.raises(ValueError, match="the engine of this memory is gone.*it was in memory"):
+        with pytest.raises(ValueError, match="the engine of this memory no longer exists.*it was in memory"):
             agent.run(user_msg="Where is it?", ctx=former)
     del mine, engine, context, former
     gc.collect()
     again: Any = Context.from_dict(agent, written, serializer)
-    with pytest.raises(ValueError, match="key memory: the engine of this memory is gone"):
+    with pytest.raises(ValueError, match="key memory: the engine of this memory no longer exists"):
         again.store  # noqa: B018 - it reads what was written
     with pytest.raises(ValueError, match="Use a file or a server"):
         agent.run(user_msg="Where is it?", ctx=again)
@@ -305,7 +305,7 @@ async def test_a_file_that_is_gone_is_told_and_a_closed_one_is_opened_again(tmp_
     assert "under the mat" in texts(llm.seen[-1])
     (await context.store.get("memory")).engine.close()
     path.unlink()
-    with pytest.raises(ValueError, match="is not there any more: put the file back"):
+    with pytest.raises(ValueError, match="of this memory does not exist: restore it"):
         agent.run(user_msg="Where is it?", ctx=Context.from_dict(agent, written))
     assert not path.exists()
 

@@ -389,7 +389,9 @@ def test_a_payload_that_somebody_spoiled_leaves_the_role_and_the_text(form: Any)
 
 @pytest.mark.parametrize("thing", ["text", ("user", "hi"), {"role": "user"}, None, HumanMessage("hi")])
 def test_what_is_no_message_is_refused(thing: Any) -> None:
-    with pytest.raises(InvalidMessageError, match=f"a {type(thing).__name__} is no message of LlamaIndex"):
+    with pytest.raises(
+        InvalidMessageError, match=f"expected a LlamaIndex message, got {type(thing).__name__}"
+    ):
         to_draft(thing)
 
 
@@ -403,11 +405,11 @@ class Hologram(BaseModel):
         (loosely(role="alien"), "unknown role 'alien': use one of system, developer, user"),
         (loosely(role=None), "unknown role None"),
         (loosely(role=["user"]), r"unknown role \['user'\]"),
-        (loosely(blocks=[Hologram()]), "a Hologram is no content block of LlamaIndex"),
-        (loosely(blocks=["text"]), "a str is no content block"),
-        (loosely(blocks=[ChatMessage("x")]), "a ChatMessage is no content block"),
-        (loosely(blocks=None), "blocks are a NoneType"),
-        (loosely(additional_kwargs=None), "additional_kwargs are a NoneType"),
+        (loosely(blocks=[Hologram()]), "expected a LlamaIndex content block, got Hologram"),
+        (loosely(blocks=["text"]), "expected a LlamaIndex content block, got str"),
+        (loosely(blocks=[ChatMessage("x")]), "expected a LlamaIndex content block, got ChatMessage"),
+        (loosely(blocks=None), "blocks to be a list .* got NoneType and dict"),
+        (loosely(additional_kwargs=None), "additional_kwargs to be a dict, got list and NoneType"),
         (
             loosely(
                 role="assistant",

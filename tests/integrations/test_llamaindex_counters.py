@@ -165,13 +165,13 @@ def test_an_engine_counts_with_it() -> None:
 
 @pytest.mark.parametrize("given_back", [3, None, iter(()), "tokens", b"tokens", {"input_ids": [1]}], ids=type)
 def test_what_cannot_be_counted_is_refused_at_once(given_back: Any) -> None:
-    with pytest.raises(InvalidInputError, match=rf"gave a {type(given_back).__name__}: pass a function"):
+    with pytest.raises(InvalidInputError, match=rf"returned {type(given_back).__name__}: pass a function"):
         LlamaIndexCounter(lambda _: given_back)
 
 
 @pytest.mark.parametrize("wrong", ["cl100k_base", 3, object(), tiktoken.Encoding, Pretrained])
 def test_what_is_no_tokenizer_is_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidInputError, match="is no tokenizer: pass|is a class: give an object"):
+    with pytest.raises(InvalidInputError, match="expected a tokenizer, got .*: pass"):
         LlamaIndexCounter(wrong)
 
 
@@ -179,7 +179,9 @@ def test_a_tokenizer_that_fails_is_an_error_that_names_it() -> None:
     def picky(text: str) -> list[str]:
         raise KeyError(text)
 
-    with pytest.raises(LangmemTiersError, match=r"picky' failed \(KeyError\): pass one that takes any text"):
+    with pytest.raises(
+        LangmemTiersError, match=r"picky' failed \(KeyError\): pass one that accepts any text"
+    ):
         LlamaIndexCounter(picky)
 
 

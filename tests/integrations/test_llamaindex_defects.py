@@ -290,7 +290,9 @@ def test_a_prompt_that_is_too_long_is_an_error_that_says_so(engine: MemoryEngine
     chat = SimpleChatEngine.from_defaults(memory=mine, llm=ScriptedLLM(), system_prompt="Be kind. " * 100)
     with pytest.raises(ValueError, match="Initial token count exceeds token limit") as raised:
         chat.chat("Hello.")
-    assert "of 100: raise token_limit or shorten the prompt" in "".join(raised.value.__notes__)
+    assert "of 100 tokens are already used: raise token_limit or shorten the prompt" in "".join(
+        raised.value.__notes__
+    )
 
 
 def test_old_pictures_beside_the_blocks_do_not_make_a_session_unreadable(engine: MemoryEngine) -> None:

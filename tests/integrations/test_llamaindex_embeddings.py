@@ -167,10 +167,10 @@ def test_threads_that_come_at_once_ask_for_the_dimension_once() -> None:
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        ([[1.0, 2.0]], "gave 1 vectors for 2 texts"),
-        ([[1.0, 2.0]] * 3, "gave 3 vectors for 2 texts"),
-        ([[1.0], [2.0]], "of 1 numbers, not 2"),
-        ([[1.0, 2.0], [1.0]], "of one length"),
+        ([[1.0, 2.0]], "returned 1 vectors for 2 texts"),
+        ([[1.0, 2.0]] * 3, "returned 3 vectors for 2 texts"),
+        ([[1.0], [2.0]], "of 1 numbers, expected 2"),
+        ([[1.0, 2.0], [1.0]], "of equal length"),
         ([[1.0, 2.0], [NAN, 2.0]], "not finite for text 2 of 2"),
         ([[float("inf"), 0.0], [1.0, 2.0]], "not finite for text 1 of 2"),
     ],
@@ -197,5 +197,5 @@ def test_unusable_query_vectors_are_refused(answer: object) -> None:
 
 def test_what_is_no_embedding_model_is_refused() -> None:
     not_one: Any = "local:BAAI/bge-small-en"
-    with pytest.raises(InvalidInputError, match=r"a str is no .*: it has no get_text_embedding_batch\(\)"):
+    with pytest.raises(InvalidInputError, match=r"got a str: it has no get_text_embedding_batch\(\)"):
         LlamaIndexEmbedder(not_one)

@@ -198,7 +198,7 @@ def test_a_store_that_fails_is_told_without_its_words(
 def test_a_wrong_call_ends_its_span_with_the_error(memory: TieredMemory, watch: Watch) -> None:
     with pytest.raises(ValueError, match="Initial token count"):
         memory.get(initial_token_count=2001)
-    with pytest.raises(ValueError, match="is no message"):
+    with pytest.raises(ValueError, match="expected a LlamaIndex message"):
         memory.put("hello")
     assert watch.spans() == [("get", False), ("put", False)]
     assert watch.events() == []

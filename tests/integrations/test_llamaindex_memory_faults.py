@@ -100,7 +100,10 @@ async def test_what_cannot_be_stored_is_kept_shown_and_stored_with_the_next_mess
         assert texts(await do(memory, way, "get_all")) == ["one", "two", "three"]
         await do(memory, way, "put", user("four"))
         assert texts(await do(memory_of(engine), way, "get")) == ["one", "two", "three", "four"]
-    assert "the conversation 's' goes on without its store: StorageBusyError, 2 messages wait" in caplog.text
+    assert (
+        "the conversation 's' continues without its store: StorageBusyError, 2 messages are pending"
+        in caplog.text
+    )
     assert "two" not in caplog.text
     failed = kept.of(MemoryFailedEvent)
     assert {(event.error, event.session_id) for event in failed} == {("StorageBusyError", "s")}
@@ -241,7 +244,7 @@ def test_a_store_that_can_only_be_read_gives_a_fresh_view_within_the_limit(
     assert texts(shown)[-1] == f"29: {LONG}"
     assert 1 < len(shown) < 30
     assert tokens_of(memory, shown) <= 700
-    assert "is not tidied this time: StorageBusyError" in caplog.text
+    assert "could not be compressed this time: StorageBusyError" in caplog.text
     memory.get()
     assert engine.session("u", "s").info().compressed_count > 0
 

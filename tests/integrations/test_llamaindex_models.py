@@ -120,7 +120,7 @@ def test_the_answer_is_the_text_of_the_message(blocks: list[Any], text: str) -> 
 
 @pytest.mark.parametrize("wrong", ["openai", None, object(), MockLLM, lambda prompt: prompt])
 def test_what_is_no_model_is_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidInputError, match=r"is no LlamaIndex model: pass an LLM object"):
+    with pytest.raises(InvalidInputError, match=r"expected a LlamaIndex model, got .*: pass an LLM object"):
         LlamaIndexModel(wrong)
 
 

@@ -309,12 +309,12 @@ def test_no_address_is_shown(engine: MemoryEngine) -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"engine": "sqlite://"}, r"a str is no MemoryEngine: pass MemoryEngine\("),
+        ({"engine": "sqlite://"}, r"expected a MemoryEngine, got str: pass MemoryEngine\("),
         ({"namespace": ()}, r"at least one label, got \(\)"),
         ({"namespace": ("acme", "")}, "must not be empty, got ''"),
         ({"similarity_top_k": 0}, "from 1 to 100, got 0"),
         ({"similarity_top_k": True}, "from 1 to 100, got True"),
-        ({"similarity_top_k": 101}, "RecallConfig.max_limit sets the most"),
+        ({"similarity_top_k": 101}, "RecallConfig.max_limit sets the maximum"),
         ({"filters": {"roles": ["user"]}}, r"got a dict: use RecallFilters\("),
         ({"strategy": "best of all"}, "unknown strategy 'best of all': use one of best"),
     ],

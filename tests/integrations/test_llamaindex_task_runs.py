@@ -378,12 +378,12 @@ def test_a_task_is_kept_in_one_place(memory: AgentMemory, engine: MemoryEngine) 
     agent, wrong = agent_of(Weather()), object()
     tools = agent.tools
     given: list[tuple[str, dict[str, Any]]] = [
-        ("kept in one place", {}),
-        ("kept in one place", {"memory": memory, "engine": engine}),
+        ("expected exactly one of memory= and engine=", {}),
+        ("expected exactly one of memory= and engine=", {"memory": memory, "engine": engine}),
         ("engine must be a MemoryEngine", {"engine": wrong}),
-        ("object is no AgentMemory", {"memory": wrong}),
-        ("a memory has its namespace", {"memory": memory, "namespace": "ada"}),
-        ("a memory has its unguarded tools", {"memory": memory, "unguarded_tools": ["a"]}),
+        ("expected an AgentMemory, got object", {"memory": wrong}),
+        ("namespace= cannot be combined with memory=", {"memory": memory, "namespace": "ada"}),
+        ("unguarded_tools= cannot be combined with memory=", {"memory": memory, "unguarded_tools": ["a"]}),
         ("stop_after", {"memory": memory, "stop_after": -1}),
         ("namespace", {"engine": engine, "namespace": ""}),
     ]

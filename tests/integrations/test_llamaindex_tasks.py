@@ -361,7 +361,7 @@ def test_a_store_that_fails_does_not_break_the_agent(
     assert page.clicks == 2
     assert agent.tools is not None
     assert agent.tools[0].failures == 2  # type: ignore[union-attr]  # a watched tool
-    assert "memory failed at a call of 'click'" in caplog.text
+    assert "memory failed during a call of 'click'" in caplog.text
     assert "secret" not in caplog.text
 
 
@@ -510,12 +510,12 @@ def test_an_answer_without_a_block_or_a_reason_is_not_accepted(memory: AgentMemo
 
 def test_what_cannot_be_watched_is_refused(memory: AgentMemory) -> None:
     wrong: Any = object()
-    with pytest.raises(InvalidInputError, match="object is no agent"):
+    with pytest.raises(InvalidInputError, match="expected an agent, got object"):
         watch_agent(wrong, memory)
-    with pytest.raises(InvalidInputError, match="object is no AgentMemory"):
+    with pytest.raises(InvalidInputError, match="expected an AgentMemory, got object"):
         watch_tools([], wrong)
     own = FunctionTool.from_defaults(_add, name="answer_guard")
-    with pytest.raises(InvalidInputError, match="'answer_guard' is the tool that answers the guard"):
+    with pytest.raises(InvalidInputError, match="'answer_guard' is reserved for the guard"):
         watch_tools([own], memory)
 
 

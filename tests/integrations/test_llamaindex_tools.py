@@ -89,11 +89,11 @@ async def test_whatever_users_are_called_each_has_memories_of_their_own(engine: 
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [
-        ("remember", {"content": ""}, "say"),
-        ("remember", {"content": " \n"}, "say"),
+        ("remember", {"content": ""}, "must contain text"),
+        ("remember", {"content": " \n"}, "must contain text"),
         ("remember", {"content": None}, "content: Input should be a valid string"),
         ("remember", {"content": {"tea": "green"}}, "content: Input should be a valid string"),
-        ("recall", {"query": ""}, "must say something"),
+        ("recall", {"query": ""}, "must not be empty"),
         ("recall", {"query": 7}, "query: Input should be a valid string"),
         ("recall", {"query": "tea", "limit": 0}, "limit: Input should be greater than or equal to 1"),
         ("recall", {"query": "tea", "limit": 101}, "limit: Input should be less than or equal to 100"),
@@ -128,7 +128,7 @@ async def test_messages_are_recalled_and_stay_as_they_were_said(engine: MemoryEn
     (found,) = memories(await run(tools["recall"], query="the cat"))
     assert (found["kind"], found["session"], found["role"]) == ("message", "monday", "user")
     assert found["can_be_changed"] is False
-    assert "stay as they were said" in await run(tools["forget"], id=found["id"])
+    assert "messages cannot be changed" in await run(tools["forget"], id=found["id"])
     assert len(engine.namespace("ada").search("cat")) == 1
 
 
@@ -178,7 +178,7 @@ async def test_a_closed_engine_is_told_and_does_not_raise(run: Run, caplog: pyte
         await run(tools["recall"], query="x"),
         await run(tools["forget"], id="note/x"),
     ):
-        assert told == "memory cannot be reached just now (EngineClosedError): go on without it"
+        assert told == "memory is currently unavailable (EngineClosedError): continue without it"
     assert [one.getMessage() for one in caplog.records] == ["a memory tool failed: EngineClosedError"] * 3
 
 
@@ -198,7 +198,7 @@ async def test_a_broken_store_is_told_and_logged_without_its_address(
             await run(tools["forget"], id="note/x"),
         ]
     monkeypatch.undo()
-    assert told == ["memory cannot be reached just now (ConnectionError): go on without it"] * 3
+    assert told == ["memory is currently unavailable (ConnectionError): continue without it"] * 3
     assert "ConnectionError" in caplog.text
     assert "hunter2" not in caplog.text
 
@@ -245,7 +245,7 @@ async def test_an_agent_may_be_given_some_of_the_tools(
 ) -> None:
     (tool,) = TieredMemoryToolSpec(engine, "ada").to_tool_list([chosen])
     assert tool.metadata.name == "recall"
-    assert tool.metadata.description.startswith("Search what is remembered")
+    assert tool.metadata.description.startswith("Search memories from earlier conversations")
     assert memories((await tool.acall(query="tea")).content) == []
 
 
@@ -277,7 +277,7 @@ def test_an_engine_that_gives_fewer_is_not_asked_for_more() -> None:
 @pytest.mark.parametrize(
     ("engine_given", "namespace", "says"),
     [
-        ("sqlite://", "ada", "a str is no MemoryEngine"),
+        ("sqlite://", "ada", "expected a MemoryEngine, got str"),
         (None, (), "at least one label"),
         (None, 7, "must be a str"),
     ],

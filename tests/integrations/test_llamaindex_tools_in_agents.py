@@ -104,7 +104,7 @@ async def test_an_agent_goes_on_when_memory_fails_or_is_used_wrongly(engine: Mem
     engine.close()
     script = Script(("recall", {"query": "tea"}), "Memory is away.")
     assert await ask(FunctionAgent, script.llm, engine, "Which tea?") == "Memory is away."
-    assert script.told() == ["memory cannot be reached just now (EngineClosedError): go on without it"]
+    assert script.told() == ["memory is currently unavailable (EngineClosedError): continue without it"]
 
 
 class Thinking(MockLLM):

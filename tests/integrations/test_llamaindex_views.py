@@ -274,7 +274,7 @@ def test_a_limit_that_holds_not_even_the_newest_message_shows_it_and_says_so(
     memory.put_messages([system("Be brief."), user("secret " * 40), user("secret " * 50)])
     with caplog.at_level(logging.WARNING, "langmem_tiers"):
         assert memory.get() == [system("Be brief."), user("secret " * 50)]
-    assert "where 10 are allowed: not even its newest message fits, raise token_limit" in caplog.text
+    assert "the limit is 10: its newest message does not fit, raise token_limit" in caplog.text
     assert "secret" not in caplog.text
 
 

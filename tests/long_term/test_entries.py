@@ -468,7 +468,7 @@ def test_a_deleted_namespace_takes_its_entries_along(engine: MemoryEngine, tenan
     ("about", "named"),
     [
         ({"content": ""}, r"got ''"),
-        ({"content": " \n\t"}, r"must say something.*pass it as text"),
+        ({"content": " \n\t"}, r"must contain text.*pass it as text"),
         ({"content": None}, r"got None"),
         ({"content": 7}, r"got 7"),
         ({"importance": 2}, r"importance must lie in \[0, 1\], got 2: scale"),
@@ -543,7 +543,7 @@ UNKNOWN: dict[str, Callable[[LongTerm], object]] = {
 def test_an_unknown_id_is_named_with_the_next_step(
     memory: LongTerm, use: Callable[[LongTerm], object]
 ) -> None:
-    with pytest.raises(EntryNotFoundError, match=r"no entry 'nowhere'.*: use an id that"):
+    with pytest.raises(EntryNotFoundError, match=r"no entry 'nowhere'.*: use an id returned by"):
         use(memory)
 
 

@@ -121,7 +121,7 @@ def test_uses_that_could_not_be_written_are_written_by_close(
         with locked(path), caplog.at_level(logging.WARNING, "langmem_tiers"):
             recall_often(engine)
             wait_until(lambda: caplog.text and used(engine) == [USES], "a warning is logged")
-        assert "uses of entries are written later" in caplog.text
+        assert "access counts of entries will be written later" in caplog.text
         assert used(engine) == [USES]
     with opened(path) as engine:
         assert used(engine) == [USES]

@@ -305,7 +305,7 @@ def test_an_entry_that_was_superseded_cannot_end_later(space: Namespace, clock: 
     clock.advance(days=1)
     stored(space.long_term, deadline(12))
     clock.advance(days=1)
-    with pytest.raises(InvalidInputError, match="store it anew"):
+    with pytest.raises(InvalidInputError, match="store it again"):
         space.long_term.close(first.id)
     space.long_term.close(first.id, NOW + timedelta(hours=1))
 

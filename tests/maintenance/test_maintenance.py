@@ -60,7 +60,7 @@ def test_a_damaged_message_keeps_no_other_session_from_its_turn(clock: FrozenClo
         report = engine.maintenance.run()
         assert report.erased.messages == 1
         assert report.compacted is not None
-        assert [one for one in report.problems if one.startswith("session 'a' of 'acme' was left as it is: ")]
+        assert [one for one in report.problems if one.startswith("session 'a' of 'acme' was not changed: ")]
 
 
 def test_messages_older_than_ninety_days_go_and_no_other(engine: MemoryEngine, clock: FrozenClock) -> None:

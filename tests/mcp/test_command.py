@@ -253,7 +253,7 @@ def test_it_ends_with_its_input_and_says_nothing_that_is_no_protocol(tmp_path: P
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["-d", "memory.db", "-n", "acme//alice"], "InvalidNameError: 'acme//alice' is no namespace"),
+        (["-d", "memory.db", "-n", "acme//alice"], "InvalidNameError: 'acme//alice' is not a namespace"),
         (["-d", ".", "-n", "alice"], "StorageUnavailableError: '.' is a folder"),
         (["-d", "absent.db", "-n", "alice", "--read-only"], "StorageUnavailableError: there is no memory at"),
     ],
@@ -307,6 +307,6 @@ async def test_a_memory_with_vectors_of_another_embedder_gets_no_others(tmp_path
         own = engine.embedders()
     async with open_client(database, "alice") as client:
         assert (await ask(client, "recall", query="Which cat?"))["memories"]
-    assert "words alone rank" in (tmp_path / "log").read_text()
+    assert "ranked by words only" in (tmp_path / "log").read_text()
     with MemoryEngine(database, embedder=None) as engine:
         assert engine.embedders() == own

@@ -108,8 +108,8 @@ async def test_what_memory_told_is_not_remembered_again(client: InProcess, engin
         ("remember", {"text": "x", "session": "ä" * 1000}, "a session name takes at most 1024 bytes"),
         ("recall", {"query": "x", "limit": 51}, "limit: Input should be less than or equal to 50"),
         ("recall", {"query": "x", "since": "yesterday"}, "since: Input should be a valid datetime"),
-        ("recall", {"query": "x", "since": "2025"}, "since: a time is a text with its day and offset"),
-        ("recall", {"query": "x", "until": 2025}, "until: a time is a text with its day and offset"),
+        ("recall", {"query": "x", "since": "2025"}, "since: a time must be a text with date and UTC offset"),
+        ("recall", {"query": "x", "until": 2025}, "until: a time must be a text with date and UTC offset"),
         ("recall", {"query": "x", "since": "2025-01-01T00:00:00"}, "should have timezone info"),
         (
             "recall",
@@ -117,9 +117,9 @@ async def test_what_memory_told_is_not_remembered_again(client: InProcess, engin
             "swap them or leave one out",
         ),
         ("build_context", {"query": "x", "max_tokens": 10**9}, "max_tokens: Input should be less"),
-        ("look_up_knowledge", {"key": "x"}, "pass the category as well"),
+        ("look_up_knowledge", {"key": "x"}, "pass category as well"),
         ("look_up_knowledge", {"query": "x", "after": "a/b"}, "query and after exclude each other"),
-        ("look_up_knowledge", {"after": "a/b"}, "nothing is known under the id 'a/b'"),
+        ("look_up_knowledge", {"after": "a/b"}, "no knowledge has the id 'a/b'"),
         ("store_knowledge", {"category": "a", "key": "b", "value": "c", "confidence": 2}, "confidence: "),
         ("forget", {"id": ""}, "id: String should have at least 1 character"),
         ("forget", {"id": None}, "id: Input should be a valid string"),
@@ -211,7 +211,7 @@ async def test_a_closed_engine_is_told_without_a_trace(client: InProcess, engine
     engine.close()
     for tool, arguments in (("recall", {"query": "x"}), ("remember", {"text": "x"}), ("forget", {"id": "x"})):
         said = await refusal(client, tool, **arguments)
-        assert said == "memory cannot be reached just now (EngineClosedError): go on without it"
+        assert said == "memory is currently unavailable (EngineClosedError): continue without it"
 
 
 class Waiting:

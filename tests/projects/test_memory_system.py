@@ -307,7 +307,7 @@ def test_without_a_conversation_the_error_says_what_to_do(memory: MemorySystem) 
         memory.end_conversation,
         memory.get_narrative_arc,
     ):
-        with pytest.raises(InvalidInputError, match=r"no conversation at hand: call start_conversation\(\)"):
+        with pytest.raises(InvalidInputError, match=r"no active conversation: call start_conversation\(\)"):
             ask()
     assert memory.search("anything") == ()
     assert memory.conversations() == ()
@@ -766,7 +766,7 @@ def test_a_context_keeps_to_its_budget(opened: Callable[..., MemorySystem]) -> N
         memory.add_message("user", f"We decided to put jar {number} on shelf {number * 7} in the kitchen.")
     context = memory.build_context("Which jar is on which shelf?", system_prompt="You help.")
     assert context.allocation.total_tokens <= 500
-    assert any("recent messages had no room" in warning for warning in context.warnings)
+    assert any("recent messages did not fit" in warning for warning in context.warnings)
     memory.add_message("user", "x" * 4000)
     with pytest.raises(BudgetExceededError):
         memory.build_context()

@@ -299,14 +299,14 @@ def test_a_system_prompt_beyond_its_reserve_warns_and_takes_from_the_rest(parts:
         "working_memory_tokens": 50,
     }
     roomy = allocated(parts, system="s" * 100, recent=recent, **window)
-    assert roomy.warnings == ("1 recent messages had no room",)  # 60% of 200 is 120
+    assert roomy.warnings == ("1 recent messages did not fit",)  # 60% of 200 is 120
     tight = allocated(parts, system="s" * 600, recent=recent, **window)
     assert tight.warnings[0] == (
-        "the system prompt takes 154 tokens, more than the 50 that are reserved for it: "
-        "messages and memories have less"
+        "the system prompt takes 154 tokens, more than the 50 reserved for it: "
+        "fewer are left for messages and memories"
     )
     # 154 and 3 of the frame are 107 too many: 93 are left, of which 55 are for messages
-    assert tight.warnings[1:] == ("6 recent messages had no room",)
+    assert tight.warnings[1:] == ("6 recent messages did not fit",)
     assert tight.allocation.total_tokens <= 250
 
 
@@ -319,7 +319,7 @@ def test_the_newest_message_may_take_all_there_is_and_else_it_is_an_error(parts:
     fitting = message("x" * (4 * 96), id="newest")  # with its frame 100
     result = allocated(parts, recent=[message("old"), fitting], **window)
     assert [one.id for one in result.messages] == ["newest"]
-    assert result.warnings == ("1 recent messages had no room",)
+    assert result.warnings == ("1 recent messages did not fit",)
     assert result.budget.available == 0
     with pytest.raises(
         BudgetExceededError, match="the newest message does not fit into the 100 tokens .* max_context_tokens"
@@ -341,7 +341,7 @@ def test_a_call_that_is_too_large_for_its_share_is_left_out_with_its_results(
         parts, recent=recent, max_context_tokens=200, system_prompt_tokens=40, working_memory_tokens=10
     )
     assert [one.id for one in result.messages] == ["n"]
-    assert result.warnings == ("3 recent messages had no room",)
+    assert result.warnings == ("3 recent messages did not fit",)
 
 
 def test_warnings_name_what_had_no_room(parts: SessionDependencies) -> None:
@@ -358,9 +358,9 @@ def test_warnings_name_what_had_no_room(parts: SessionDependencies) -> None:
         **window,
     )
     assert result.warnings == (
-        "4 retrieved memories had no room",
-        "3 chunks had no room",
-        "5 recent messages had no room",
+        "4 retrieved memories did not fit",
+        "3 chunks did not fit",
+        "5 recent messages did not fit",
     )
     assert priorities(result, ContextItemKind.MEMORY) == {"e-0": 0.9}  # the best
     assert set(priorities(result, ContextItemKind.MESSAGE)) == {"m-8", "m-7", "m-6", "m-5"}  # the newest
@@ -428,4 +428,4 @@ def test_what_was_retrieved_is_handed_on_as_it_was_found(parts: SessionDependenc
         working_memory_tokens=0,
     )
     assert result.retrieval_results == tuple(hits)
-    assert result.warnings == ("1 retrieved memories had no room",)
+    assert result.warnings == ("1 retrieved memories did not fit",)

@@ -126,7 +126,7 @@ def test_what_is_filtered_out_leaves_the_scores_of_the_rest(where: Namespace) ->
         ({"categories": [7]}, "7"),
         ({"since": datetime(2025, 1, 1)}, "no time zone"),
         ({"until": "2025-01-01"}, "'2025-01-01'"),
-        ({"since": START, "until": START}, "must lie after"),
+        ({"since": START, "until": START}, "must be later than"),
         ({"min_importance": 1.5}, "1.5"),
         ({"min_importance": -0.1}, "-0.1"),
         ({"min_importance": True}, "bool"),

@@ -47,7 +47,7 @@ def test_any_length_will_do_if_none_is_asked_for() -> None:
 
 @pytest.mark.parametrize("given", [[], [[1.0]], [[1.0]] * 3, [[1.0], [1.0, 2.0], [3.0]]])
 def test_another_count_is_refused_with_both_numbers(given: list[list[float]]) -> None:
-    with pytest.raises(InvalidInputError, match=rf"gave {len(given)} vectors for 2 texts"):
+    with pytest.raises(InvalidInputError, match=rf"returned {len(given)} vectors for 2 texts"):
         validate_vectors(given, 2, 1)
 
 
@@ -69,12 +69,12 @@ def test_another_count_is_refused_with_both_numbers(given: list[list[float]]) ->
     ids=lambda given: type(given).__name__,
 )
 def test_what_is_no_table_of_numbers_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidInputError, match="something else than vectors of one length"):
+    with pytest.raises(InvalidInputError, match="returned invalid vectors"):
         validate_vectors(given, 2, None)
 
 
 def test_another_length_is_refused_with_both_numbers() -> None:
-    with pytest.raises(InvalidInputError, match="M gave vectors of 3 numbers, not 4"):
+    with pytest.raises(InvalidInputError, match="M returned vectors of 3 numbers, expected 4"):
         validate_vectors([[1.0, 2.0, 3.0]], 1, 4, model="M")
 
 

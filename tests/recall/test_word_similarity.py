@@ -54,7 +54,7 @@ def test_the_words_that_were_asked_for_longest_ago_are_forgotten() -> None:
     assert embed.asked == ["tea", "car", "chai"]
     kin("tea", "car")
     assert embed.asked == ["tea", "car", "chai", "car"]
-    assert repr(kin) == "Kinship(2 of 2 words)"
+    assert repr(kin) == "WordSimilarity(2 of 2 words)"
 
 
 def test_a_cache_of_one_word_is_refused() -> None:

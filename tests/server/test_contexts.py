@@ -37,7 +37,7 @@ def test_what_is_left_out_is_told_with_its_true_reason(ask: ApiClient, memory: M
     memory.session(("acme", "alice"), "now").add("user", QUESTION)
     told = ask.post_json("/context", namespace=ALICE, session="now", question=QUESTION, budget=800)
     out = told["left_out"]
-    assert {reason_of(one) for one in out} >= {"in few words", "said already", "known, and no room"}
+    assert {reason_of(one) for one in out} >= {"in few words", "duplicate", "known, and no room"}
     assert {one["origin"] for one in out if reason_of(one) == "in few words"} == {"compressed"}
     assert {one["origin"] for one in out if reason_of(one) != "in few words"} == {"dropped"}
     (unknown,) = (one for one in out if reason_of(one) == "known, and no room")
@@ -74,7 +74,7 @@ def test_all_that_is_left_out_of_a_very_long_session_is_counted(ask: ApiClient, 
         assert len(told["left_out"]) == 200
         others = sum(one["session"] != "long" for one in told["left_out"])
         assert told["left_out_count"] == 5_000 - there + others
-        (warned,) = (one for one in told["warnings"] if "of the messages" in one)
+        (warned,) = (one for one in told["warnings"] if " messages did not fit" in one)
         # What is told in a few words has some room.
         in_few_words = sum(one["origin"] == "compressed" for one in told["left_out"])
         assert 5_000 - there - in_few_words <= int(warned.split()[0]) <= 5_000 - there
@@ -101,7 +101,7 @@ def test_what_was_taken_out_of_the_conversation_is_told_as_that(ask: ApiClient, 
     for n in range(6):
         assert (listed[f"m{n}"]["state"], listed[f"m{n}"]["reason"]) == (
             "dropped",
-            "taken out of the conversation",
+            "removed from the conversation",
         )
     assert listed["other"]["state"] == "full"
 

@@ -150,9 +150,9 @@ def test_others_than_this_machine_need_a_token(database: Path) -> None:
         (("-d", "{database}", "--token-file", "{tmp}/none"), "cannot be read"),
         (("-d", "{database}", "--token-file", "{tmp}/empty"), "no token"),
         (("-d", "{database}", "--token-file", "{tmp}/short"), "16 characters"),
-        (("-d", "{database}", "--token-file", "{tmp}/latin"), "no UTF-8 (byte 34)"),
+        (("-d", "{database}", "--token-file", "{tmp}/latin"), "not UTF-8 (byte 34)"),
         (("-d", "{database}", "--namespace", "a//b"), "acme/alice"),
-        (("-d", "{database}", "--host", "not an address"), "nothing can listen"),
+        (("-d", "{database}", "--host", "not an address"), "cannot listen"),
     ],
 )
 def test_what_cannot_be_served_is_said_in_a_line(
@@ -216,7 +216,7 @@ def test_a_memory_with_vectors_of_another_embedder_is_ranked_by_words_and_gets_n
         _, said = process.communicate(timeout=LIMIT_SECONDS)
     (line,) = said.splitlines()
     assert repr(own) in line
-    assert "words alone rank" in line
+    assert "ranked by words only" in line
     with MemoryEngine(database, embedder=None) as engine:
         assert engine.embedders() == (own,)
 

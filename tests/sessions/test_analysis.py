@@ -207,9 +207,9 @@ def test_messages_added_after_the_plan_do_not_matter(session: Session) -> None:
 def test_the_plan_of_another_session_is_refused(engine: MemoryEngine, tenant: str) -> None:
     one, other = engine.session(tenant, "one"), engine.session(tenant, "other")
     add(one, "ok")
-    with pytest.raises(InvalidInputError, match="no plan of"):
+    with pytest.raises(InvalidInputError, match="plan does not belong to"):
         other.apply(one.analyze())
-    with pytest.raises(InvalidInputError, match="no plan of"):
+    with pytest.raises(InvalidInputError, match="plan does not belong to"):
         one.apply(None)  # type: ignore[arg-type]
 
 

@@ -113,7 +113,7 @@ def test_a_receipt_reports_messages_that_were_not_stored_in_time(
     writer = patient(engine, timeout_seconds=0.01)
     writer.submit(tenant, "s", MessageDraft("user", SECRET))
     left = engine.forget(namespace=tenant, scrub=False).left
-    assert "forget the same again" in left[0]
+    assert "forget the same data again" in left[0]
     may_store.set()
     writer.flush(LIMIT_SECONDS)
     assert engine.forget(namespace=tenant, scrub=False).is_complete

@@ -130,8 +130,8 @@ def test_a_large_import_keeps_the_summary_that_was_in_force() -> None:
         assert count is not None
         assert int(count[1]) + shown >= 5901
         assert context.problems == (
-            f"the oldest {int(count[1]) - 5000 - 251} messages were not read for facts",
-        ) or ("were not read for facts" in context.problems[0])
+            f"the oldest {int(count[1]) - 5000 - 251} messages were not searched for facts",
+        ) or ("were not searched for facts" in context.problems[0])
 
 
 @pytest.mark.parametrize("verb", ["restore", "promote"])

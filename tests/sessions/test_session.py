@@ -259,7 +259,7 @@ def test_deleting_a_session_takes_everything(engine: MemoryEngine, tenant: str) 
         lambda: session.add("user", "x"),
         lambda: list(session.messages()),
     ):
-        with pytest.raises(SessionNotFoundError, match="open it anew"):
+        with pytest.raises(SessionNotFoundError, match="open a new one"):
             use()
     assert engine.session(tenant, "s").count() == 0
     with pytest.raises(SessionNotFoundError):  # the old handle does not slip into the new session
@@ -382,11 +382,11 @@ def test_a_session_can_be_looked_for_without_making_it(engine: MemoryEngine, ten
 def test_bad_input_writes_nothing(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     first = session.add("user", "x").message
-    with pytest.raises(InvalidMessageError, match="takes a role and a text"):
+    with pytest.raises(InvalidMessageError, match="expects a role and a text"):
         session.add("user")
     with pytest.raises(InvalidMessageError, match="unknown role 'robot'"):
         session.add("robot", "x")
-    with pytest.raises(InvalidInputError, match="must say something"):
+    with pytest.raises(InvalidInputError, match="summary must be a text that is not empty"):
         session.compress(older_than=first.id, summary="  ")
     for name in ("", None, 7):
         with pytest.raises(InvalidNameError):

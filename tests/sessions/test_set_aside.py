@@ -83,7 +83,7 @@ def test_a_handle_that_somebody_else_set_aside_says_so(engine: MemoryEngine, ten
     name = mine.set_aside()
     anew = engine.session(tenant, "s")
     for use in (stale.info, stale.count, stale.set_aside):
-        with pytest.raises(SessionNotFoundError, match="set aside: open it anew"):
+        with pytest.raises(SessionNotFoundError, match="archived: open a new one"):
             use()
     assert (mine.info().name, anew.info().name) == (name, "s")
     stale.add("user", "two")  # what was said in the conversation that is over stays there

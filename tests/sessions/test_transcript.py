@@ -235,7 +235,7 @@ def test_a_list_with_an_id_of_the_record_for_another_message_is_refused(session:
         [MessageDraft("user", "other", id="1")],
         [MessageDraft("user", "x", id="1"), MessageDraft("user", "x", id="1")],
     ):
-        with pytest.raises(MessageConflictError, match="'1'.*leave it out"):
+        with pytest.raises(MessageConflictError, match="'1'.*leave out the id"):
             session.transcript.replace(wrong)
     assert (session.info(), list_texts(session)) == (before, ["a", "b"])
 
@@ -279,7 +279,7 @@ def test_of_a_session_that_was_deleted_there_is_no_list(session: Session) -> Non
         session.set_aside,
     ]
     for use in uses:
-        with pytest.raises(SessionNotFoundError, match="open it anew"):
+        with pytest.raises(SessionNotFoundError, match="open a new one"):
             use()
     with pytest.raises(MessageNotFoundError):
         transcript.move([message.id], REMOVED)

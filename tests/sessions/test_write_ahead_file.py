@@ -82,7 +82,7 @@ def _with(line: bytes, **changed: Any) -> bytes:
 @pytest.mark.parametrize(
     ("place", "line", "said"),
     [
-        (0, b"{}", "no report of unsaved messages"),
+        (0, b"{}", "not a report of unsaved messages"),
         (0, b'{"format":"langmem-tiers unsaved messages","version":2}', "version 2"),
         (1, b'{"namespace":["a"]', "line 2"),
         (1, b"[]", "line 2"),

@@ -114,7 +114,7 @@ def test_when_no_copy_can_be_made_nothing_is_migrated(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", no_room)
-    with pytest.raises(StorageUnavailableError, match="no backup copy"):
+    with pytest.raises(StorageUnavailableError, match="cannot create the backup copy"):
         MemoryEngine(old_file)
     assert not list(old_file.parent.glob("*backup*"))
     assert schema_of(old_file) == schema

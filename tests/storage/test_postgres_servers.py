@@ -66,7 +66,7 @@ def database_of(url: str) -> str:
 def test_a_wrong_password_is_an_error_at_once_that_does_not_show_it(server: TemporaryPostgres) -> None:
     url = as_role(server.new_database(), "owner", f"not-{PASSWORD}")
     with pytest.raises(
-        StorageUnavailableError, match=r"password authentication failed.*this user may"
+        StorageUnavailableError, match=r"password authentication failed.*this user has access"
     ) as caught:
         MemoryEngine(url)
     assert PASSWORD not in told(caught.value)
@@ -126,7 +126,7 @@ def test_a_server_two_years_older_is_as_good() -> None:
         found = engine.namespace("acme").recall("walrus", strategy=Strategy.SIMILARITY)
         assert [hit.entry.content for hit in found.hits] == ["the walrus"]
         assert engine.services.retriever.embedding is not None
-        assert engine.services.retriever.embedding.store._native == {1: True}  # type: ignore[attr-defined]
+        assert engine.services.retriever.embedding.store._is_native == {1: True}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("why", ["may not", "is not there", "too old"])
@@ -161,7 +161,7 @@ def test_a_pool_holds_so_many_connections_and_no_more(shared_postgres: str) -> N
     with MemoryEngine(shared_postgres, config=EngineConfig(postgres=postgres)) as engine, ExitStack() as held:
         for _ in range(3):
             held.enter_context(engine._database.read())
-        with pytest.raises(StorageBusyError, match="no connection came free"):
+        with pytest.raises(StorageBusyError, match="no connection became free"):
             engine.namespaces()
 
 

@@ -588,7 +588,7 @@ def test_a_task_under_way_is_not_begun_anew_under_its_name(held: MemoryEngine) -
     memory.start_task("Buy a lamp", task="checkout")
     memory.record_cycle("", CLICK)
     other = AgentMemory(engine=held)
-    with pytest.raises(InvalidInputError, match="'checkout' is under way"):
+    with pytest.raises(InvalidInputError, match="'checkout' has already begun"):
         other.start_task("Buy a chair", task="checkout")
     assert (other.task == "checkout", other.working.cycle_count) == (False, 0)
     assert again(memory).working.current_goal == "Buy a lamp"
@@ -599,7 +599,7 @@ def test_a_task_without_a_goal_is_refused(memory: AgentMemory, goal: Any) -> Non
     before = memory.task
     with pytest.raises(InvalidInputError, match="needs a goal"):
         memory.start_task(goal)
-    with pytest.raises(InvalidInputError, match="user context must be a mapping, got a list"):
+    with pytest.raises(InvalidInputError, match="user_context must be a mapping, got a list"):
         memory.start_task("A goal", user_context=[1])  # type: ignore[arg-type]
     assert memory.task == before
     assert memory.working.current_goal == "Extract product data from example.com"
@@ -957,16 +957,16 @@ def test_a_megabyte_is_recorded_in_part(memory: AgentMemory, where: str) -> None
     ("wrong", "told"),
     [
         ({"outcome": "perfect"}, "outcome must be one of 'success'"),
-        ({"outcome": None}, "outcome must be a text"),
+        ({"outcome": None}, "outcome must be a string"),
         ({"priority": "utmost"}, "priority must be one of 'critical'"),
-        ({"url": 7}, "url must be a text"),
-        ({"page_title": None}, "page_title must be a text"),
+        ({"url": 7}, "url must be a string"),
+        ({"page_title": None}, "page_title must be a string"),
         ({"duration_ms": float("nan")}, "duration_ms must be a finite number"),
         ({"duration_ms": "long"}, "duration_ms must be a finite number"),
         ({"retry_count": -1}, "retry_count must be a whole number"),
-        ({"tags": [1]}, "tags must be a text"),
-        ({"tags": 1}, "tags must be texts"),
-        ({"colour": "red"}, "a cycle has no 'colour': use one of duration_ms, "),
+        ({"tags": [1]}, "tags must be a string"),
+        ({"tags": 1}, "tags must be a set of strings"),
+        ({"colour": "red"}, "a cycle has no field 'colour': use one of duration_ms, "),
         ({"action": {"tool": "click"}}, "an action must be an AgentAction, got a dict"),
         ({"action": None}, "an action must be an AgentAction, got a NoneType"),
     ],
@@ -1054,7 +1054,7 @@ def test_links_that_break_off_are_kept_as_far_as_they_came(memory: AgentMemory) 
 
     memory.init_sitemap_graph(HOME)
     report = memory.add_sitemap_links(HOME, some())
-    assert (report.added, report.refused[0][1]) == (1, "the list broke off with a OSError")
+    assert (report.added, report.refused[0][1]) == (1, "reading the links failed with OSError")
     assert again(memory).sitemap == memory.sitemap
 
 

@@ -344,7 +344,7 @@ def test_the_state_of_a_long_task_stays_small_and_holds_no_pages() -> None:
 def test_what_is_no_state_is_refused_and_changes_nothing(state: Any) -> None:
     guard = blocked_guard()
     before = guard.state()
-    with pytest.raises(InvalidInputError, match="no state of a guard"):
+    with pytest.raises(InvalidInputError, match="not a valid guard state"):
         guard.restore(state)
     assert guard.state() == before
 

@@ -114,8 +114,8 @@ class Hostile(Mapping[str, Any]):
 
 
 def test_entries_that_are_no_links_are_refused_with_a_reason_each() -> None:
-    no_text = "is neither a text nor a mapping with 'url'"
-    no_url = "has no 'url' that is a text"
+    no_text = "is neither a string nor a mapping with 'url'"
+    no_url = "has no string under 'url'"
     refused: list[tuple[Any, str, str]] = [
         (None, "None", no_text),
         (3, "3", no_text),
@@ -150,7 +150,7 @@ def _without_end() -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("links", "reason"),
-    [(None, "no list"), (3, "no list"), (_breaks_off(), "OSError"), (_without_end(), "not read")],
+    [(None, "not a list"), (3, "not a list"), (_breaks_off(), "OSError"), (_without_end(), "not read")],
 )
 def test_a_list_that_cannot_be_read_to_its_end_is_reported(links: Any, reason: str) -> None:
     report = SitemapGraph(HOME, SitemapLimits(max_links_per_page=3)).add_links(HOME, links)
@@ -159,7 +159,7 @@ def test_a_list_that_cannot_be_read_to_its_end_is_reported(links: Any, reason: s
 
 def test_links_of_a_page_without_an_address_are_refused() -> None:
     graph = SitemapGraph(HOME)
-    assert "the page is no address" in graph.add_links("mailto:a@b.c", ["a"]).refused[0][1]
+    assert "the page is not a web address" in graph.add_links("mailto:a@b.c", ["a"]).refused[0][1]
     assert len(graph) == 1
 
 

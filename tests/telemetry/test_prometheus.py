@@ -240,7 +240,7 @@ def test_two_engines_under_one_name_are_refused_and_the_first_goes_on(registry: 
 
 def test_a_registry_that_has_such_a_name_already_is_refused(registry: CollectorRegistry) -> None:
     Counter("memory_errors", "of somebody else", registry=registry)
-    with pytest.raises(InvalidConfigError, match="one PrometheusMetrics for each registry"):
+    with pytest.raises(InvalidConfigError, match="one PrometheusMetrics per registry"):
         MemoryEngine(metrics=PrometheusMetrics(registry))
 
 

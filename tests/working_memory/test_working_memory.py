@@ -395,9 +395,9 @@ def test_what_makes_no_sense_is_refused(small: MemoryEngine) -> None:
         WorkingConfig(max_agents=0)
     with pytest.raises(InvalidConfigError, match="working must be a WorkingConfig"):
         EngineConfig(working=None)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="of no namespace"):
+    with pytest.raises(InvalidInputError, match="without a namespace"):
         small.working.flush(session="s")
-    with pytest.raises(InvalidInputError, match="a scratchpad is a str"):
+    with pytest.raises(InvalidInputError, match="scratchpad must be a str"):
         small.working.set_scratchpad("a", "s", 7)  # type: ignore[arg-type]
     with pytest.raises(InvalidNameError):
         small.working.set_scratchpad("a", "s" * 1020, "x")

@@ -1,4 +1,4 @@
-"""Commands that keep a memory elsewhere, or take it there."""
+"""Commands that write and restore backups, and copy a memory to another database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
     RedisOption,
     YesOption,
 )
-from langmem_tiers.cli.output import Output, report_errors
+from langmem_tiers.cli.output import Output, format_count, report_errors
 from langmem_tiers.cli.targets import (
     is_new_database,
     open_engine,
@@ -35,115 +35,124 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
 
-_BelowOption = Annotated[bool, typer.Option("--below", help="With all namespaces below it.")]
+_BelowOption = Annotated[bool, typer.Option("--below", help="Include all namespaces below it.")]
 _IntoOption = Annotated[
-    str | None, typer.Option("--into", help="Into this namespace, if it is one that goes.")
+    str | None, typer.Option("--into", help="Target namespace (only for a single namespace).")
 ]
 
 
 def backup_command(
     database: DatabaseOption,
-    file: Annotated[Path, typer.Argument(help="The file to write; it must not be there yet.")],
+    file: Annotated[Path, typer.Argument(help="File to write; it must not exist.")],
     namespace: OptionalNamespaceArgument = None,
     redis: RedisOption = None,
     *,
     below: _BelowOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Write all of a memory, or one namespace, to one file with a checksum, while the memory is in use."""
-    teller = Output(is_json=json)
+    """Write a memory or one namespace to a file with a checksum. The memory may be in use."""
+    printer = Output(is_json=json)
     with (
-        report_errors(teller),
+        report_errors(printer),
         open_engine(database, redis=redis) as engine,
-        _show_progress(teller, "Backing up") as progress,
+        _show_progress(printer, "Backing up") as progress,
     ):
         path = _resolve_namespace(engine, namespace, below=below)
         report = engine.backup(file, namespace=path, prefix=below, progress=progress)
         size = f"{report.size_bytes:,} bytes"
-        teller.print_result(
+        printer.print_result(
             report,
             [
-                f"{_format_record_count(report.counts)} are in {file} ({size}).",
-                f"sha256 of its records {report.sha256}",
+                f"Wrote {_format_record_count(report.counts)} to {file} ({size}).",
+                f"SHA-256 of the records: {report.sha256}",
             ],
         )
 
 
 def restore_command(
     database: DatabaseOption,
-    file: Annotated[Path, typer.Argument(help="What backup wrote.")],
+    file: Annotated[Path, typer.Argument(help="File that backup wrote.")],
     into: _IntoOption = None,
     redis: RedisOption = None,
     *,
-    replace: Annotated[bool, typer.Option("--replace", help="Erase what is there first.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Erase the existing data first.")] = False,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Take a backup back, on whatever database: all of it or nothing."""
-    teller = Output(is_json=json)
-    with report_errors(teller):
-        place = None if into is None else parse_namespace(into)
+    """Restore a backup into any database: all of it or nothing."""
+    printer = Output(is_json=json)
+    with report_errors(printer):
+        target = None if into is None else parse_namespace(into)
         if is_new_database(database):
-            check_backup(file, RestoreRequest(into=place))  # before a database is made for it
-        read_backup_info(file).scope.with_namespace(place)
+            # Read the whole file first: a damaged backup must not leave an empty database behind.
+            check_backup(file, RestoreRequest(into=target))
+        # Raises if --into is used with a backup of the whole memory. Checked before --yes is asked for.
+        read_backup_info(file).scope.with_namespace(target)
         if replace:
-            teller.confirm(f"erase what is in {to_database_label(database)} where the backup goes", yes=yes)
+            printer.confirm(
+                f"erase the data in {to_database_label(database)} that the backup replaces", yes=yes
+            )
         with (
             open_engine(database, redis=redis, creates=True) as engine,
-            _show_progress(teller, "Restoring") as progress,
+            _show_progress(printer, "Restoring") as progress,
         ):
-            report = engine.restore(file, into=place, replace=replace, progress=progress)
-        teller.print_result(report, [f"{_format_record_count(report.counts)} were restored."])
+            report = engine.restore(file, into=target, replace=replace, progress=progress)
+        printer.print_result(report, [f"Restored {_format_record_count(report.counts)}."])
 
 
 def move_command(
-    source: Annotated[str, typer.Argument(help="A SQLite file, or the URL of a database.")],
-    target: Annotated[str, typer.Argument(help="The same; it must be empty, and is made if it is a file.")],
-    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="This one alone.")] = None,
+    source: Annotated[str, typer.Argument(help="SQLite file or database URL.")],
+    target: Annotated[
+        str, typer.Argument(help="SQLite file or database URL; must be empty. A missing file is created.")
+    ],
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Only this namespace.")] = None,
     into: _IntoOption = None,
     *,
     below: _BelowOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Take a memory to another database, from SQLite to PostgreSQL or back; what is in the first one stays there."""
-    teller = Output(is_json=json)
-    with report_errors(teller):
+    """Copy a memory to another database (SQLite or PostgreSQL). The source is unchanged."""
+    printer = Output(is_json=json)
+    with report_errors(printer):
         if to_database_url(source) == to_database_url(target):
             raise InvalidInputError(
-                f"source and target are both {to_database_label(source)!r}: name another target"
+                f"source and target are both {to_database_label(source)!r}: pass another target"
             )
-        place = None if into is None else parse_namespace(into)
+        target_namespace = None if into is None else parse_namespace(into)
         with open_engine(source) as old:
             path = _resolve_namespace(old, namespace, below=below)
-            BackupScope(path, below).with_namespace(place)  # as above
-            with open_engine(target, creates=True) as new, _show_progress(teller, "Moving") as progress:
+            # Checked before the target is opened: a wrong --into must not create a database file.
+            BackupScope(path, below).with_namespace(target_namespace)
+            with open_engine(target, creates=True) as new, _show_progress(printer, "Moving") as progress:
                 try:
-                    report = old.move_to(new, namespace=path, prefix=below, into=place, progress=progress)
+                    report = old.move_to(
+                        new, namespace=path, prefix=below, into=target_namespace, progress=progress
+                    )
                 except RestoreConflictError as error:
                     raise RestoreConflictError(
-                        f"{to_database_label(target)} holds something already where this goes: name another target, or "
-                        "forget what is there; nothing was changed"
+                        f"{to_database_label(target)} already contains data that this would overwrite: pass another "
+                        "target, or erase that data with forget. Nothing was changed"
                     ) from error
-        teller.print_result(
-            report, [f"{_format_record_count(report.counts)} are in {to_database_label(target)}."]
+        printer.print_result(
+            report, [f"Copied {_format_record_count(report.counts)} to {to_database_label(target)}."]
         )
 
 
 @contextmanager
-def _show_progress(teller: Output, what: str) -> Iterator[BackupProgressCallback]:
-    with teller.show_progress(what) as done:
+def _show_progress(printer: Output, what: str) -> Iterator[BackupProgressCallback]:
+    with printer.show_progress(what) as update_progress:
 
-        def told(progress: BackupProgress) -> None:
-            done(progress.done, progress.total)
+        def callback(progress: BackupProgress) -> None:
+            update_progress(progress.done, progress.total)
 
-        yield told
+        yield callback
 
 
 def _format_record_count(counts: Mapping[str, int]) -> str:
-    return f"{sum(counts.values()):,} records"
+    return format_count(sum(counts.values()), "record")
 
 
 def _resolve_namespace(engine: MemoryEngine, namespace: str | None, *, below: bool) -> NamespacePath | None:
     if namespace is None and below:
-        raise InvalidInputError("--below needs a namespace: name the one whose children are meant too")
+        raise InvalidInputError("--below requires a namespace: pass the one whose children to include")
     return None if namespace is None else require_namespace(engine, namespace, below=below)

@@ -1,4 +1,4 @@
-"""Messages of sessions as JSON Lines, out of a memory and into one."""
+"""Commands that export messages as JSON Lines and import them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
     RedisOption,
     SessionOption,
 )
-from langmem_tiers.cli.output import Output, report_errors, to_json_line
+from langmem_tiers.cli.output import Output, format_count, report_errors, to_json_line
 from langmem_tiers.cli.targets import open_engine, require_namespace
 from langmem_tiers.common.messages import Message, MessageDraft, ToolCall
 from langmem_tiers.common.namespaces import check_name, check_namespace, parse_namespace
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langmem_tiers.session import Session
 
 _BATCH_SIZE = 500
-"""Messages in one transaction."""
+"""Messages stored per transaction."""
 _PAGE_SIZE = 100
 
 
@@ -44,58 +44,62 @@ def export_command(
     namespace: OptionalNamespaceArgument = None,
     session: SessionOption = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="A new file, for you alone to read; - for standard output.")
+        Path, typer.Option("--output", "-o", help="New file, readable only by you; - for standard output.")
     ] = Path("-"),
     redis: RedisOption = None,
     *,
     json: JsonOption = False,
 ) -> None:
-    """Write messages as JSON Lines, as they were said: for other programs. A backup holds all else as well."""
-    teller = Output(is_json=json)
-    with report_errors(teller), open_engine(database, redis=redis) as engine:
+    """Write messages as JSON Lines for other programs. Use backup to save all other data as well."""
+    printer = Output(is_json=json)
+    with report_errors(printer), open_engine(database, redis=redis) as engine:
         if json and str(output) == "-":
-            raise InvalidInputError("--json tells of the file that was written: name one with --output")
+            raise InvalidInputError("--json describes the exported file: pass a file with --output")
         count = 0
-        with _open_output(output) as file, teller.show_progress("Exporting") as done:
-            for count, told in enumerate(_export_messages(engine, namespace, session), 1):
-                file.write(f"{to_json_line(told, file.encoding)}\n")
+        with _open_output(output) as file, printer.show_progress("Exporting") as update_progress:
+            for count, record in enumerate(_export_messages(engine, namespace, session), 1):
+                file.write(f"{to_json_line(record, file.encoding)}\n")
                 if count % _BATCH_SIZE == 0:
-                    done(count, None)
+                    update_progress(count, None)
         if str(output) != "-":
-            teller.print_result(
-                {"messages": count, "file": str(output)}, [f"{count} messages are in {output}."]
+            printer.print_result(
+                {"messages": count, "file": str(output)},
+                [f"Exported {format_count(count, 'message')} to {output}."],
             )
 
 
 def import_command(
     database: DatabaseOption,
-    file: Annotated[Path, typer.Argument(help="What export wrote; - for standard input.")],
+    file: Annotated[Path, typer.Argument(help="File that export wrote; - for standard input.")],
     namespace: Annotated[
-        str | None, typer.Option("--into", help="All into this namespace, instead of where they came from.")
+        str | None,
+        typer.Option("--into", help="Namespace for all messages. Default: the namespace in each line."),
     ] = None,
     redis: RedisOption = None,
     *,
     json: JsonOption = False,
 ) -> None:
-    """Take messages in that were exported. Those that a session has already are not stored again."""
-    teller = Output(is_json=json)
-    with report_errors(teller), _open_input(file) as lines:
+    """Import messages that export wrote. Messages that a session already has are skipped."""
+    printer = Output(is_json=json)
+    with report_errors(printer), _open_input(file) as lines:
         into = None if namespace is None else parse_namespace(namespace)
         numbered = (_parse_line(line, number) for number, line in enumerate(lines, 1) if line.strip())
-        first = list(islice(numbered, 1))  # before a database is made for it
+        # Parse the first line before the engine creates a database: a wrong file must not leave an empty one.
+        first = list(islice(numbered, 1))
         with (
             open_engine(database, redis=redis, creates=True) as engine,
-            teller.show_progress("Importing") as done,
+            printer.show_progress("Importing") as update_progress,
         ):
-            taken = _Importer(done)
+            importer = _Importer(update_progress)
+            # groupby joins consecutive lines of a session only, so the order of the file is kept.
             for (path, name), group in groupby(
-                chain(first, numbered), key=lambda one: (one.path, one.session)
+                chain(first, numbered), key=lambda line: (line.path, line.session)
             ):
                 session = engine.session(into or path, name)
-                for batch in _split_batches(group, taken):
-                    taken.store(session, batch)
-        told = {"stored": taken.stored, "known": taken.duplicates, "left_out": taken.left_out}
-        teller.print_result(told, taken.render_lines())
+                for batch in _split_batches(group, importer):
+                    importer.store(session, batch)
+        counts = {"stored": importer.stored, "known": importer.duplicates, "left_out": importer.left_out}
+        printer.print_result(counts, importer.render_lines())
 
 
 def _export_messages(
@@ -103,19 +107,20 @@ def _export_messages(
 ) -> Iterator[dict[str, Any]]:
     found = False
     for path in list_all_namespaces(engine) if namespace is None else [require_namespace(engine, namespace)]:
-        for one in _find_sessions(engine, path, session):
+        for source in _find_sessions(engine, path, session):
             found = True
-            for message in one.messages():
-                if not message.is_summary:  # made from the others
-                    yield _to_record(path, one.name, message)
+            for message in source.messages():
+                # Summaries are derived from the other messages.
+                if not message.is_summary:
+                    yield _to_record(path, source.name, message)
     if session is not None and not found:
         raise SessionNotFoundError(
-            f"there is no session {session!r}: inspect the namespace to see its sessions"
+            f"no session {session!r}: run 'langmem-tiers inspect' with a namespace to list its sessions"
         )
 
 
 def list_all_namespaces(engine: MemoryEngine) -> Iterator[NamespacePath]:
-    """Every namespace that has a session."""
+    """Yield every namespace that has a session."""
     page = engine.namespaces(limit=_PAGE_SIZE)
     while page:
         yield from page
@@ -139,7 +144,7 @@ def _find_sessions(engine: MemoryEngine, path: NamespacePath, name: str | None) 
 
 
 def _to_record(path: NamespacePath, session: str, message: Message) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "namespace": list(path),
         "session": session,
         "id": message.id,
@@ -148,12 +153,12 @@ def _to_record(path: NamespacePath, session: str, message: Message) -> dict[str,
         "created_at": message.created_at.isoformat(),
         "name": message.name,
         "tool_calls": [
-            {"id": one.id, "name": one.name, "arguments": one.arguments} for one in message.tool_calls
+            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls
         ],
         "tool_call_id": message.tool_call_id,
         "payload": message.payload,
     }
-    return {name: value for name, value in told.items() if value not in (None, [])}
+    return {name: value for name, value in record.items() if value not in (None, [])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,35 +171,37 @@ class _ImportLine:
 
 def _parse_line(line: bytes, number: int) -> _ImportLine:
     try:
-        told = json.loads(line.decode("utf-8"))
-        moment = told.get("created_at")
+        record = json.loads(line.decode("utf-8"))
+        created_at = record.get("created_at")
         draft = MessageDraft(
-            told["role"],
-            told["content"],
-            id=told.get("id"),
-            created_at=None if moment is None else datetime.fromisoformat(moment),
-            name=told.get("name"),
-            tool_calls=[ToolCall(**one) for one in told.get("tool_calls", ())],
-            tool_call_id=told.get("tool_call_id"),
-            payload=told.get("payload"),
+            record["role"],
+            record["content"],
+            id=record.get("id"),
+            created_at=None if created_at is None else datetime.fromisoformat(created_at),
+            name=record.get("name"),
+            tool_calls=[ToolCall(**call) for call in record.get("tool_calls", ())],
+            tool_call_id=record.get("tool_call_id"),
+            payload=record.get("payload"),
         )
-        return _ImportLine(number, check_namespace(told["namespace"]), check_name(told["session"]), draft)
+        return _ImportLine(number, check_namespace(record["namespace"]), check_name(record["session"]), draft)
     except UnicodeDecodeError as error:
+        # The most likely binary file is a backup, which is compressed.
         raise InvalidInputError(
-            f"line {number} is no text in UTF-8, as export writes it: what backup wrote is taken back with restore"
+            f"line {number} is not UTF-8 text: import reads files that export wrote; use restore for a backup"
         ) from error
+    # What a line of JSON with unexpected types or missing fields raises; deep nesting is a RecursionError.
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InvalidInputError(
-            f"line {number} is no exported message ({type(error).__name__}: {error}): mend or remove it"
+            f"line {number} is not an exported message ({type(error).__name__}: {error}): correct or remove it"
         ) from error
 
 
 class _Importer:
-    """Stores messages, and counts what became of them."""
+    """Stores messages and counts the results."""
 
-    def __init__(self, done: Callable[[int, int | None], None]) -> None:
+    def __init__(self, report_progress: Callable[[int, int | None], None]) -> None:
         self.stored = self.duplicates = self.left_out = 0
-        self._report_progress = done
+        self._report_progress = report_progress
 
     @property
     def total(self) -> int:
@@ -202,11 +209,12 @@ class _Importer:
 
     def store(self, session: Session, lines: Sequence[_ImportLine]) -> None:
         try:
-            report = session.add_many([one.draft for one in lines])
+            report = session.add_many([line.draft for line in lines])
         except (InvalidInputError, MessageConflictError) as error:
             if len(lines) == 1:
                 raise self.build_error(f"line {lines[0].number} was not stored ({error})") from error
-            half = len(lines) // 2  # those before the one that is refused are stored
+            # A batch is all or nothing. Halving it finds the rejected line and stores all lines before it.
+            half = len(lines) // 2
             self.store(session, lines[:half])
             self.store(session, lines[half:])
             return
@@ -217,17 +225,18 @@ class _Importer:
 
     def build_error(self, why: str) -> InvalidInputError:
         return InvalidInputError(
-            f"{why}; the {self.total} messages before it are stored, and are passed over when you import again"
+            f"{why}; the {self.total} messages before it are stored and will be skipped when you import again"
         )
 
     def render_lines(self) -> list[str]:
-        told = [f"{self.stored} messages were stored, {self.duplicates} were there already."]
+        stored = format_count(self.stored, "message")
+        lines = [f"Stored {stored}, skipped {self.duplicates:,} already stored."]
         if self.left_out:
-            told.append(f"{self.left_out} were left out: memory itself had put them before a model.")
-        return told
+            lines.append(f"Skipped {self.left_out:,} that contain only text injected by the memory itself.")
+        return lines
 
 
-def _split_batches(lines: Iterator[_ImportLine], taken: _Importer) -> Iterator[list[_ImportLine]]:
+def _split_batches(lines: Iterator[_ImportLine], importer: _Importer) -> Iterator[list[_ImportLine]]:
     batch: list[_ImportLine] = []
     try:
         for line in lines:
@@ -236,9 +245,10 @@ def _split_batches(lines: Iterator[_ImportLine], taken: _Importer) -> Iterator[l
                 yield batch
                 batch = []
     except InvalidInputError as error:
+        # A wrong line ends the import, but the messages before it are stored: yield them first.
         if batch:
             yield batch
-        raise taken.build_error(str(error)) from error
+        raise importer.build_error(str(error)) from error
     if batch:
         yield batch
 
@@ -247,9 +257,10 @@ def _split_batches(lines: Iterator[_ImportLine], taken: _Importer) -> Iterator[l
 def _open_output(path: Path) -> Iterator[TextIO]:
     if str(path) == "-":
         yield sys.stdout
-        sys.stdout.flush()  # here what cannot be written is still told
+        # Flush inside report_errors(), so a full disk is reported as an error of this command.
+        sys.stdout.flush()
         return
-    with create_whole_file(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
+    with create_whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         yield file
 
 

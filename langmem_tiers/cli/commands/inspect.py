@@ -1,4 +1,4 @@
-"""Commands that look: what is there, and what would be found."""
+"""Commands that read a memory: status, inspect and search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
     RedisOption,
     SessionOption,
 )
-from langmem_tiers.cli.output import Output, report_errors, to_json_value
+from langmem_tiers.cli.output import Output, format_count, report_errors, to_json_value
 from langmem_tiers.cli.targets import open_engine, require_namespace
 from langmem_tiers.common.namespaces import format_namespace
 from langmem_tiers.errors import InvalidInputError, SessionNotFoundError
@@ -29,25 +29,29 @@ _SHOWN_CHARACTERS = 100
 
 
 def status_command(database: DatabaseOption, redis: RedisOption = None, *, json: JsonOption = False) -> None:
-    """Tell what a memory holds and takes, by tier; with --json by table, too."""
-    teller = Output(is_json=json)
-    with report_errors(teller), open_engine(database, redis=redis) as engine:
-        found, above = engine.statistics(), engine.redis
-        teller.print_table(
-            {**to_json_value(found), "redis": to_json_value(above)},
-            f"{found.namespaces:,} namespaces, {found.sessions:,} sessions, {found.messages:,} messages, "
-            f"{found.total_bytes:,} bytes",
-            ("tier", "entries", "bytes, about"),
-            [(name, f"{one.count:,}", f"{one.bytes:,}") for name, one in found.tiers.items()],
+    """Show counts and sizes by tier; with --json also by table."""
+    printer = Output(is_json=json)
+    with report_errors(printer), open_engine(database, redis=redis) as engine:
+        statistics, redis_status = engine.statistics(), engine.redis
+        totals = [
+            format_count(statistics.namespaces, "namespace"),
+            format_count(statistics.sessions, "session"),
+            format_count(statistics.messages, "message"),
+            format_count(statistics.total_bytes, "byte"),
+        ]
+        printer.print_table(
+            {**to_json_value(statistics), "redis": to_json_value(redis_status)},
+            ", ".join(totals),
+            ("tier", "entries", "bytes (approx.)"),
+            [(name, f"{tier.count:,}", f"{tier.bytes:,}") for name, tier in statistics.tiers.items()],
         )
         if json:
             return
-        if found.estimated:
-            teller.print_result(None, [f"Estimated: {', '.join(found.estimated)}"])
-        if above is not None:
-            teller.print_result(
-                None, [f"Redis {above.label} {'answers' if above.is_connected else 'does not answer'}."]
-            )
+        if statistics.estimated:
+            printer.print_result(None, [f"Estimated: {', '.join(statistics.estimated)}"])
+        if redis_status is not None:
+            state = "answers" if redis_status.is_connected else "does not answer"
+            printer.print_result(None, [f"Redis {redis_status.label} {state}."])
 
 
 def inspect_command(
@@ -59,115 +63,116 @@ def inspect_command(
     *,
     json: JsonOption = False,
 ) -> None:
-    """Show namespaces, the sessions of one, or what is in a session: message by message, with its tier and state."""
-    teller = Output(is_json=json)
-    with report_errors(teller), open_engine(database, redis=redis) as engine:
+    """Show the namespaces, the sessions of a namespace, or the messages of a session with tier and state."""
+    printer = Output(is_json=json)
+    with report_errors(printer), open_engine(database, redis=redis) as engine:
         if namespace is None:
             if session is not None:
-                raise InvalidInputError(f"session {session!r} is of some namespace: say which, as acme/alice")
-            _show_namespaces(teller, engine, limit)
+                raise InvalidInputError(f"--session {session!r} requires a namespace, for example acme/alice")
+            _show_namespaces(printer, engine, limit)
         elif session is None:
-            _show_sessions(teller, engine, require_namespace(engine, namespace), limit)
+            _show_sessions(printer, engine, require_namespace(engine, namespace), limit)
         else:
-            _show_session(teller, engine, require_namespace(engine, namespace), session, limit)
+            _show_session(printer, engine, require_namespace(engine, namespace), session, limit)
 
 
 def search_command(
     database: DatabaseOption,
     namespace: NamespaceArgument,
-    query: Annotated[str, typer.Argument(help="A question, or words.")],
+    query: Annotated[str, typer.Argument(help="Question or search words.")],
     limit: LimitOption = 10,
     redis: RedisOption = None,
     *,
-    words: Annotated[bool, typer.Option("--words", help="By words alone, without meaning.")] = False,
+    words: Annotated[bool, typer.Option("--words", help="Rank by words only, without vectors.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Recall what answers a question, with the score and what gave it."""
-    teller = Output(is_json=json)
+    """Recall the entries that answer a question, with the score and the main reason of each."""
+    printer = Output(is_json=json)
     embedder: Literal["offline"] | None = None if words else "offline"
-    with report_errors(teller), open_engine(database, redis=redis, embedder=embedder) as engine:
+    with report_errors(printer), open_engine(database, redis=redis, embedder=embedder) as engine:
         found = engine.namespace(require_namespace(engine, namespace)).recall(query, limit=limit)
-        teller.print_table(
+        printer.print_table(
             {
                 "query": query,
-                "hits": [_drop_empty_fields(one) for one in map(to_json_value, found.hits)],
+                "hits": [_drop_empty_fields(hit) for hit in map(to_json_value, found.hits)],
                 "problems": list(found.problems),
             },
-            f"Found for {_shorten_line(query)!r}",
-            ("score", "found by", "session", "what"),
+            f"Results for {_shorten_line(query)!r}",
+            ("score", "found by", "session", "content"),
             [
                 (
-                    f"{one.score:.3f}",
-                    one.found_by,
-                    one.session or "-",
-                    _format_message(one.entry.content, one.message),
+                    f"{hit.score:.3f}",
+                    hit.found_by,
+                    hit.session or "-",
+                    _format_message(hit.entry.content, hit.message),
                 )
-                for one in found.hits
+                for hit in found.hits
             ],
         )
         for problem in found.problems:
-            teller.err.print(problem)
+            printer.err.print(problem)
 
 
-def _show_namespaces(teller: Output, engine: MemoryEngine, limit: int) -> None:
+def _show_namespaces(printer: Output, engine: MemoryEngine, limit: int) -> None:
+    # One more than is shown tells whether the list is complete.
     found = engine.namespaces(limit=limit + 1)
-    told = {"namespaces": [list(path) for path in found[:limit]], "is_whole": len(found) <= limit}
-    teller.print_table(
-        told, "Namespaces", ("namespace",), [(format_namespace(path),) for path in found[:limit]]
+    value = {"namespaces": [list(path) for path in found[:limit]], "is_whole": len(found) <= limit}
+    printer.print_table(
+        value, "Namespaces", ("namespace",), [(format_namespace(path),) for path in found[:limit]]
     )
-    _print_more_hint(teller, is_whole=len(found) <= limit, what="namespaces, in the order of their names")
+    _print_more_hint(printer, is_whole=len(found) <= limit, what="more namespaces")
 
 
-def _show_sessions(teller: Output, engine: MemoryEngine, path: NamespacePath, limit: int) -> None:
+def _show_sessions(printer: Output, engine: MemoryEngine, path: NamespacePath, limit: int) -> None:
     page = engine.namespace(path).sessions(limit=limit)
-    teller.print_table(
+    printer.print_table(
         page,
         f"Sessions of {format_namespace(path)}",
         ("session", "messages", "tokens", "compressed", "last changed"),
         [
             (
-                one.name,
-                one.message_count,
-                one.token_count,
-                one.compressed_count,
-                f"{one.updated_at:%Y-%m-%d %H:%M}",
+                info.name,
+                info.message_count,
+                info.token_count,
+                info.compressed_count,
+                f"{info.updated_at:%Y-%m-%d %H:%M}",
             )
-            for one in page.sessions
+            for info in page.sessions
         ],
     )
-    _print_more_hint(teller, is_whole=page.next_after is None, what="sessions, which were begun before these")
+    _print_more_hint(printer, is_whole=page.next_after is None, what="older sessions")
 
 
-def _show_session(teller: Output, engine: MemoryEngine, path: NamespacePath, name: str, limit: int) -> None:
+def _show_session(printer: Output, engine: MemoryEngine, path: NamespacePath, name: str, limit: int) -> None:
     session = engine.namespace(path).find_session(name)
     if session is None:
         raise SessionNotFoundError(
-            f"{format_namespace(path)} has no session {name!r}: inspect the namespace to see them"
+            f"no session {name!r} in {format_namespace(path)!r}: omit --session to list its sessions"
         )
     all_entries = session.entries()
     entries, is_whole = all_entries[-limit:], len(all_entries) <= limit
-    messages = {one.id: one for one in session.latest(limit)}
-    teller.print_table(
+    messages = {message.id: message for message in session.latest(limit)}
+    printer.print_table(
         {"session": to_json_value(session.info()), "entries": to_json_value(entries), "is_whole": is_whole},
         f"{format_namespace(path)}, {name}",
-        ("role", "tier", "state", "tokens", "what"),
+        ("role", "tier", "state", "tokens", "content"),
         [
             (
-                one.role or one.kind,
-                one.tier,
-                one.state,
-                one.token_count,
-                _format_message(one.content, messages.get(one.id)),
+                entry.role or entry.kind,
+                entry.tier,
+                entry.state,
+                entry.token_count,
+                _format_message(entry.content, messages.get(entry.id)),
             )
-            for one in entries
+            for entry in entries
         ],
     )
-    _print_more_hint(teller, is_whole=is_whole, what="messages, which are older")
+    _print_more_hint(printer, is_whole=is_whole, what="older messages")
 
 
-def _print_more_hint(teller: Output, *, is_whole: bool, what: str) -> None:
-    if not is_whole and not teller.is_json:
-        teller.out.print(f"There are more {what}: --limit shows more of them.")
+def _print_more_hint(printer: Output, *, is_whole: bool, what: str) -> None:
+    if not is_whole and not printer.is_json:
+        printer.out.print(f"There are {what}. Use a higher --limit to show them.")
 
 
 def _format_message(content: str, message: Message | None) -> str:
@@ -175,10 +180,11 @@ def _format_message(content: str, message: Message | None) -> str:
     return _shorten_line(" ".join([content, *(f"{call.name} {call.arguments}" for call in calls)]))
 
 
-def _drop_empty_fields(told: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in told.items() if value is not None}
+def _drop_empty_fields(record: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in record.items() if value is not None}
 
 
 def _shorten_line(text: str) -> str:
+    # Cut before splitting: a message may be very long. Twice the length leaves room for white space.
     line = " ".join(text[: 2 * _SHOWN_CHARACTERS].split())
     return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}..."

@@ -1,4 +1,4 @@
-"""Commands that tend a memory: tidy and tune it, embed it anew."""
+"""Commands for maintenance: optimize, forget, maintain and reembed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
     SessionOption,
     YesOption,
 )
-from langmem_tiers.cli.output import EXIT_FAILED, EXIT_RUNNING_ELSEWHERE, Output, report_errors, to_json_value
+from langmem_tiers.cli.output import (
+    EXIT_FAILED,
+    EXIT_RUNNING_ELSEWHERE,
+    Output,
+    format_count,
+    report_errors,
+    to_json_value,
+)
 from langmem_tiers.cli.targets import open_engine, require_namespace
 from langmem_tiers.common.namespaces import format_namespace, parse_namespace
 from langmem_tiers.config import MaintenanceConfig
@@ -38,23 +45,23 @@ def optimize_command(
     *,
     json: JsonOption = False,
 ) -> None:
-    """Tidy the sessions that changed since the last time, and adapt the parameters to them."""
-    teller = Output(is_json=json)
-    with report_errors(teller), open_engine(database, redis=redis, budget=budget) as engine:
+    """Optimize the sessions that changed since the last run, and adapt the parameters to them."""
+    printer = Output(is_json=json)
+    with report_errors(printer), open_engine(database, redis=redis, budget=budget) as engine:
         if session is not None and namespace is None:
-            raise InvalidInputError(f"session {session!r} is of some namespace: say which, as acme/alice")
+            raise InvalidInputError(f"--session {session!r} requires a namespace, for example acme/alice")
         paths = _resolve_namespaces(engine, namespace)
         runs = {}
-        with teller.show_progress("Optimizing") as done:
+        with printer.show_progress("Optimizing") as update_progress:
             for number, path in enumerate(paths, 1):
                 runs[format_namespace(path)] = engine.optimizer.run(path, session)
-                done(number, len(paths))
-        teller.print_table(
+                update_progress(number, len(paths))
+        printer.print_table(
             {name: to_json_value(run) for name, run in runs.items()},
             _build_optimize_title(engine.config.budget.available, is_default=budget is None),
-            ("namespace", "tokens saved", "why"),
+            ("namespace", "tokens saved", "reason"),
             [
-                (name, "-", "another process is at it")
+                (name, "-", "another process holds the lock")
                 if run is None
                 else (name, run.tokens_saved, run.reason)
                 for name, run in runs.items()
@@ -64,31 +71,34 @@ def optimize_command(
             raise typer.Exit(EXIT_RUNNING_ELSEWHERE)
 
 
-def forget_command(  # noqa: PLR0913 - one for each thing that can be forgotten
+def forget_command(  # noqa: PLR0913 - one for each kind of data that can be erased
     database: DatabaseOption,
     namespace: Annotated[
-        str | None, typer.Argument(help="Labels parted by slashes, such as acme/alice; none with --user.")
+        str | None,
+        typer.Argument(help="Labels separated by slashes, for example acme/alice. Omit with --user."),
     ] = None,
     session: SessionOption = None,
     message: Annotated[
         str | None, typer.Option("--message", help="Only this message of the session.")
     ] = None,
     entry: Annotated[str | None, typer.Option("--entry", help="Only this entry of the namespace.")] = None,
-    user: Annotated[str | None, typer.Option("--user", help="Every namespace that has this label.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Every namespace with this label.")] = None,
     redis: RedisOption = None,
     *,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Erase a user, a namespace, a session, a message or an entry everywhere, with what was made of it."""
-    teller = Output(is_json=json)
-    asked = {"namespace": namespace, "session": session, "message": message, "entry": entry, "user": user}
-    named = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
-    with report_errors(teller):
-        if not named:
-            raise InvalidInputError("name what to forget: a namespace, as acme/alice, or --user with a label")
-        teller.confirm(f"erase {named} for good{_describe_missing_redis(redis)}", yes=yes)
-        with open_engine(database, redis=redis) as engine, teller.show_progress("Forgetting", counts=False):
+    """Erase a user, namespace, session, message or entry everywhere, with all data derived from it."""
+    printer = Output(is_json=json)
+    options = {"namespace": namespace, "session": session, "message": message, "entry": entry, "user": user}
+    target = ", ".join(f"{name} {value!r}" for name, value in options.items() if value is not None)
+    with report_errors(printer):
+        if not target:
+            raise InvalidInputError(
+                "nothing to forget: pass a namespace, for example acme/alice, or --user with a label"
+            )
+        printer.confirm(f"erase {target} permanently{_describe_missing_redis(redis)}", yes=yes)
+        with open_engine(database, redis=redis) as engine, printer.show_progress("Forgetting", counts=False):
             receipt = engine.forget(
                 namespace=None if namespace is None else parse_namespace(namespace),
                 session=session,
@@ -98,10 +108,14 @@ def forget_command(  # noqa: PLR0913 - one for each thing that can be forgotten
             )
         notes = [*receipt.notes, *_build_redis_notes(redis)]
         erased = {name: count for name, count in to_json_value(receipt.counts).items() if count}
-        counted = ", ".join(f"{n} {name}" for name, n in erased.items()) or "nothing was there"
-        teller.print_result(
+        summary = ", ".join(f"{count} {name}" for name, count in erased.items())
+        printer.print_result(
             receipt.as_dict() | {"notes": notes},
-            [f"Receipt {receipt.id}: {counted}.", *receipt.left, *notes],
+            [
+                f"Receipt {receipt.id}: {f'erased {summary}' if erased else 'nothing to erase'}.",
+                *receipt.left,
+                *notes,
+            ],
         )
         if not receipt.is_complete:
             raise typer.Exit(EXIT_FAILED)
@@ -110,29 +124,29 @@ def forget_command(  # noqa: PLR0913 - one for each thing that can be forgotten
 def maintain_command(
     database: DatabaseOption,
     days: Annotated[
-        float | None, typer.Option("--days", help="Messages older than that are erased; 90, if left out.")
+        float | None, typer.Option("--days", help="Erase messages older than this many days. Default: 90.")
     ] = None,
     redis: RedisOption = None,
     *,
-    keep_all: Annotated[bool, typer.Option("--keep-all", help="Erase no message for its age.")] = False,
+    keep_all: Annotated[bool, typer.Option("--keep-all", help="Do not erase messages by age.")] = False,
     compacts: Annotated[
-        bool, typer.Option("--compact/--no-compact", help="Whether unused room is given back.")
+        bool, typer.Option("--compact/--no-compact", help="Compact the database to free unused space.")
     ] = True,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Erase messages that are older than 90 days, drop what expired, and compact; once among processes."""
-    teller = Output(is_json=json)
-    with report_errors(teller):
+    """Erase messages older than 90 days, delete expired items and compact; in one process at a time."""
+    printer = Output(is_json=json)
+    with report_errors(printer):
         config = _build_maintenance_config(days, keep_all=keep_all, compacts=compacts)
-        teller.confirm(f"{_describe_steps(config)}{_describe_missing_redis(redis)}", yes=yes)
+        printer.confirm(f"{_describe_steps(config)}{_describe_missing_redis(redis)}", yes=yes)
         with (
             open_engine(database, redis=redis, maintenance=config) as engine,
-            teller.show_progress("Erasing") as done,
+            printer.show_progress("Erasing") as update_progress,
         ):
-            report = engine.maintenance.run(lambda erased: done(erased, None))
+            report = engine.maintenance.run(lambda erased: update_progress(erased, None))
         notes = _build_redis_notes(redis) if report.erased.total else []
-        teller.print_result(
+        printer.print_result(
             report.as_dict() | {"notes": notes}, [*_describe_report(report), *report.problems, *notes]
         )
         if report.is_elsewhere:
@@ -148,65 +162,63 @@ def reembed_command(
     *,
     json: JsonOption = False,
 ) -> None:
-    """Embed messages that have no vector of the offline embedder; entries and items get theirs when searched."""
-    teller = Output(is_json=json)
-    with report_errors(teller), open_engine(database, redis=redis, embedder="offline") as engine:
+    """Embed messages without a vector of the offline embedder; entries and items are embedded when searched."""
+    printer = Output(is_json=json)
+    with report_errors(printer), open_engine(database, redis=redis, embedder="offline") as engine:
         paths, embedded = _resolve_namespaces(engine, namespace), dict[str, int]()
-        with teller.show_progress("Embedding") as done:
+        with printer.show_progress("Embedding") as update_progress:
             for path in paths:
+                # One bar counts the messages of all namespaces; "before" are those of the namespaces already done.
                 before = sum(embedded.values())
                 embedded[format_namespace(path)] = engine.namespace(path).embed(
-                    lambda some, of, before=before: done(before + some, before + of)  # type: ignore[misc]
+                    lambda count, of, before=before: update_progress(before + count, before + of)  # type: ignore[misc]
                 )
         total = sum(embedded.values())
-        teller.print_result(
+        printer.print_result(
             {"embedded": embedded, "total": total},
-            [f"{total} messages of {len(paths)} namespaces were embedded."],
+            [f"Embedded {format_count(total, 'message')} in {format_count(len(paths), 'namespace')}."],
         )
 
 
 def _build_optimize_title(budget: int, *, is_default: bool) -> str:
-    told = f"Optimized for a budget of {budget:,} tokens"
-    return f"{told}, the default: --budget, if your agents have another" if is_default else told
+    title = f"Optimized for a budget of {budget:,} tokens"
+    return f"{title} (default; change it with --budget)" if is_default else title
 
 
 def _build_maintenance_config(days: float | None, *, keep_all: bool, compacts: bool) -> MaintenanceConfig:
     if keep_all and days is not None:
-        raise InvalidInputError(f"--days {days:g} and --keep-all contradict each other: say one of them")
+        raise InvalidInputError(f"--days {days:g} and --keep-all exclude each other: pass only one of them")
     config = MaintenanceConfig(compaction=compacts)
     return config if days is None and not keep_all else replace(config, retention_days=days)
 
 
 def _describe_steps(config: MaintenanceConfig) -> str:
-    aged = (
-        f"erase messages that are older than {config.retention_days:g} days, "
-        if config.retention_days
-        else ""
-    )
-    return f"{aged}drop items that expired" + (", and compact the database" if config.compaction else "")
+    erasing = f"erase messages older than {config.retention_days:g} days, " if config.retention_days else ""
+    return f"{erasing}delete expired items" + (", and compact the database" if config.compaction else "")
 
 
 def _describe_report(report: MaintenanceReport) -> list[str]:
     if report.is_elsewhere:
-        return ["Another process is at it: nothing was done here."]
-    told = [f"{report.erased.messages:,} messages and {report.expired_items:,} expired items were erased."]
+        return ["Another process holds the lock. Nothing was done."]
+    messages = format_count(report.erased.messages, "message")
+    lines = [f"Erased {messages} and {format_count(report.expired_items, 'expired item')}."]
     if report.compacted is not None:
         before, after = report.compacted.bytes_before, report.compacted.bytes_after
-        told.append(f"The database took {before:,} bytes, and takes {after:,}.")
+        lines.append(f"Database size: {before:,} bytes before, {after:,} bytes after.")
     if not report.is_complete:
-        told.append("It was stopped before its end: run it again, it goes on there.")
-    return told
+        lines.append("Maintenance stopped before the end. Run the command again to continue.")
+    return lines
 
 
 def _describe_missing_redis(redis: str | None) -> str:
     return (
-        "" if redis else "; if agents use a Redis, name it with --redis, or it keeps its copies for a while"
+        "" if redis else "; if your agents use Redis, pass --redis, otherwise copies remain there for a while"
     )
 
 
 def _build_redis_notes(redis: str | None) -> list[str]:
-    told = "Redis was not looked at: if agents use one, name it with --redis next time"
-    return [] if redis else [f"{told}; it keeps what it has of this for a day, if they set no other time"]
+    note = "Redis was not checked. If your agents use it, pass --redis next time"
+    return [] if redis else [f"{note}; by default its copies expire after a day."]
 
 
 def _resolve_namespaces(engine: MemoryEngine, namespace: str | None) -> list[NamespacePath]:

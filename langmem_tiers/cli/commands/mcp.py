@@ -1,4 +1,4 @@
-"""Commands that offer a memory to other programs."""
+"""The command that serves a memory to an MCP client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def mcp_command(
             "--namespace",
             "-n",
             envvar="LANGMEM_TIERS_NAMESPACE",
-            help="Whose memory: labels parted by slashes, such as acme/alice. No tool reaches another.",
+            help="Namespace to serve: labels separated by slashes, for example acme/alice. "
+            "The tools cannot reach any other.",
         ),
     ],
     redis: RedisOption = None,
@@ -39,14 +40,15 @@ def mcp_command(
     read_only: Annotated[bool, typer.Option("--read-only", help="Offer only tools that read.")] = False,
 ) -> None:
     """Serve the memory of one namespace to an MCP client over standard input and output."""
-    teller = Output()
-    with report_errors(teller):
+    printer = Output()
+    with report_errors(printer):
         path = parse_namespace(namespace)
-        with open_shared_engine(database, teller, redis=redis, creates=not read_only) as engine:
-            if sys.stdin.isatty():  # somebody tries it by hand: a client starts it with a pipe
-                teller.err.print(
+        with open_shared_engine(database, printer, redis=redis, creates=not read_only) as engine:
+            # A client connects with a pipe; a terminal means that a user started the command by hand.
+            if sys.stdin.isatty():
+                printer.err.print(
                     f"Serving {format_namespace(path)} of {to_database_label(database)} to an MCP "
-                    f"client on standard input; Ctrl-D ends it."
+                    "client on standard input. Press Ctrl-D to stop."
                 )
             with _exit_on_signals(engine):
                 serve(engine, path, read_only=read_only)
@@ -54,20 +56,23 @@ def mcp_command(
 
 @contextmanager
 def _exit_on_signals(engine: MemoryEngine) -> Iterator[None]:
-    # Nothing wakes the thread that waits for standard input: whoever ends the process must not wait for it.
-    def end(number: int, _frame: FrameType | None) -> None:
-        for one in before:
-            signal.signal(one, signal.SIG_DFL)  # a second one ends it, whatever the database does
+    # A thread blocks in a read of standard input, and no signal interrupts it. A normal exit would wait for that
+    # thread, so the handler closes the engine and ends the process with os._exit().
+    def exit_process(number: int, _frame: FrameType | None) -> None:
+        for signal_number in previous_handlers:
+            # A second signal ends the process even if closing the database hangs.
+            signal.signal(signal_number, signal.SIG_DFL)
         try:
             engine.close()
         finally:
-            os._exit(128 + number)  # as shells tell it
+            # Shells report a process that a signal ended with this code.
+            os._exit(128 + number)
 
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
-    for one in before:
-        signal.signal(one, end)
+    previous_handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in previous_handlers:
+        signal.signal(number, exit_process)
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in previous_handlers.items():
+            signal.signal(number, handler)

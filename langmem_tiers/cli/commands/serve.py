@@ -31,39 +31,42 @@ if TYPE_CHECKING:
     from langmem_tiers.telemetry.instruments import Metrics
 
 TOKEN_VARIABLE = "LANGMEM_TIERS_TOKEN"
-"""The environment variable of a token for everything that is served."""
+"""Environment variable with a token for all namespaces that are served."""
 _MAX_CONNECTIONS = 500
 _SHUTDOWN_SECONDS = 10
-"""How long requests under way may take when it is told to end."""
+"""Maximum time for active requests to finish after a signal to stop."""
 _BUSY_TIMEOUT_SHARE = 1 / 3
-"""Of what a request may take: so long it waits for the database, and is answered before the server gives up on it."""
+"""Share of the request time-out to wait for a locked database, so that the error is sent before the time-out."""
 
 
-def serve_command(  # noqa: PLR0913 - each is an option
+def serve_command(  # noqa: PLR0913 - one parameter per option
     database: DatabaseOption,
-    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any that is free.")] = 8765,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 chooses a free port.")
+    ] = 8765,
     token_file: Annotated[
         Path | None,
         typer.Option(
             "--token-file",
-            help=f"Tokens, one a line, each with its namespace behind it or for all; {TOKEN_VARIABLE} is one more.",
+            help="File with one token per line, optionally followed by the namespace that it opens. "
+            f"{TOKEN_VARIABLE} adds a token for all namespaces.",
         ),
     ] = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="Serve only this one and what lies below it.")
+        str | None, typer.Option("--namespace", "-n", help="Serve only this namespace and those below it.")
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option("--allowed-host", help="A name under which it is reached, if others reach it."),
+        typer.Option("--allowed-host", help="Host name under which other machines reach the server."),
     ] = None,
     redis: RedisOption = None,
     *,
     budget: BudgetOption = None,
 ) -> None:
-    """Serve a memory over HTTP, with pages to look into it, until Ctrl-C."""
-    teller = Output()
-    with report_errors(teller):
+    """Serve a memory over HTTP, with an inspector for the browser, until Ctrl-C."""
+    printer = Output()
+    with report_errors(printer):
         config = ServerConfig(
             tokens=_load_tokens(token_file),
             namespace=None if namespace is None else parse_namespace(namespace),
@@ -74,7 +77,7 @@ def serve_command(  # noqa: PLR0913 - each is an option
             _open_listener(host, port) as listener,
             open_shared_engine(
                 database,
-                teller,
+                printer,
                 redis=redis,
                 metrics=metrics,
                 budget=budget,
@@ -84,16 +87,16 @@ def serve_command(  # noqa: PLR0913 - each is an option
             _check_tokens_required(listener, has_tokens=bool(config.tokens))
             server = _build_server(create_app(engine, config=config, registry=registry))
             with _stop_on_signals(server):
-                teller.print_result(None, _describe_server(listener, needs_token=bool(config.tokens)))
+                printer.print_result(None, _describe_server(listener, needs_token=bool(config.tokens)))
                 server.run(sockets=[listener])
 
 
 def _load_tokens(path: Path | None) -> tuple[Token, ...]:
-    of_file = () if path is None else parse_tokens(_read_text(path))
-    if path is not None and not of_file:
-        raise InvalidConfigError(f"there is no token in {str(path)!r}: write one a line")
-    of_all = os.environ.get(TOKEN_VARIABLE)
-    return of_file if of_all is None else (*of_file, Token(of_all))
+    file_tokens = () if path is None else parse_tokens(_read_text(path))
+    if path is not None and not file_tokens:
+        raise InvalidConfigError(f"there is no token in {str(path)!r}: write one token per line")
+    variable_token = os.environ.get(TOKEN_VARIABLE)
+    return file_tokens if variable_token is None else (*file_tokens, Token(variable_token))
 
 
 def _read_text(path: Path) -> str:
@@ -101,8 +104,8 @@ def _read_text(path: Path) -> str:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidConfigError(
-            f"{str(path)!r} is no UTF-8 (byte {error.start}): write the file of tokens again in that encoding"
-        ) from None  # the cause holds the tokens
+            f"{str(path)!r} is not UTF-8 (byte {error.start}): save the token file in that encoding"
+        ) from None  # the original exception contains the tokens
 
 
 def _build_metrics() -> tuple[Metrics | None, CollectorRegistry | None]:
@@ -120,23 +123,24 @@ def _open_listener(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise InvalidConfigError(
-            f"nothing can listen at {host!r}, port {port} ({error.strerror or error}): "
-            "choose another --port, or stop what listens there"
+            f"cannot listen on {host!r}, port {port} ({error.strerror or error}): "
+            "choose another --port, or stop the process that uses it"
         ) from error
 
 
 def _check_tokens_required(listener: socket.socket, *, has_tokens: bool) -> None:
+    # The address of the socket, not --host: a host name may resolve to any address.
     address = listener.getsockname()[0]
-    found = parse_address(address)
-    if not has_tokens and (found is None or not found.is_loopback):
+    parsed = parse_address(address)
+    if not has_tokens and (parsed is None or not parsed.is_loopback):
         raise InvalidConfigError(
-            f"{address!r} is reached from other machines: give them tokens, with --token-file or {TOKEN_VARIABLE}"
+            f"{address!r} can be reached from other machines: configure tokens with --token-file or {TOKEN_VARIABLE}"
         )
 
 
 def _build_server(app: FastAPI) -> uvicorn.Server:
     try:
-        import uvicorn  # noqa: PLC0415 - an extra, and not before it is needed
+        import uvicorn  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingExtraError("serve needs uvicorn: pip install 'langmem-tiers[server]'") from error
     return uvicorn.Server(
@@ -156,24 +160,23 @@ def _build_server(app: FastAPI) -> uvicorn.Server:
 
 @contextmanager
 def _stop_on_signals(server: uvicorn.Server) -> Iterator[None]:
-    # uvicorn raises a signal that stopped it once more: by then the engine must be closed all the same.
+    # uvicorn restores the previous handlers when it stops and raises the signal again. With the default handlers the
+    # process would end there, before the engine is closed; with this one, the command ends normally.
     def stop(_number: int, _frame: FrameType | None) -> None:
         server.should_exit = True
 
-    before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
+    previous_handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in previous_handlers.items():
+            signal.signal(number, handler)
 
 
 def _describe_server(listener: socket.socket, *, needs_token: bool) -> list[str]:
     host, port = listener.getsockname()[:2]
-    told = [f"Serving at http://{f'[{host}]' if ':' in host else host}:{port}/ - open it in a browser."]
-    told += (
-        ["It asks for a token."]
-        if needs_token
-        else ["Everybody on this machine may use it: there is no token."]
-    )
-    return [*told, "Ctrl-C ends it."]
+    return [
+        f"Serving at http://{f'[{host}]' if ':' in host else host}:{port}/ - open it in a browser.",
+        "A token is required." if needs_token else "No token is set: every user of this machine has access.",
+        "Press Ctrl-C to stop.",
+    ]

@@ -1,1 +1,1 @@
-"""The demo: the bundled conversation, two agents that are asked about it, and the tables that show the result."""
+"""The demo: a bundled conversation, two agents that answer questions about it, and tables of the results."""

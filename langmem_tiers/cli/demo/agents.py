@@ -1,4 +1,4 @@
-"""The two agents that the demo asks. They are made by an adapter, which is loaded when it is needed."""
+"""The two agents of the demo. An adapter creates them; it is imported on demand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FACTORY_NAME = "make_assistants"
 
 
 class Framework(StrEnum):
-    """Whose agents can be asked."""
+    """Frameworks whose agents the demo can run."""
 
     LANGCHAIN = "langchain"
     LLAMA_INDEX = "llama-index"
@@ -48,48 +48,49 @@ _ADAPTERS = {
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an agent answered, and from what."""
+    """Answer of an agent, with the prompt behind it."""
 
     text: str
     prompt: str
-    """All that the model was shown."""
+    """Complete prompt that the model received."""
     prompt_tokens: int
-    """As the model reports them."""
+    """Tokens of the prompt as reported by the model."""
 
 
 class Assistant(Protocol):
     """An agent of a framework."""
 
     def ask(self, question: str, thread: str) -> Reply:
-        """Ask it something in a thread."""
+        """Ask the agent a question in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assistants:
-    """The same agent twice, with the same model and the same threads behind it."""
+    """Two agents with the same model and the same threads, one of them with memory."""
 
     without_memory: Assistant
     with_memory: Assistant
 
 
 def load_assistant_factory(framework: Framework = Framework.LANGCHAIN) -> AssistantFactory:
-    """The function that makes the agents from an engine, a namespace and the tokens of a prompt.
+    """Return the function that creates the agents from an engine, a namespace and a token budget.
 
     Args:
-        framework: Whose agents.
+        framework: Framework of the agents.
 
     Raises:
         MissingExtraError: The framework is not installed.
     """
     adapter = _ADAPTERS[framework]
     try:
-        maker: AssistantFactory = getattr(import_module(adapter.module), _FACTORY_NAME)
+        factory: AssistantFactory = getattr(import_module(adapter.module), _FACTORY_NAME)
     except ModuleNotFoundError as error:
+        # Any other missing module is a defect, not a framework that is not installed.
         if (error.name or "").partition(".")[0] not in adapter.required_packages:
             raise
         raise MissingExtraError(
             f"the demo runs a {adapter.name} agent and needs {error.name!r}, which is not installed: "
-            f"pip install 'langmem-tiers[{framework}]', or ask another with --framework "
+            f"pip install 'langmem-tiers[{framework}]', or choose another framework with --framework "
             f"{next(other for other in Framework if other is not framework)}"
         ) from error
-    return maker
+    return factory

@@ -1,4 +1,4 @@
-"""Plays the bundled conversation, then asks two agents about it: one with memory and one without."""
+"""Play the bundled conversation, then ask two agents about it: one with memory and one without."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rich.text import Text
 
 from langmem_tiers.cli.demo.agents import Framework, load_assistant_factory
 from langmem_tiers.cli.demo.conversation import StoryClock, load_chapters, load_questions
+from langmem_tiers.cli.output import format_count
 from langmem_tiers.common.budget import TokenBudget
 from langmem_tiers.compression.fact_finder import FactFinder
 from langmem_tiers.compression.message_text import message_to_text
@@ -39,15 +40,15 @@ if TYPE_CHECKING:
 
 
 def build_intro(budget: int) -> Panel:
-    """What is going to happen."""
+    """Build the panel that introduces the demo."""
     count = sum(len(chapter.messages) for chapter in load_chapters())
     return Panel(
         f"Mara and her agent build [bold]Tidepool[/bold], a booking service for three aquariums:\n"
         f"{count} messages in {len(load_chapters())} threads over {_count_weeks()} weeks, with tool "
         f"output, errors, decisions "
-        "and changes of mind. Each message is written to SQLite and on the disk before the next one is sent, and no "
-        f"prompt takes more than {budget:,} tokens. Weeks later two agents are asked about it in new threads. No "
-        "network, and a model that can only quote its prompt.",
+        "and changes of mind. Each message is on the disk, in SQLite, before the next one is sent, and no "
+        f"prompt exceeds {budget:,} tokens. Weeks later, two agents answer questions about it in new threads. The "
+        "demo uses no network and a model that can only quote its prompt.",
         title="langmem-tiers demo",
         border_style="cyan",
     )
@@ -59,87 +60,87 @@ def _count_weeks() -> int:
 
 
 def build_session_table(tenant: Namespace, contexts: Mapping[str, Context]) -> Table:
-    """What each session takes, and what a prompt takes of it."""
+    """Build the table of the sessions: their size, and the size of their contexts."""
     table = Table(
-        title="Sessions: the record stays whole, what the model sees stays small",
+        title="Sessions: the record is complete, the context of the model is small",
         title_justify="left",
-        caption="Facts: addresses, paths, numbers, dates, commands, errors, decisions against something. "
-        "What a context has no room for stays in the record.",
+        caption="Facts: addresses, paths, numbers, dates, commands, errors, rejected options. "
+        "Facts that do not fit in a context stay in the record.",
         caption_justify="left",
     )
     table.add_column("session", no_wrap=True)
     for heading in ("messages", "tokens", "in context", "in full", "facts kept"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, context in contexts.items():
-        said = [message for message in tenant.session(name).messages() if not message.is_summary]
+        messages = [message for message in tenant.session(name).messages() if not message.is_summary]
         table.add_row(
             name,
-            f"{len(said)}",
-            f"{sum(message.token_count for message in said):,}",
+            f"{len(messages)}",
+            f"{sum(message.token_count for message in messages):,}",
             f"{context.token_count:,}",
             f"{len(context.full)}",
-            _format_fact_share(said, context),
+            _format_fact_share(messages, context),
         )
     return table
 
 
-def _format_fact_share(said: list[Message], context: Context) -> str:
+def _format_fact_share(messages: list[Message], context: Context) -> str:
     finder = FactFinder()
-    facts = {fact.text for message in said for fact in finder.find(message_to_text(message))}
+    facts = {fact.text for message in messages for fact in finder.find(message_to_text(message))}
     text = "\n".join(message_to_text(message) for message in context.messages)
     return f"{sum(fact in text for fact in facts) / max(1, len(facts)):.0%}"
 
 
 def build_tier_table(tenant: Namespace, contexts: Mapping[str, Context], milliseconds: float) -> Table:
-    """What each tier holds.
+    """Build the table of the tiers with their contents.
 
     Args:
-        tenant: Whose.
-        contexts: The newest one last.
-        milliseconds: What storing a message took.
+        tenant: Namespace of the demo.
+        contexts: Contexts by session, oldest first.
+        milliseconds: Mean time to store a message.
     """
     infos = tenant.sessions().sessions
     newest = list(contexts.values())[-1]
-    promoted, known = list(tenant.long_term), list(tenant.knowledge)
+    long_term, knowledge = list(tenant.long_term), list(tenant.knowledge)
     table = Table(title="Tiers", title_justify="left")
     table.add_column("tier")
-    table.add_column("holds")
+    table.add_column("contents")
     table.add_column("tokens", justify="right")
     table.add_row(
         "working",
-        f"the last session as a prompt: {len(newest.messages)} messages with their frames",
+        f"the last session as a prompt: {len(newest.messages)} messages with their framing",
         f"{newest.token_count:,}",
     )
     table.add_row(
         "short_term",
-        f"all messages of {len(infos)} sessions, the new threads among them, and their summaries; "
-        f"{milliseconds:.1f} ms each until durable",
+        f"all messages of {len(infos)} sessions, including the new threads, and their summaries; "
+        f"{milliseconds:.1f} ms per message until durable",
         f"{sum(info.token_count for info in infos):,}",
     )
     table.add_row(
         "long_term",
-        f"{len(promoted)} entries with key facts, promoted or learned automatically",
-        f"{sum(entry.token_count for entry in promoted):,}",
+        f"{len(long_term)} entries with key facts, promoted or learned automatically",
+        f"{sum(entry.token_count for entry in long_term):,}",
     )
-    table.add_row("knowledge", f"{len(known)} things that hold across sessions", "")
-    table.add_row("episodic", f"{len(list(tenant.episodes))} moments: decisions, problems, what was done", "")
-    table.add_row("procedural", "nothing here: what agents that act have learned to do", "")
+    table.add_row("knowledge", f"{format_count(len(knowledge), 'fact')} known across sessions", "")
+    table.add_row("episodic", f"{len(list(tenant.episodes))} moments: decisions, problems, actions", "")
+    table.add_row("procedural", "empty in this demo: patterns that agents learn from tasks", "")
     return table
 
 
 def build_tuning_text(report: EfficiencyReport) -> Text:
-    """What the optimizer did."""
+    """Build the text about the runs of the optimizer and the parameters that it chose."""
     tuned = report.parameters
     return Text(
         f"The optimizer ran {report.total_optimizations} times and saved {report.total_tokens_saved:,} tokens. It now "
-        f"shows the newest {tuned.full_message_window} messages in full, compresses from "
-        f"{max(tuned.compression_trigger, tuned.target_usage):.0%} of the budget on and keeps what has a relevance of "
-        f"{tuned.min_relevance:.2f} or more.\n"
+        f"shows the newest {tuned.full_message_window} messages in full, compresses when usage reaches "
+        f"{max(tuned.compression_trigger, tuned.target_usage):.0%} of the budget, and keeps entries with a relevance "
+        f"of at least {tuned.min_relevance:.2f}.\n"
     )
 
 
 _KNOWLEDGE_PREFIX = "- "
-"""How a line of knowledge begins in a prompt."""
+"""Prefix of a line of knowledge in a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,31 +154,31 @@ class DemoAnswers:
 
 @dataclass(frozen=True, slots=True)
 class DemoScore:
-    """How often the fact that answers a question was there."""
+    """Number of prompts and answers that contain the fact that a question asks for."""
 
     questions: int
     in_prompt: int
-    """Of the agent with memory."""
+    """Prompts of the agent with memory."""
     in_answer: int
     in_prompt_without: int
 
     @classmethod
     def of(cls, asked: Sequence[tuple[DemoAnswers, str]]) -> Self:
-        """Count.
+        """Count the facts in prompts and answers.
 
         Args:
-            asked: Each with the words without which nothing is an answer.
+            asked: Questions with answers, each with the words that a correct answer contains.
         """
         return cls(
             questions=len(asked),
-            in_prompt=sum(fact in one.with_memory.prompt for one, fact in asked),
-            in_answer=sum(fact in one.with_memory.text for one, fact in asked),
-            in_prompt_without=sum(fact in one.without_memory.prompt for one, fact in asked),
+            in_prompt=sum(fact in answers.with_memory.prompt for answers, fact in asked),
+            in_answer=sum(fact in answers.with_memory.text for answers, fact in asked),
+            in_prompt_without=sum(fact in answers.without_memory.prompt for answers, fact in asked),
         )
 
 
 def build_answer_table(asked: Sequence[DemoAnswers]) -> Table:
-    """Both answers to each question, side by side."""
+    """Build a table with both answers to each question side by side."""
     table = Table(
         title="Three weeks later, each question in a new thread: the same agent, the same model",
         title_justify="left",
@@ -187,63 +188,65 @@ def build_answer_table(asked: Sequence[DemoAnswers]) -> Table:
     table.add_column("without memory", width=14, overflow="fold")
     table.add_column("with memory", ratio=6, overflow="fold")
     table.add_column("prompt\ntokens", justify="right", width=7)
-    for one in asked:
-        tokens = f"{one.without_memory.prompt_tokens:,} /\n{one.with_memory.prompt_tokens:,}"
+    for answers in asked:
+        tokens = f"{answers.without_memory.prompt_tokens:,} /\n{answers.with_memory.prompt_tokens:,}"
         table.add_row(
-            Text(one.question),
-            Text(one.without_memory.text, "dim"),
-            Text(one.with_memory.text, "bold"),
+            Text(answers.question),
+            Text(answers.without_memory.text, "dim"),
+            Text(answers.with_memory.text, "bold"),
             tokens,
         )
     return table
 
 
 def build_score_text(shown: Sequence[DemoAnswers], others: DemoScore, whole: int) -> Text:
-    """What the prompts cost, and how the agents did on all other questions.
+    """Build the text about the size of the prompts and the score on all other questions.
 
     Args:
-        shown: The questions in the table.
-        others: How the others went.
-        whole: Tokens of all that was said.
+        shown: Questions in the table.
+        others: Score of the other questions.
+        whole: Tokens of the whole conversation.
     """
-    mean = sum(one.with_memory.prompt_tokens for one in shown) / len(shown)
+    mean = sum(answers.with_memory.prompt_tokens for answers in shown) / len(shown)
     return Text(
-        f"Prompts with memory took {mean:,.0f} tokens on average; all that was said would take {whole:,}.\n"
-        "The questions of the table were chosen and worded so that a model that can only quote answers them. Of the "
-        f"{others.questions} others about the project, the answer stood in {others.in_prompt} prompts with memory and "
-        f"in {others.in_prompt_without} without, and this model quoted the right sentence for {others.in_answer}.\n"
+        f"Prompts with memory took {mean:,.0f} tokens on average; the full history would take {whole:,}.\n"
+        "The questions in the table were chosen and worded for a model that can only quote. Of the "
+        f"{others.questions} other questions about the project, the answer was in {others.in_prompt} prompts with "
+        f"memory and in {others.in_prompt_without} without, and this model quoted the right sentence for "
+        f"{others.in_answer}.\n"
     )
 
 
 def build_old_thread_text(question: str, agent: Assistant, thread: str) -> Text:
-    """The answer of the agent without memory where the fact was said."""
+    """Build the text with the answer of the agent without memory, in the thread that contains the fact."""
     reply = agent.ask(question, thread)
     return Text.assemble(
-        f"Without memory an agent knows its own thread only. In {thread}, where it was said:\n  ",
+        f"Without memory, an agent only knows its own thread. In {thread}, which contains the fact:\n  ",
         (question, "cyan"),
         f"\n  {reply.text} ({reply.prompt_tokens:,} prompt tokens)\n",
     )
 
 
 def build_prompt_table(asked: DemoAnswers, hits: Iterable[Hit], past: Sequence[str]) -> Table:
-    """A prompt as the model saw it, line by line, and why each memory is in it.
+    """Build a table with the lines of a prompt and the reason why each memory is in it.
 
     Args:
-        asked: The question.
-        hits: What memory finds for it.
-        past: What was known of it once.
+        asked: Question with its answers.
+        hits: Memories recalled for the question.
+        past: Earlier values of the knowledge that the question asks for.
     """
     table = Table(
         title=f"One prompt of {asked.with_memory.prompt_tokens:,} tokens, and why each memory is in it "
         "(long lines are cut here only)",
         title_justify="left",
-        caption=f"No longer true, but remembered: {', '.join(past)}",
+        caption=f"Outdated, but kept in the history: {', '.join(past)}",
         caption_justify="left",
     )
     table.add_column("why", no_wrap=True)
     table.add_column("what the model saw")
     reasons = {_collapse_whitespace(hit.entry.content): f"{hit.score:.2f} {hit.found_by}" for hit in hits}
-    reasons.pop("", None)  # calls of tools without a word
+    # Tool calls without text would give their reason to every empty line.
+    reasons.pop("", None)
     for line in asked.with_memory.prompt.splitlines():
         why = "known" if line.startswith(_KNOWLEDGE_PREFIX) else reasons.get(line.partition(": ")[2], "")
         is_question = line == asked.question
@@ -259,13 +262,13 @@ def _collapse_whitespace(text: str) -> str:
 
 
 _TENANT = ("tidepool", "mara")
-_BUDGET_TOKENS = 3000  # tokens for a prompt: less than any of the sessions takes
+_BUDGET_TOKENS = 3000  # tokens per prompt: less than any session has
 _OPTIMIZE_EVERY_MESSAGES = 20  # messages between two runs of the optimizer
 _QUESTION_DELAY = timedelta(weeks=3)
-# Chosen because a model that only quotes can answer them; how it does on all others is printed as well.
+# Chosen because a model that only quotes can answer them; the score of all other questions is printed as well.
 _SHOWN_QUESTIONS = (8, 18, 19, 9, 15, 20, 21, 22)
 _UNANSWERABLE_QUESTION = "What is Jonas' favourite colour?"
-# What the agent learned for good, by category and key.
+# Knowledge of the agent: category, key, value.
 _LEARNED_KNOWLEDGE = (
     (
         KnowledgeCategory.USER_PREFERENCE,
@@ -276,19 +279,19 @@ _LEARNED_KNOWLEDGE = (
     (KnowledgeCategory.DOMAIN, "payment provider", "Fjordpay, which replaced Stripe on 26 March"),
 )
 _LAST_QUESTION = "Which online rate does our payment provider take per transaction?"
-_MAX_HITS = 100  # more than a prompt has room for
+_MAX_HITS = 100  # more than fit in a prompt
 
 
 def run_demo(console: Console, database: Path | None, framework: Framework = Framework.LANGCHAIN) -> None:
-    """Play, ask in new threads, then show what the model saw and what is stored.
+    """Play the conversation, ask in new threads, then show the prompts and the stored data.
 
     Raises:
-        InvalidConfigError: The file is there already.
+        InvalidConfigError: The database file already exists.
         MissingExtraError: The framework is not installed.
     """
     if database is not None and database.exists():
         raise InvalidConfigError(
-            f"{str(database)!r} exists already: name a new file, the demo starts from nothing"
+            f"{str(database)!r} already exists: pass a new file, the demo starts with an empty memory"
         )
     make_assistants, clock = load_assistant_factory(framework), StoryClock()
     config = EngineConfig(budget=TokenBudget.of(_BUDGET_TOKENS))
@@ -321,7 +324,7 @@ def _format_framework_option(framework: Framework) -> str:
 
 
 def _get_program_name() -> str:
-    # As the person called it: a command inside a virtual environment is not on the path.
+    # As the user called it: a command inside a virtual environment may not be on the path.
     return "python -m langmem_tiers" if sys.argv[0].endswith("__main__.py") else sys.argv[0]
 
 
@@ -351,7 +354,7 @@ def _play_conversation(
                 if number % _OPTIMIZE_EVERY_MESSAGES == 0:
                     engine.optimizer.run(_TENANT)
                 progress.advance(task)
-        progress.update(task, description="all acknowledged, all durable")
+        progress.update(task, description="all messages are durable")
     return contexts, seconds / total * 1000
 
 
@@ -381,7 +384,8 @@ def _ask_questions(console: Console, engine: MemoryEngine, both: Assistants) -> 
 
 def _list_messages(tenant: Namespace) -> Iterator[Message]:
     for chapter in load_chapters():
-        yield from (one for one in tenant.session(chapter.session).messages() if not one.is_summary)
+        messages = tenant.session(chapter.session).messages()
+        yield from (message for message in messages if not message.is_summary)
 
 
 def _ask_both(both: Assistants, question: str, thread: str) -> DemoAnswers:

@@ -23,57 +23,60 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something asked weeks later, in a session that has seen nothing of it."""
+    """A question asked weeks later, in a new session."""
 
     text: str
     search: str
-    """Key words that lead to the answer."""
+    """Search words that find the answer."""
     answer: str
     evidence: tuple[str, ...]
-    """Ids of the messages that hold the answer."""
+    """Ids of the messages that contain the answer."""
     fact: str
-    """Words of one of them without which nothing is an answer."""
+    """Words of one of these messages that every correct answer contains."""
 
 
 class StoryClock:
-    """Tells the time of the story: that of the message that was said last."""
+    """Clock of the story: its time is that of the newest message played so far."""
 
     def __init__(self) -> None:
         self._now = next(
-            m.created_at for chapter in load_chapters() for m in chapter.messages if m.created_at
+            message.created_at
+            for chapter in load_chapters()
+            for message in chapter.messages
+            if message.created_at
         )
 
     def now(self) -> datetime:
-        """When the last message was said."""
+        """Return the time of the newest message."""
         return self._now
 
     def monotonic(self) -> float:
-        """Seconds since some moment."""
+        """Return the seconds since an arbitrary start."""
         return self._now.timestamp()
 
     def advance_to(self, moment: datetime | None) -> None:
-        """Go on to that time."""
+        """Advance the clock to a time; never back."""
         self._now = self._now if moment is None else max(self._now, moment)
 
 
 @cache
 def load_chapters() -> tuple[Chapter, ...]:
-    """The sessions in order."""
+    """Return the sessions of the story in order."""
     lines = [json.loads(line) for line in _read_file("conversation.jsonl").splitlines()]
     drafts = [(line["session"], _to_draft(number, line)) for number, line in enumerate(lines, start=1)]
     return tuple(
         Chapter(
-            session=about["session"],
-            title=about["title"],
-            messages=tuple(draft for session, draft in drafts if session == about["session"]),
+            session=info["session"],
+            title=info["title"],
+            messages=tuple(draft for session, draft in drafts if session == info["session"]),
         )
-        for about in json.loads(_read_file("sessions.json"))
+        for info in json.loads(_read_file("sessions.json"))
     )
 
 
 @cache
 def load_questions() -> tuple[Question, ...]:
-    """Questions whose answers stand in the conversation."""
+    """Return the questions that the conversation answers."""
     return tuple(
         Question(
             text=item["question"],

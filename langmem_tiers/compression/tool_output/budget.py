@@ -1,4 +1,4 @@
-"""How much of a prompt extracted data may take, and what is shown of data that is too long."""
+"""Token budget for extracted data in a prompt, and truncation of data that exceeds it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
 
 HEAD_SHARE = 0.7
-"""Of what is kept of a long text: pages say first what they are about, and last what comes next."""
-_MAX_TRIM_SHARE = 0.2  # so much of a part may be given up to end it at a line or a word
+"""Share of the beginning in a truncated text. Pages begin with their subject and end with the next steps."""
+_MAX_TRIM_SHARE = 0.2  # share of a part that may be given up to end it at a line or word boundary
 _MIN_TOKENS = 20
-"""An extraction for which less than that is left is left out."""
+"""Minimum space for an extraction; with less, it is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionBudget:
-    """The limits of extracted data in a prompt.
+    """Limits of extracted data in a prompt.
 
     Args:
-        max_percent: The share of the remaining budget that all extractions together may take, 0 to 1.
-        max_tokens: What all of them together may take in any case.
-        max_single_chars: The characters of one.
+        max_percent: Maximum share of the remaining budget for all extractions together, from 0 to 1. Default: 0.2.
+        max_tokens: Maximum number of tokens for all extractions together. Default: 4,000.
+        max_single_chars: Maximum length of one extraction, in characters. Default: 8,000.
     """
 
     max_percent: float = 0.20
@@ -40,58 +40,60 @@ class ExtractionBudget:
         check_whole(self.max_single_chars, 0, "max_single_chars")
 
     def compute_token_limit(self, remaining_tokens: int) -> int:
-        """What all extractions together may take of a remaining budget."""
+        """Return the number of tokens that all extractions together may use of a remaining budget."""
         return max(0, min(int(remaining_tokens * self.max_percent), self.max_tokens))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedExtractions:
-    """Extractions that keep the limits."""
+    """Extractions within the limits."""
 
     texts: tuple[tuple[str, str], ...]
-    """Label and text, in the order in which they were given."""
+    """Label and text of each extraction, in the original order."""
     tokens: int
-    """Of `text`."""
+    """Number of tokens of ``text``."""
     truncated_labels: tuple[str, ...] = ()
-    """Labels of those that were shortened."""
+    """Labels of the shortened extractions."""
     left_out_labels: tuple[str, ...] = ()
-    """Labels of those for which there was no room."""
+    """Labels of the extractions that did not fit."""
 
     @property
     def text(self) -> str:
-        """All of them for a prompt."""
+        """All extractions as one text for a prompt."""
         return _join_texts(self.texts)
 
 
 def keep_head_and_tail(text: str, max_chars: int) -> str:
-    """The text, or its beginning and its end with a note of how many characters were left out between them.
+    """Truncate a text to its beginning and end, with a note on the number of characters left out.
 
     Args:
         text: Any text.
-        max_chars: The result is never longer. Where not even the note fits, the beginning is all there is.
+        max_chars: Maximum length of the result. If not even the note fits, only the beginning is returned.
     """
     if len(text) <= max_chars:
         return text
+    # The note is longest if it names the whole length; the real one may be a digit shorter.
     longest_note = len(_format_note(len(text)))
-    room = max_chars - longest_note
-    if room < 2:
+    available = max_chars - longest_note
+    if available < 2:
         return text[: max(0, max_chars)]
-    head = _cut_head(text, int(room * HEAD_SHARE))
-    tail = _cut_tail(text, room - int(room * HEAD_SHARE))
+    head = _cut_head(text, int(available * HEAD_SHARE))
+    tail = _cut_tail(text, available - int(available * HEAD_SHARE))
     return f"{head}{_format_note(len(text) - len(head) - len(tail))}{tail}"
 
 
 def fit_head_and_tail(text: str, max_tokens: int, counter: TokenCounter) -> str:
-    """As much of a text's beginning and end as the counter lets pass.
+    """Truncate a text to its beginning and end so that it has at most ``max_tokens``.
 
     Args:
         text: Any text.
-        max_tokens: The limit.
-        counter: Counts tokens.
+        max_tokens: Maximum number of tokens.
+        counter: Token counter.
     """
     if counter.count(text) <= max_tokens:
         return text
-    # Counters are not quite monotone: what the halving finds is checked.
+    # Token counts are not monotone in the length, so the result of the binary search may not fit: check it and
+    # reduce it further.
     size = find_largest_fitting(len(text), lambda n: counter.count(keep_head_and_tail(text, n)) <= max_tokens)
     while size > 0 and counter.count(keep_head_and_tail(text, size)) > max_tokens:
         size = size * 9 // 10
@@ -104,57 +106,68 @@ def fit_extractions(
     counter: TokenCounter,
     budget: ExtractionBudget | None = None,
 ) -> FittedExtractions:
-    """The newest extractions that keep the limits; the first one that is too long for the rest is cut.
+    """Select the newest extractions within the limits. The first one that does not fit is truncated.
 
     Args:
-        extractions: Label and text, oldest first.
-        remaining_tokens: What is left of the prompt's budget.
-        counter: Counts tokens.
-        budget: The limits.
+        extractions: Label and text of each extraction, oldest first.
+        remaining_tokens: Remaining token budget of the prompt.
+        counter: Token counter.
+        budget: Limits. Default: ``ExtractionBudget()``.
     """
     limits = ExtractionBudget() if budget is None else budget
-    room = limits.compute_token_limit(remaining_tokens)
+    token_limit = limits.compute_token_limit(remaining_tokens)
     kept: list[tuple[int, str, str]] = []
     cut: set[int] = set()
     for index in range(len(extractions) - 1, -1, -1):
         label, whole = extractions[index]
         text = keep_head_and_tail(whole, limits.max_single_chars)
         shown = _fit_extraction(
-            (label, text), [(name, one) for _, name, one in reversed(kept)], room, counter
+            (label, text),
+            [(kept_label, kept_text) for _, kept_label, kept_text in reversed(kept)],
+            token_limit,
+            counter,
         )
         if shown is not None:
             kept.append((index, label, shown))
             cut |= {index} if shown != whole else set()
         elif (
-            room - counter.count(_join_texts([(name, one) for _, name, one in reversed(kept)])) < _MIN_TOKENS
+            token_limit
+            - counter.count(
+                _join_texts([(kept_label, kept_text) for _, kept_label, kept_text in reversed(kept)])
+            )
+            < _MIN_TOKENS
         ):
-            break  # the older ones, and there may be thousands, need not be looked at
+            break  # no space left: skip the older extractions, of which there may be thousands
     kept.reverse()
-    places = {index for index, _, _ in kept}
+    kept_indexes = {index for index, _, _ in kept}
     texts = tuple((label, text) for _, label, text in kept)
     return FittedExtractions(
         texts=texts,
         tokens=counter.count(_join_texts(texts)),
         truncated_labels=tuple(extractions[index][0] for index in sorted(cut)),
-        left_out_labels=tuple(label for index, (label, _) in enumerate(extractions) if index not in places),
+        left_out_labels=tuple(
+            label for index, (label, _) in enumerate(extractions) if index not in kept_indexes
+        ),
     )
 
 
 def _fit_extraction(
-    one: tuple[str, str], newer: list[tuple[str, str]], room: int, counter: TokenCounter
+    extraction: tuple[str, str], newer: list[tuple[str, str]], token_limit: int, counter: TokenCounter
 ) -> str | None:
-    label, text = one
+    # Returns the text, truncated to the space that the newer extractions leave, or None if it is too small.
+    label, text = extraction
 
     def fits(shown: str) -> bool:
-        return counter.count(_join_texts([(label, shown), *newer])) <= room
+        return counter.count(_join_texts([(label, shown), *newer])) <= token_limit
 
     if fits(text):
         return text
-    left = room - counter.count(_join_texts(newer))
-    if left < _MIN_TOKENS:
+    remaining = token_limit - counter.count(_join_texts(newer))
+    if remaining < _MIN_TOKENS:
         return None
     size = find_largest_fitting(len(text), lambda n: fits(keep_head_and_tail(text, n)))
     shown = keep_head_and_tail(text, size)
+    # Counters are not monotone, so check again; and a few words are not worth their heading.
     return shown if shown and counter.count(shown) * 2 >= _MIN_TOKENS and fits(shown) else None
 
 

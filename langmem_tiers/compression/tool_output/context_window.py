@@ -1,4 +1,4 @@
-"""A context that is too large: what is essential stays, extracted data is cut, then old history goes, then the rest."""
+"""Reduction of a context that exceeds its limit: extracted data is cut first, then history, then other sections."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
 
 MIN_SECTION_CHARACTERS = 200
-"""What cutting leaves of an extraction or another section; in need, it goes as a whole in the end."""
+"""Minimum length of a truncated section. As a last resort, the section is dropped."""
 MIN_ESSENTIAL_CHARACTERS = 40
-"""What cutting leaves of each essential section, until all of them are cut as one text."""
+"""Minimum length of a truncated essential section, before the whole text is cut."""
 MIN_HISTORY_ENTRIES = 3
-"""Of history that stay while anything else can be cut."""
+"""Number of history entries that are kept as long as other sections can be cut."""
 
 _PARAGRAPH = re.compile(r"\n{2,}")
 _ENTRY = re.compile(r"\n(?=\S)")
@@ -28,27 +28,27 @@ _LEFT_OUT_NOTE = re.compile(r"\[(\d{1,9}) older entries were left out\]")
 
 
 class SectionKind(StrEnum):
-    """What a section of a prompt is, and with that when it gives way."""
+    """Kind of a prompt section, which determines when it is reduced."""
 
     ESSENTIAL = "essential"
-    """Goal, current page: stays."""
+    """Goal, current page: kept."""
     EXTRACTION = "extraction"
-    """Cut first, to its beginning and end."""
+    """Truncated first, to its beginning and end."""
     HISTORY = "history"
-    """Its oldest entries go next. Entries are parted by empty lines; if there are none, each line that is not
-    indented begins one."""
+    """The oldest entries are dropped next. Entries are separated by empty lines; without empty lines, each line that is
+    not indented starts an entry."""
     OTHER = "other"
-    """Cut then, and goes last."""
+    """Truncated after that, and dropped last."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextSection:
-    """A part of a prompt.
+    """A section of a prompt.
 
     Args:
-        name: Its heading; none, if empty.
-        text: What it says.
-        kind: When it gives way.
+        name: Heading; no heading if empty.
+        text: Content.
+        kind: Kind of the section. Unknown kinds count as ``other``.
     """
 
     name: str
@@ -56,21 +56,21 @@ class ContextSection:
     kind: SectionKind | str = SectionKind.OTHER
 
     def __post_init__(self) -> None:
-        known = {one.value for one in SectionKind}
+        known = {section_kind.value for section_kind in SectionKind}
         kind = str(self.kind)
         object.__setattr__(self, "kind", SectionKind(kind) if kind in known else SectionKind.OTHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedContext:
-    """A context within its limit, and what that cost."""
+    """A context within its limit, and the sections that were reduced for it."""
 
     text: str
     tokens: int
     dropped_sections: tuple[str, ...] = ()
-    """Names of the sections that went."""
+    """Names of the dropped sections."""
     truncated_sections: tuple[str, ...] = ()
-    """Names of the sections that were shortened."""
+    """Names of the shortened sections."""
 
 
 _Fits: TypeAlias = "Callable[[Sequence[ContextSection]], bool]"
@@ -84,22 +84,27 @@ def handle_large_context(
     *,
     history_first: bool = False,
 ) -> FittedContext:
-    """The sections as one text of no more than ``max_tokens``.
+    """Join the sections to one text of at most ``max_tokens``.
 
-    Where it is too large, extractions are cut to their beginning and end, then the oldest entries of history go but
-    for the last three, then other sections are cut, then the rest of history goes, then extractions and other
-    sections as a whole, and in the end what is essential is cut itself, each section to the same length, with a note.
+    If the text is too large, it is reduced in this order until it fits:
+
+    1. Truncate extractions to their beginning and end.
+    2. Drop the oldest history entries, except for the last three.
+    3. Truncate other sections.
+    4. Drop the remaining history.
+    5. Drop extractions and other sections.
+    6. Truncate essential sections, all to the same length.
 
     Args:
-        sections: In the order of the prompt; history oldest first.
-        max_tokens: The limit.
-        counter: Counts tokens.
-        history_first: Whether old history goes before extractions are cut: for who is out for data.
+        sections: Sections in the order of the prompt; history oldest first.
+        max_tokens: Maximum size of the text.
+        counter: Token counter.
+        history_first: If True, old history is dropped before extractions are truncated. For tasks that collect data.
     """
-    held = list(sections)
+    reduced = list(sections)
 
-    def fits(some: Sequence[ContextSection]) -> bool:
-        return counter.count(_join_sections(some)) <= max_tokens
+    def fits(candidate: Sequence[ContextSection]) -> bool:
+        return counter.count(_join_sections(candidate)) <= max_tokens
 
     steps: list[_ReductionStep] = [
         _make_truncation_step(SectionKind.EXTRACTION),
@@ -115,82 +120,96 @@ def handle_large_context(
         _drop_whole_sections,
         _make_truncation_step(SectionKind.ESSENTIAL, MIN_ESSENTIAL_CHARACTERS),
     ):
-        if fits(held):
+        if fits(reduced):
             break
-        held = step(held, fits)
-    text = fit_head_and_tail(_join_sections(held), max_tokens, counter)
-    is_cut_whole = text != _join_sections(held)
+        reduced = step(reduced, fits)
+    # If even that is too large, cut the joined text: then every remaining section counts as truncated.
+    text = fit_head_and_tail(_join_sections(reduced), max_tokens, counter)
+    is_cut_whole = text != _join_sections(reduced)
     return FittedContext(
         text=text,
         tokens=counter.count(text),
-        dropped_sections=_select_names(sections, held, lambda now, _: not now.text),
+        dropped_sections=_select_names(sections, reduced, lambda now, _: not now.text),
         truncated_sections=_select_names(
-            sections, held, lambda now, was: bool(now.text) and (is_cut_whole or now.text != was.text)
+            sections, reduced, lambda now, was: bool(now.text) and (is_cut_whole or now.text != was.text)
         ),
     )
 
 
 def _make_truncation_step(kind: SectionKind, least: int = MIN_SECTION_CHARACTERS) -> _ReductionStep:
-    def cut(held: list[ContextSection], fits: _Fits) -> list[ContextSection]:
-        # All to the same length, the longest that fits: none pays for another.
-        longest = max((len(one.text) for one in held if one.kind is kind), default=0)
+    def truncate(sections: list[ContextSection], fits: _Fits) -> list[ContextSection]:
+        # All sections of the kind get the same maximum length, the largest that fits. So a short section is not
+        # truncated because of a long one.
+        longest = max((len(section.text) for section in sections if section.kind is kind), default=0)
 
-        def at(size: int) -> list[ContextSection]:
-            most = max(size, least)
+        def truncate_to(size: int) -> list[ContextSection]:
+            length = max(size, least)
             return [
-                replace(one, text=keep_head_and_tail(one.text, most)) if one.kind is kind else one
-                for one in held
+                replace(section, text=keep_head_and_tail(section.text, length))
+                if section.kind is kind
+                else section
+                for section in sections
             ]
 
-        return at(find_largest_fitting(longest, lambda size: fits(at(size))))
+        return truncate_to(find_largest_fitting(longest, lambda size: fits(truncate_to(size))))
 
-    return cut
+    return truncate
 
 
 def _make_pruning_step(least: int) -> _ReductionStep:
-    def prune(held: list[ContextSection], fits: _Fits) -> list[ContextSection]:
-        counts = [len(_split_entries(one)) for one in held]
+    def prune(sections: list[ContextSection], fits: _Fits) -> list[ContextSection]:
+        counts = [len(_split_entries(section)) for section in sections]
         total = sum(counts)
 
-        def without(oldest: int) -> list[ContextSection]:
-            left, kept = oldest, []
-            for one, count in zip(held, counts, strict=True):
-                gone = min(left, count)
-                left -= gone
-                kept.append(one if not gone else _drop_entries(one, gone))
+        def drop_oldest(number: int) -> list[ContextSection]:
+            # Sections are ordered from oldest to newest: drop from the first ones.
+            remaining, kept = number, []
+            for section, count in zip(sections, counts, strict=True):
+                dropped = min(remaining, count)
+                remaining -= dropped
+                kept.append(section if not dropped else _drop_entries(section, dropped))
             return kept
 
-        stay = find_largest_fitting(total, lambda kept: fits(without(total - kept)))
-        return without(max(0, total - max(stay, least)))
+        fitting = find_largest_fitting(total, lambda kept: fits(drop_oldest(total - kept)))
+        return drop_oldest(max(0, total - max(fitting, least)))
 
     return prune
 
 
-def _drop_whole_sections(held: list[ContextSection], fits: _Fits) -> list[ContextSection]:
+def _drop_whole_sections(sections: list[ContextSection], fits: _Fits) -> list[ContextSection]:
     for kind in (SectionKind.EXTRACTION, SectionKind.OTHER):
-        for index, one in enumerate(held):  # the first is the oldest
-            if one.kind is kind and not fits(held):
-                held = [*held[:index], replace(one, text=""), *held[index + 1 :]]
-    return held
+        for index, section in enumerate(sections):  # the first is the oldest
+            if section.kind is kind and not fits(sections):
+                sections = [*sections[:index], replace(section, text=""), *sections[index + 1 :]]
+    return sections
 
 
-def _split_entries(one: ContextSection) -> list[str]:
-    if one.kind is not SectionKind.HISTORY or not one.text:
+def _split_entries(section: ContextSection) -> list[str]:
+    # Without the note that an earlier reduction put at the start: it is not an entry.
+    if section.kind is not SectionKind.HISTORY or not section.text:
         return []
-    parts = [part for part in (_PARAGRAPH if "\n\n" in one.text else _ENTRY).split(one.text) if part.strip()]
+    separator = _PARAGRAPH if "\n\n" in section.text else _ENTRY
+    parts = [part for part in separator.split(section.text) if part.strip()]
     return parts[1:] if _LEFT_OUT_NOTE.fullmatch(parts[0]) else parts
 
 
-def _drop_entries(one: ContextSection, gone: int) -> ContextSection:
-    kept = _split_entries(one)[gone:]
-    mark = "\n\n" if "\n\n" in one.text else "\n"
-    before = _LEFT_OUT_NOTE.match(one.text)
-    gone += int(before[1]) if before else 0
-    return replace(one, text=mark.join([f"[{gone} older entries were left out]", *kept]) if kept else "")
+def _drop_entries(section: ContextSection, dropped: int) -> ContextSection:
+    kept = _split_entries(section)[dropped:]
+    separator = "\n\n" if "\n\n" in section.text else "\n"
+    # Add the number of an earlier reduction.
+    note = _LEFT_OUT_NOTE.match(section.text)
+    dropped += int(note[1]) if note else 0
+    return replace(
+        section, text=separator.join([f"[{dropped} older entries were left out]", *kept]) if kept else ""
+    )
 
 
 def _join_sections(sections: Sequence[ContextSection]) -> str:
-    return "\n\n".join(f"## {one.name}\n{one.text}" if one.name else one.text for one in sections if one.text)
+    return "\n\n".join(
+        f"## {section.name}\n{section.text}" if section.name else section.text
+        for section in sections
+        if section.text
+    )
 
 
 def _select_names(
@@ -199,4 +218,4 @@ def _select_names(
     picks: Callable[[ContextSection, ContextSection], bool],
 ) -> tuple[str, ...]:
     pairs = zip(before, now, strict=True)
-    return tuple(was.name for was, one in pairs if was.text and picks(one, was))
+    return tuple(was.name for was, section in pairs if was.text and picks(section, was))

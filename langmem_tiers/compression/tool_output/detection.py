@@ -1,4 +1,4 @@
-"""Which of the six kinds a tool's result is, by its shape; the tool's name settles what the shape leaves open."""
+"""Detection of the content type of a tool result by its structure; the tool name decides ambiguous cases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INPUT_TYPES = frozenset(
     hidden submit select select-one textarea textbox combobox
     """.split()
 )
-"""What a form's field says that it is."""
+"""Values of the ``type`` of a form field."""
 _SAMPLE_CHARACTERS = 20_000
 _Kind = CompressionContentType
 _TITLE_KEYS = ("title", "name", "headline")
@@ -39,7 +39,7 @@ _ERROR_START = re.compile(
     r"|(?i:\[?error\]?\s?[:\-]|fatal\s?:|failed to )"
     r"|(?i:HTTP(?:/\d\S*)?\s(?:error\s)?[45]\d\d\b)|[45]\d\d (?:[A-Z][a-z]+ ?){1,4}$)"
 )
-_MAX_ERROR_CHARACTERS = 4_000  # a longer text that only begins with an error is a text
+_MAX_ERROR_CHARACTERS = 4_000  # a longer text that merely begins with an error is text content
 _RESULT_LINE = re.compile(
     r"^\s*(?:\d{1,3}[.)]|\[\d{1,3}\]|#{1,4}|[-*•]|Title:|URL:|Link:)\s*\S", re.MULTILINE
 )
@@ -60,11 +60,11 @@ _TEXT_KEYS = ("text", "content", "html", "markdown", "body", "output", "result",
 
 
 def detect_content_type(data: object, tool_name: str = "") -> CompressionContentType:
-    """The kind of a tool's result.
+    """Detect the content type of a tool result.
 
     Args:
-        data: A text, JSON text, HTML, bytes, mappings, lists or anything else, which counts as its text.
-        tool_name: Where it came from.
+        data: Text, JSON text, HTML, bytes, mappings, lists, or any other object, which is converted to text.
+        tool_name: Name of the tool, which decides ambiguous cases.
     """
     if isinstance(data, bytes | bytearray):
         data = bytes(data).decode("utf-8", "replace")
@@ -79,24 +79,24 @@ def detect_content_type(data: object, tool_name: str = "") -> CompressionContent
 
 
 def find_records(value: object) -> list[Mapping[Any, Any]]:
-    """The mappings of a list, if it is one, or of the first list of mappings in a mapping."""
+    """Return the mappings in a list, or in the first list of mappings inside a mapping."""
     if isinstance(value, list | tuple):
-        return [one for one in value if isinstance(one, Mapping)]
+        return [item for item in value if isinstance(item, Mapping)]
     if isinstance(value, Mapping):
-        for one in value.values():
-            if isinstance(one, list | tuple) and any(isinstance(part, Mapping) for part in one):
-                return find_records(one)
+        for member in value.values():
+            if isinstance(member, list | tuple) and any(isinstance(item, Mapping) for item in member):
+                return find_records(member)
     return []
 
 
-def lowercase_keys(one: Mapping[Any, Any]) -> dict[str, Any]:
-    """A mapping by its keys in lower case."""
-    return {to_safe_text(key).strip().lower(): value for key, value in one.items()}
+def lowercase_keys(mapping: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a copy of a mapping with its keys as lower-case text."""
+    return {to_safe_text(key).strip().lower(): value for key, value in mapping.items()}
 
 
-def is_form_field(one: Mapping[Any, Any]) -> bool:
-    """Whether it describes a field of a form."""
-    keys = lowercase_keys(one)
+def is_form_field(mapping: Mapping[Any, Any]) -> bool:
+    """Return True if a mapping describes a form field."""
+    keys = lowercase_keys(mapping)
     kind = to_safe_text(keys.get("type", keys.get("input_type", ""))).lower()
     has_name = any(keys.get(key) for key in ("name", "id", "selector", "label", "placeholder"))
     return kind in INPUT_TYPES and has_name and not any(is_url_key(key) for key in keys)
@@ -114,10 +114,11 @@ def _detect_mapping(value: Mapping[Any, Any], tool_name: str) -> CompressionCont
         return _Kind.FORM_DATA
     if _are_search_results(find_records(value)):
         return _Kind.SEARCH_RESULTS
+    # A wrapper such as {"url": ..., "text": ...}: if most of it is one text, the type of this text counts.
     texts = [keys[key] for key in _TEXT_KEYS if isinstance(keys.get(key), str)]
     longest = max(texts, key=len, default="")
     if len(longest) > 200 and 2 * len(longest) > sum(
-        len(to_safe_text(one)) for one in keys.values() if _is_scalar(one)
+        len(to_safe_text(member)) for member in keys.values() if _is_scalar(member)
     ):
         return detect_content_type(longest, tool_name)
     return _detect_by_tool_name(tool_name, _Kind.STRUCTURED_DATA)
@@ -130,15 +131,16 @@ def _is_scalar(value: object) -> bool:
 def _detect_list(value: Sequence[Any], tool_name: str) -> CompressionContentType:
     records = find_records(value)
     if records:
+        # More than half of the first 50 records must be of one type.
         sample = records[:50]
         if sum(map(is_form_field, sample)) * 2 > len(sample):
             return _Kind.FORM_DATA
         if _are_search_results(records):
             return _Kind.SEARCH_RESULTS
-        if sum(_is_element(lowercase_keys(one)) for one in sample) * 2 > len(sample):
+        if sum(_is_element(lowercase_keys(record)) for record in sample) * 2 > len(sample):
             return _Kind.PAGE_STATE
         return _detect_by_tool_name(tool_name, _Kind.STRUCTURED_DATA)
-    if value and all(isinstance(one, str) for one in value) and max(len(one) for one in value) > 200:
+    if value and all(isinstance(item, str) for item in value) and max(len(item) for item in value) > 200:
         return _detect_text("\n".join(value), tool_name)
     return _detect_by_tool_name(tool_name, _Kind.STRUCTURED_DATA)
 
@@ -146,15 +148,16 @@ def _detect_list(value: Sequence[Any], tool_name: str) -> CompressionContentType
 def _is_form(value: object) -> bool:
     if isinstance(value, Mapping):
         return any(
-            _is_form(one) for one in list(value.values())[:20] if isinstance(one, list | Mapping)
-        ) or all(isinstance(one, Mapping) and "type" in one for one in value.values())
+            _is_form(member) for member in list(value.values())[:20] if isinstance(member, list | Mapping)
+        ) or all(isinstance(member, Mapping) and "type" in member for member in value.values())
     return any(
-        is_form_field(one) or _is_form(lowercase_keys(one).get("fields")) for one in find_records(value)[:20]
+        is_form_field(record) or _is_form(lowercase_keys(record).get("fields"))
+        for record in find_records(value)[:20]
     )
 
 
 def _are_search_results(records: Sequence[Mapping[Any, Any]]) -> bool:
-    sample = [lowercase_keys(one) for one in records[:50]]
+    sample = [lowercase_keys(record) for record in records[:50]]
     return bool(sample) and 2 * sum(map(_is_search_result, sample)) > len(sample)
 
 
@@ -178,8 +181,10 @@ def _detect_text(text: str, tool_name: str) -> CompressionContentType:
     if _STACK_TRACE.search(sample[:2_000]) or (is_short and _ERROR_START.match(sample)):
         return _Kind.ERROR_INFO
     lines = sum(1 for line in sample.splitlines() if line.strip())
+    # An accessibility tree: at least a third of the lines are elements.
     if (tree := len(_TREE_LINE.findall(sample))) >= 3 and 3 * tree >= lines:
         return _Kind.PAGE_STATE
+    # Search results: at least one URL per six lines on average, and enough lines that look like list items.
     urls = len(_URL.findall(sample))
     if (
         urls >= 3
@@ -195,7 +200,8 @@ def _detect_text(text: str, tool_name: str) -> CompressionContentType:
 
 def _detect_html(sample: str) -> CompressionContentType:
     fields, links = len(_FORM_TAG.findall(sample)), len(_LINK_TAG.findall(sample))
-    is_whole_page = _WHOLE_PAGE.search(sample) is not None  # which keeps its links, whatever form is on it
+    # A complete page with a form stays a page state: as form data it would lose its links.
+    is_whole_page = _WHOLE_PAGE.search(sample) is not None
     if fields >= 2 and fields > links and not (is_whole_page and links):
         return _Kind.FORM_DATA
     return _Kind.PAGE_STATE if _INTERACTIVE_TAG.search(sample) else _Kind.TEXT_CONTENT

@@ -1,4 +1,4 @@
-"""The parts of a tool's result: links, buttons, fields, selectors and the text around them."""
+"""Extraction of the parts of a tool result: links, buttons, form fields, selectors and text."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from langmem_tiers.compression.tool_output.urls import (
 from langmem_tiers.text.sentences import shorten_text
 
 MAX_HEAD_CHARACTERS, MAX_TAIL_CHARACTERS = 160_000, 40_000
-"""What is read of a longer text for its facts; its addresses are looked for in all of it."""
+"""Parts of a longer text that are searched for facts; URLs are searched in the whole text."""
 MAX_NODES = 100_000
-"""Values of nested data that are read."""
+"""Maximum number of values read from nested data."""
 _MAX_DEPTH = 50
-_MAX_INTEGER_BITS = 10_000
+_MAX_INTEGER_BITS = 10_000  # Python refuses to convert integers of more than 4,300 digits, about 14,000 bits
 _LABEL_KEYS = (
     "title",
     "text",
@@ -60,19 +60,19 @@ _BUTTON_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ToolOutputContent:
-    """A tool's result as text, and as data where it is such."""
+    """A tool result as text and, if it is structured, as data."""
 
     text: str
     value: Any
-    """Mappings and lists, of limited size and without cycles; None for a text."""
+    """Mappings and lists of limited size and without cycles; None for a text."""
     is_truncated: bool = False
-    """Whether not all of it is read for facts."""
+    """True if only a part of the result is searched for facts."""
     source: Any = None
-    """What its addresses are looked for in: all of it."""
+    """The complete result, which is searched for URLs."""
 
 
 def to_output_content(data: object) -> ToolOutputContent:
-    """The result of a tool, whatever it is, in a form that can be read."""
+    """Convert any tool result to text and plain data."""
     if isinstance(data, bytes | bytearray):
         data = bytes(data).decode("utf-8", "replace")
     if isinstance(data, BaseException):
@@ -82,25 +82,25 @@ def to_output_content(data: object) -> ToolOutputContent:
     if not isinstance(value, Mapping | list | tuple | set | frozenset):
         text = to_safe_text(data) if text is None else text
         return ToolOutputContent(text, None, len(text) > MAX_HEAD_CHARACTERS + MAX_TAIL_CHARACTERS, text)
-    left = [3 * MAX_NODES]
+    remaining = [3 * MAX_NODES]
     try:
-        plain = _to_plain(value, left, ())
-    except Exception:  # noqa: BLE001 - a mapping of the caller's may raise anything as it is read
+        plain = _to_plain(value, remaining, ())
+    except Exception:  # noqa: BLE001 - reading a mapping of the caller may raise anything
         text = to_safe_text(data)
         return ToolOutputContent(text, None, len(text) > MAX_HEAD_CHARACTERS + MAX_TAIL_CHARACTERS, text)
     text = json.dumps(plain, ensure_ascii=False) if text is None else text
-    return ToolOutputContent(text, plain, left[0] <= 0, value)
+    return ToolOutputContent(text, plain, remaining[0] <= 0, value)
 
 
 def limit_read_text(text: str) -> str:
-    """The text, or its first and last parts."""
+    """Return the text, or its beginning and end if it is too long."""
     if len(text) <= MAX_HEAD_CHARACTERS + MAX_TAIL_CHARACTERS:
         return text
     return f"{text[:MAX_HEAD_CHARACTERS]}\n{text[-MAX_TAIL_CHARACTERS:]}"
 
 
 def extract_elements(material: ToolOutputContent) -> ExtractedElements:
-    """The parts of a result."""
+    """Extract links, buttons, form fields, selectors and text of a tool result."""
     found = ExtractedElements()
     if material.value is None:
         extract_text_elements(limit_read_text(material.text), found)
@@ -109,37 +109,44 @@ def extract_elements(material: ToolOutputContent) -> ExtractedElements:
     return found
 
 
-def _to_plain(value: object, left: list[int], path: tuple[int, ...]) -> Any:  # noqa: ANN401 - any JSON value
-    left[0] -= 1
+def _to_plain(value: object, remaining: list[int], path: tuple[int, ...]) -> Any:  # noqa: ANN401 - any JSON value
+    # Copies a value as JSON data. `remaining` is a list of one number, shared by the whole recursion: how many more
+    # values are copied. `path` has the ids of the containers around the value, which detects cycles.
+    remaining[0] -= 1
     if isinstance(value, bytes | bytearray):
         value = bytes(value).decode("utf-8", "replace")
     if isinstance(value, int) and value.bit_length() > _MAX_INTEGER_BITS:
-        return to_safe_text(value)  # Python refuses to write it
+        return to_safe_text(value)  # json.dumps would raise
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if not isinstance(value, Mapping | list | tuple | set | frozenset):
         return to_safe_text(value)
-    if left[0] <= 0 or id(value) in path or len(path) >= _MAX_DEPTH:
+    if remaining[0] <= 0 or id(value) in path or len(path) >= _MAX_DEPTH:
         return "..."
     inner = (*path, id(value))
     if isinstance(value, Mapping):
-        return {to_safe_text(key): _to_plain(one, left, inner) for key, one in value.items() if left[0] > 0}
-    return [_to_plain(one, left, inner) for one in value if left[0] > 0]
+        return {
+            to_safe_text(key): _to_plain(member, remaining, inner)
+            for key, member in value.items()
+            if remaining[0] > 0
+        }
+    return [_to_plain(item, remaining, inner) for item in value if remaining[0] > 0]
 
 
 def _read_value(value: object, found: ExtractedElements) -> None:
+    # Children are pushed in reverse, so that they are read in order. Items of a list get the key of the list.
     stack: list[tuple[str, Any]] = [("", value)]
     for _ in range(MAX_NODES):
         if not stack:
             return
-        key, one = stack.pop()
-        if isinstance(one, Mapping):
-            _read_mapping(key, one, found)
-            stack += reversed([(to_safe_text(name).lower(), part) for name, part in one.items()])
-        elif isinstance(one, list):
-            stack += reversed([(key, part) for part in one])
-        elif isinstance(one, str):
-            _read_string(key, one, found)
+        key, node = stack.pop()
+        if isinstance(node, Mapping):
+            _read_mapping(key, node, found)
+            stack += reversed([(to_safe_text(name).lower(), child) for name, child in node.items()])
+        elif isinstance(node, list):
+            stack += reversed([(key, child) for child in node])
+        elif isinstance(node, str):
+            _read_string(key, node, found)
 
 
 def _read_string(key: str, text: str, found: ExtractedElements) -> None:
@@ -151,8 +158,9 @@ def _read_string(key: str, text: str, found: ExtractedElements) -> None:
         extract_text_elements(limit_read_text(text), found)
 
 
-def _read_mapping(key: str, one: Mapping[str, Any], found: ExtractedElements) -> None:
-    keys = lowercase_keys(one)
+def _read_mapping(key: str, mapping: Mapping[str, Any], found: ExtractedElements) -> None:
+    # A mapping with a URL is a link or search result, otherwise it may be a form field or a button.
+    keys = lowercase_keys(mapping)
     label = shorten_text(_get_first_text(keys, _LABEL_KEYS), MAX_ELEMENT_LABEL_CHARACTERS)
     selector = " ".join(_get_first_text(keys, _SELECTOR_KEYS).split())[:300] or _build_id_selector(keys)
     kind = _get_first_text(keys, _KIND_KEYS).lower()
@@ -162,7 +170,7 @@ def _read_mapping(key: str, one: Mapping[str, Any], found: ExtractedElements) ->
             found.links.append((label, url))
         if snippet := _get_first_text(keys, _SNIPPET_KEYS):
             found.snippets.setdefault(url, snippet)
-    elif is_form_field(one) and kind not in ("submit", "reset"):
+    elif is_form_field(mapping) and kind not in ("submit", "reset"):
         name = _get_first_text(keys, ("name", "id", "label", "placeholder", "selector"))
         found.fields.append(
             {"name": shorten_text(name, MAX_ELEMENT_LABEL_CHARACTERS), "type": _get_field_type(keys)}

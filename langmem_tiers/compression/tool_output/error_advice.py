@@ -1,4 +1,4 @@
-"""What an error says, and what to try after it."""
+"""Parsing of errors in tool results: type, message and advice for the next step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langmem_tiers.compression.tool_output.models import ErrorDetails
 from langmem_tiers.text.sentences import shorten_text
 
 MAX_ERROR_MESSAGE_CHARACTERS = 600
-"""Of an error's message."""
+"""Maximum length of an error message, and of the advice."""
 _ERROR_LINE = re.compile(
     r"^\W{0,3}((?:[A-Za-z_][\w.]{0,80})?(?:Error|Exception|Warning|Interrupt|Timeout))\b\s?[:(\[]\s?(.*)",
     re.MULTILINE,
@@ -26,6 +26,7 @@ _HINT = re.compile(
     r"((?:hint|suggestion|try|please|did you mean|consider|use|make sure)\b[^\n]{3,300})",
     re.IGNORECASE,
 )
+# The first matching row determines the advice, so specific patterns precede general ones.
 _ADVICE = (
     (r"429|rate.?limit|too many requests|quota", "wait before the next request, then try again"),
     (r"401|unauthori[sz]ed|not logged in|authenticat", "log in or renew the credentials, then try again"),
@@ -74,11 +75,13 @@ _SAMPLE_CHARACTERS = 20_000
 
 
 def read_error(data: object, text: str) -> ErrorDetails:
-    """The error in a tool's result.
+    """Read the error in a tool result.
+
+    The advice is taken from the result if it contains a hint, otherwise from a table of common errors.
 
     Args:
         data: The result, if it is a mapping.
-        text: The same as text.
+        text: The result as text.
     """
     found = _parse_mapping(data) if isinstance(data, Mapping) else _parse_text(text)
     kind, message = found.get("type", "") or "Error", found.get("message", "")
@@ -113,14 +116,14 @@ def _get_first_text(keys: Mapping[str, Any], names: tuple[str, ...]) -> str:
     for name in names:
         value = keys.get(name)
         if isinstance(value, list | tuple) and value and isinstance(value[0], str):
-            return "; ".join(one for one in value if isinstance(one, str))
+            return "; ".join(item for item in value if isinstance(item, str))
         if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
             return str(value)
     return ""
 
 
 def _parse_text(text: str) -> dict[str, str]:
-    # Of a chain of errors the last is the one that came out.
+    # Of a chain of errors, the last one is the one that was raised, so the end of a long text is read, too.
     sample = (
         text
         if len(text) <= 2 * _SAMPLE_CHARACTERS

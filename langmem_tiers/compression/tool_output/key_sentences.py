@@ -1,4 +1,4 @@
-"""The sentences and values of a result that say most."""
+"""Selection of the most important sentences and values of a tool result."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from langmem_tiers.compression.fact_finder import FactSpan
 
 MAX_KEY_SENTENCE_CHARACTERS = 300
-"""The most that is kept of one sentence."""
+"""Maximum length of a sentence."""
 MAX_DATA_VALUE_CHARACTERS = 100
-"""The most that is kept of one value of structured data."""
+"""Maximum length of a value of structured data."""
 MAX_CANDIDATES = 4_000
-"""Sentences or rows among which is chosen."""
+"""Maximum number of sentences or rows that are ranked."""
 _MAX_IDS_PER_LINE = 50
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _ID_KEY = re.compile(r"(?:^|[_\-.]|(?<=[a-z])(?=[IUGSK]))(?:id|uuid|guid|sku|key|ids)$", re.IGNORECASE)
@@ -29,74 +29,84 @@ _ID_KEY = re.compile(r"(?:^|[_\-.]|(?<=[a-z])(?=[IUGSK]))(?:id|uuid|guid|sku|key
 
 @dataclass(frozen=True, slots=True)
 class CandidateLine:
-    """A line that may be kept."""
+    """A line with its position in the result and its score."""
 
     position: int
     text: str
     score: float
 
 
-def rank_sentences(text: str, places: Sequence[FactSpan]) -> list[CandidateLine]:
-    """The sentences of a text with what they are worth: the words of its subject, and facts.
+def rank_sentences(text: str, fact_spans: Sequence[FactSpan]) -> list[CandidateLine]:
+    """Score the sentences of a text by its subject words and facts. Duplicates are removed.
 
     Args:
         text: The text.
-        places: The facts in it, in order.
+        fact_spans: Facts in the text, in order.
     """
     spans = [span for span in find_sentence_spans(text) if span[1] - span[0] > 2][:MAX_CANDIDATES]
-    words = [set(_WORD.findall(text[start:end][:1000].lower())) for start, end in spans]
-    in_how_many = Counter(word for some in words for word in some)
+    word_sets = [set(_WORD.findall(text[start:end][:1000].lower())) for start, end in spans]
+    frequencies = Counter(word for words in word_sets for word in words)
     total = len(spans) + 1
-    worth = _score_facts(spans, places)
+    fact_scores = _score_facts(spans, fact_spans)
     found: dict[str, CandidateLine] = {}
-    for place, ((start, end), some) in enumerate(zip(spans, words, strict=True)):
-        weight = sum(math.log(total / in_how_many[word]) * math.log(1 + in_how_many[word]) for word in some)
-        score = weight / math.sqrt(8 + len(some)) + worth[place] + (1.0 if place == 0 else 0.0)
+    for position, ((start, end), words) in enumerate(zip(spans, word_sets, strict=True)):
+        # Words that recur indicate the subject, words in almost every sentence indicate nothing. The first sentence
+        # gets a bonus: it usually says what the text is about.
+        weight = sum(math.log(total / frequencies[word]) * math.log(1 + frequencies[word]) for word in words)
+        score = weight / math.sqrt(8 + len(words)) + fact_scores[position] + (1.0 if position == 0 else 0.0)
         line = shorten_text(text[start:end].lstrip("#>*•- \t"), MAX_KEY_SENTENCE_CHARACTERS)
         if line:
-            found.setdefault(line, CandidateLine(place, line, score))
+            found.setdefault(line, CandidateLine(position, line, score))
     return list(found.values())
 
 
-def _score_facts(spans: Sequence[tuple[int, int]], places: Sequence[FactSpan]) -> list[float]:
-    worth = [0.0] * len(spans)
+def _score_facts(spans: Sequence[tuple[int, int]], fact_spans: Sequence[FactSpan]) -> list[float]:
+    # Both sequences are ordered, so one pass assigns each fact to the sentence in which it starts. The limit per
+    # sentence prevents a list of numbers from outscoring everything else.
+    scores = [0.0] * len(spans)
     index = 0
-    for one in places:
-        while index < len(spans) and spans[index][1] <= one.start:
+    for fact_span in fact_spans:
+        while index < len(spans) and spans[index][1] <= fact_span.start:
             index += 1
-        if index < len(spans) and spans[index][0] <= one.start:
-            worth[index] = min(3.0, worth[index] + one.fact.priority / 100)
-    return worth
+        if index < len(spans) and spans[index][0] <= fact_span.start:
+            scores[index] = min(3.0, scores[index] + fact_span.fact.priority / 100)
+    return scores
 
 
 def rank_structured_data(value: object) -> tuple[str, list[CandidateLine]]:
-    """One line that says what the data is, and lines of its fields, ids and values."""
+    """Describe structured data in one line, and score lines of its fields, ids and values."""
     records = find_records(value)
     if len(records) > 1 or (records and isinstance(value, list | tuple)):
         return _rank_records(value, records)
     leaves = _flatten(value)
     top = [_format_name(key) for key in value][:20] if isinstance(value, Mapping) else []
     count = len(value) if isinstance(value, list | tuple | Mapping) else 1
-    what = f"{count} fields: {', '.join(top)}" if top else f"{count} values"
+    description = f"{count} fields: {', '.join(top)}" if top else f"{count} values"
     lines = [f"{path}: {text}" if path else text for path, text in leaves]
+    # Ids first, then in the order of the data.
     scores = [2.0 if _ID_KEY.search(path) else 1.0 for path, _ in leaves]
-    return shorten_text(what, 240), [
-        CandidateLine(place, line, score - place / (len(lines) + 1))
-        for place, (line, score) in enumerate(zip(lines, scores, strict=True))
+    return shorten_text(description, 240), [
+        CandidateLine(position, line, score - position / (len(lines) + 1))
+        for position, (line, score) in enumerate(zip(lines, scores, strict=True))
     ]
 
 
 def _rank_records(value: object, records: Sequence[Mapping[Any, Any]]) -> tuple[str, list[CandidateLine]]:
-    names = list(dict.fromkeys(_format_name(key) for one in records[:MAX_CANDIDATES] for key in one))
+    # By score: field names (10), values beside the list (9), ids of all records (8 to 7), rows (5 to 1).
+    names = list(dict.fromkeys(_format_name(key) for record in records[:MAX_CANDIDATES] for key in record))
     fields = ", ".join(names[:40])
     lines = [CandidateLine(0, shorten_text(f"fields: {fields}", 600), 10.0)]
-    for name in [one for one in names if _ID_KEY.search(one)][:5]:
-        ids = [_format_value(one.get(name)) for one in records[:MAX_CANDIDATES] if _is_scalar(one.get(name))]
+    for name in [name for name in names if _ID_KEY.search(name)][:5]:
+        ids = [
+            _format_value(record.get(name))
+            for record in records[:MAX_CANDIDATES]
+            if _is_scalar(record.get(name))
+        ]
         for start in range(0, len(ids), _MAX_IDS_PER_LINE):
             text = f"{name}: {', '.join(ids[start : start + _MAX_IDS_PER_LINE])}"
             lines.append(CandidateLine(len(lines), text, 8.0 - start / (len(ids) + 1)))
-    if isinstance(value, Mapping):  # what stands beside the list: totals, pages
-        for path, text in _flatten({key: one for key, one in value.items() if _is_scalar(one)}):
+    if isinstance(value, Mapping):  # values beside the list, such as totals and page numbers
+        for path, text in _flatten({key: member for key, member in value.items() if _is_scalar(member)}):
             lines.append(CandidateLine(len(lines), f"{path}: {text}", 9.0))
     total = len(records)
     for number, record in enumerate(records[:MAX_CANDIDATES]):
@@ -106,27 +116,30 @@ def _rank_records(value: object, records: Sequence[Mapping[Any, Any]]) -> tuple[
 
 
 def _flatten(value: object) -> list[tuple[str, str]]:
+    # Returns paths and texts of the leaves in order. Uses a stack, not recursion: data may be nested deeply.
     found: list[tuple[str, str]] = []
     stack: list[tuple[str, object]] = [("", value)]
     while stack and len(found) < MAX_CANDIDATES:
-        path, one = stack.pop()
-        if isinstance(one, Mapping):
+        path, node = stack.pop()
+        if isinstance(node, Mapping):
             stack += reversed(
-                [(f"{path}.{_format_name(key)}".lstrip("."), part) for key, part in one.items()]
+                [(f"{path}.{_format_name(key)}".lstrip("."), child) for key, child in node.items()]
             )
-        elif isinstance(one, list | tuple) and not all(map(_is_scalar, one)):
-            stack += reversed([(f"{path}[{index}]", part) for index, part in enumerate(one[:MAX_CANDIDATES])])
-        elif isinstance(one, list | tuple):
+        elif isinstance(node, list | tuple) and not all(map(_is_scalar, node)):
+            stack += reversed(
+                [(f"{path}[{index}]", child) for index, child in enumerate(node[:MAX_CANDIDATES])]
+            )
+        elif isinstance(node, list | tuple):
             found.append(
                 (
                     path,
                     shorten_text(
-                        ", ".join(_format_value(part) for part in one[:100]), 3 * MAX_DATA_VALUE_CHARACTERS
+                        ", ".join(_format_value(child) for child in node[:100]), 3 * MAX_DATA_VALUE_CHARACTERS
                     ),
                 )
             )
         else:
-            found.append((path, _format_value(one)))
+            found.append((path, _format_value(node)))
     return found
 
 

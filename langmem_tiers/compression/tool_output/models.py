@@ -1,4 +1,4 @@
-"""What a compressed extraction is: its parts, its prompt text, and whether its addresses are all there."""
+"""Data models of compressed tool results, their prompt text and serialization."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from langmem_tiers.compression.selection import find_largest_fitting
 
 
 class CompressionContentType(StrEnum):
-    """Kinds of data that tools return; each has something else that must not be lost."""
+    """Type of a tool result, which determines the parts that compression keeps."""
 
     SEARCH_RESULTS = "search_results"
-    """All addresses, with titles and snippets."""
+    """Keeps all URLs, with titles and snippets."""
     PAGE_STATE = "page_state"
-    """All links, buttons and selectors."""
+    """Keeps all links, buttons and selectors."""
     TEXT_CONTENT = "text_content"
-    """Key facts and the addresses in it."""
+    """Keeps key facts and URLs."""
     ERROR_INFO = "error_info"
-    """Type, message and how to go on."""
+    """Keeps type, message and advice."""
     STRUCTURED_DATA = "structured_data"
-    """Names of fields, values and ids."""
+    """Keeps field names, values and ids."""
     FORM_DATA = "form_data"
-    """Names, types and selectors of the fields."""
+    """Keeps names, types and selectors of the fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorDetails:
-    """What went wrong, and what to try."""
+    """Error of a tool, with advice for the next step."""
 
     type: str
     message: str
@@ -38,36 +38,37 @@ class ErrorDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressedExtraction:
-    """A large result of a tool in few words, with everything that an agent needs to go on from it."""
+    """A compressed tool result with everything that an agent needs to continue."""
 
     summary: str
-    """One line."""
+    """Description in one line."""
     key_facts: tuple[str, ...] = ()
     urls_mentioned: list[str] = field(default_factory=list)
-    """Each address once, in the order of the input."""
+    """URLs without duplicates, in the order of the input."""
     navigation_targets: tuple[dict[str, str], ...] = ()
-    """``{"label", "url"}``: those of the addresses that have a name."""
+    """URLs that have a label, as ``{"label", "url"}``."""
     form_fields: tuple[dict[str, str], ...] = ()
-    """``{"name", "type"}``, and ``"selector"`` where there is one."""
+    """Form fields as ``{"name", "type"}``, with ``"selector"`` if known."""
     selectors: tuple[str, ...] = ()
     error: ErrorDetails | None = None
     compression_confidence: float = 1.0
-    """0 to 1: how much of what could be told to matter is still there."""
+    """Share of the detected facts that were kept, as a score from 0 to 1."""
     original_tokens: int = 0
     compressed_tokens: int = 0
-    """Of ``format_for_prompt()``."""
+    """Number of tokens of ``format_for_prompt()``."""
     content_type: CompressionContentType = CompressionContentType.TEXT_CONTENT
     tier: int = 2
     urls_left_out: int = 0
-    """Distinct addresses beyond the most that are kept."""
+    """Number of distinct URLs above the limit."""
     problems: tuple[str, ...] = ()
-    """Why a model's answer was not used, what was not read, what had to be put back."""
+    """Problems: unusable model answers, unread parts, restored URLs."""
 
     def format_for_prompt(self, max_chars: int | None = None) -> str:
-        """The lines for a prompt; every address ends a line of its own.
+        """Render the result for a prompt. Every URL is at the end of a line.
 
         Args:
-            max_chars: Key facts give way to keep it, the last ones first; addresses and selectors never do.
+            max_chars: Maximum length. Key facts are dropped to meet it, the last ones first; URLs and selectors are
+                always kept, even if the result is too long.
         """
         if max_chars is None:
             return self._format_with_facts(len(self.key_facts))
@@ -86,26 +87,33 @@ class CompressedExtraction:
             lines += [f"Try: {self.error.recovery}"] if self.error.recovery else []
         lines += _format_section("Key facts:", [f"- {fact}" for fact in facts])
         targets = [
-            f"{number}. {one['label']}: {one['url']}" for number, one in enumerate(self.navigation_targets, 1)
+            f"{number}. {target['label']}: {target['url']}"
+            for number, target in enumerate(self.navigation_targets, 1)
         ]
         lines += _format_section("Links:", targets)
-        named = {one["url"] for one in self.navigation_targets}
+        named = {target["url"] for target in self.navigation_targets}
         lines += _format_section("URLs:", [f"- {url}" for url in self.urls_mentioned if url not in named])
         if self.urls_left_out:
             lines.append(f"({self.urls_left_out} more URLs were left out)")
-        lines += _format_section("Form fields:", [_format_field(one) for one in self.form_fields])
-        # A selector may hold a comma or a space, so each has a line; none that a button or field shows already.
-        shown = "\n".join([*facts, *lines[-len(self.form_fields) :], ""])
-        handles = {one["label"].partition(" ")[0] for one in self.navigation_targets}
-        rest = [one for one in self.selectors if f" {one}\n" not in shown and one not in handles]
-        lines += _format_section("Selectors:", [f"- {one}" for one in rest])
+        field_lines = [_format_field(form_field) for form_field in self.form_fields]
+        lines += _format_section("Form fields:", field_lines)
+        # A selector may contain commas and spaces, so each gets its own line. Selectors that are already shown with
+        # a button, a field or a link are skipped.
+        shown = "\n".join([*facts, *field_lines, ""])
+        handles = {target["label"].partition(" ")[0] for target in self.navigation_targets}
+        rest = [
+            selector
+            for selector in self.selectors
+            if f" {selector}\n" not in shown and selector not in handles
+        ]
+        lines += _format_section("Selectors:", [f"- {selector}" for selector in rest])
         return "\n".join(lines)
 
     def validate_url_preservation(self, original_url_count: int) -> tuple[bool, str]:
-        """Whether there are as many addresses as there were, and a sentence that says so.
+        """Check that no URL was lost. Return the outcome and a message.
 
         Args:
-            original_url_count: Distinct addresses of the original.
+            original_url_count: Number of distinct URLs in the original.
         """
         kept = len(set(self.urls_mentioned))
         if kept >= original_url_count:
@@ -113,20 +121,22 @@ class CompressedExtraction:
         return False, f"{original_url_count - kept} of {original_url_count} URLs lost"
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON values."""
+        """Serialize the result as JSON values."""
         return {
             key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
         } | {"content_type": self.content_type.value}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CompressedExtraction:
-        """The result that `to_dict` wrote; keys that are not known are passed over."""
-        known: dict[str, Any] = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+        """Restore a result from the values of ``to_dict``. Unknown keys are ignored."""
+        known: dict[str, Any] = {
+            attribute.name: data[attribute.name] for attribute in fields(cls) if attribute.name in data
+        }
         for key in ("key_facts", "selectors", "problems"):
             known[key] = tuple(known.get(key) or ())
         known["urls_mentioned"] = list(known.get("urls_mentioned") or ())
         for key in ("navigation_targets", "form_fields"):
-            known[key] = tuple(dict(one) for one in known.get(key) or ())
+            known[key] = tuple(dict(item) for item in known.get(key) or ())
         if isinstance(known.get("error"), Mapping):
             known["error"] = ErrorDetails(**known["error"])
         if "content_type" in known:

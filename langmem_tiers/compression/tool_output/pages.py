@@ -1,7 +1,7 @@
-"""What a page offers: its title, text, links, buttons, fields and selectors.
+"""Parsing of pages: title, text, links, buttons, form fields and selectors.
 
-Read in one pass that never goes back, so that no page takes more than linear time; tags that are left open, quotes
-that do not end and marks that mean nothing are passed over.
+HTML is read in a single pass without backtracking, so every page takes linear time. Unclosed tags, unclosed quotes and
+stray marks are skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from langmem_tiers.compression.tool_output.urls import clean_url, find_urls_in_t
 from langmem_tiers.text.sentences import shorten_text
 
 MAX_ELEMENT_LABEL_CHARACTERS = 120
-"""Of a link's or a button's name."""
+"""Maximum length of the label of a link, button or field."""
 _TAG_NAME = re.compile(r"</?([a-zA-Z][a-zA-Z0-9:-]{0,40})")
 _ATTRIBUTE = re.compile(
     r"\s*+([^\s=<>\"'/]{1,100})(?:\s{0,20}=\s{0,20}(?:\"([^\"]{0,8192})\"|'([^']{0,8192})'|([^\s\"'<>]{1,8192})))?"
@@ -30,14 +30,14 @@ _WIDGET_TAGS = frozenset({"button", "input", "select", "textarea", "form", "summ
 
 @dataclass(slots=True)
 class HtmlPage:
-    """The parts of a page, in its order."""
+    """Elements of a page in document order."""
 
     title: str = ""
     text: list[str] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
-    """Label and address."""
+    """Label and URL of each link."""
     buttons: list[tuple[str, str]] = field(default_factory=list)
-    """Label and selector."""
+    """Label and selector of each button."""
     fields: list[dict[str, str]] = field(default_factory=list)
     selectors: list[str] = field(default_factory=list)
 
@@ -53,17 +53,18 @@ class _PageReader:
     def __init__(self) -> None:
         self.page = HtmlPage()
         self._line: list[str] = []
-        self._has_own_text = False  # whether the line says more than names of links and buttons
-        self._open_elements: list[
-            _OpenElement
-        ] = []  # links, buttons, titles and labels whose text is being read
+        # True if the current line has text outside of links and buttons. Lines without it, such as menus, are not
+        # text: their links and buttons are listed separately.
+        self._has_own_text = False
+        # Links, buttons, titles and summaries whose text is being read.
+        self._open_elements: list[_OpenElement] = []
 
     def add_text(self, raw: str) -> None:
         words = " ".join(html.unescape(raw).split())
         if not words:
             return
-        for one in self._open_elements:
-            one.text.append(words)
+        for element in self._open_elements:
+            element.text.append(words)
         if not self._open_elements or self._open_elements[-1].tag != "title":
             self._line.append(words)
             self._has_own_text = self._has_own_text or not self._open_elements
@@ -76,35 +77,42 @@ class _PageReader:
         if tag in ("input", "select", "textarea"):
             self._add_field(tag, attributes)
         elif tag in ("a", "title", "summary") or is_button:
-            self.end_tag(tag)  # none of these stands in another of its kind
+            self.end_tag(tag)  # these tags cannot be nested, so an open one lacks its end tag
             self._open_elements.append(_OpenElement(tag, attributes))
-        is_handle = (
+        is_interactive = (
             tag in _WIDGET_TAGS or is_button or "onclick" in attributes or (tag == "a" and "id" in attributes)
         )
-        if is_handle and (selector := build_selector(tag, attributes)):
+        if is_interactive and (selector := build_selector(tag, attributes)):
             self.page.selectors.append(selector)
 
     def end_tag(self, tag: str) -> None:
         if tag in _BLOCK_TAGS:
             self.end_line()
-        for one in [one for one in self._open_elements if one.tag == tag]:
-            self._open_elements.remove(one)
-            self._close_element(one)
+        for element in [element for element in self._open_elements if element.tag == tag]:
+            self._open_elements.remove(element)
+            self._close_element(element)
 
-    def _close_element(self, one: _OpenElement) -> None:
-        said = " ".join(one.text) or next(
-            (one.attributes[name] for name in ("aria-label", "title", "alt") if one.attributes.get(name)), ""
+    def _close_element(self, element: _OpenElement) -> None:
+        # The visible text is the label; for icons, an attribute.
+        text = " ".join(element.text) or next(
+            (
+                element.attributes[name]
+                for name in ("aria-label", "title", "alt")
+                if element.attributes.get(name)
+            ),
+            "",
         )
-        label = shorten_text(said, MAX_ELEMENT_LABEL_CHARACTERS)
-        if one.tag == "title":
+        label = shorten_text(text, MAX_ELEMENT_LABEL_CHARACTERS)
+        if element.tag == "title":
             self.page.title = self.page.title or label
-        elif one.tag == "a":
-            if url := clean_url(one.attributes.get("href", "")):
+        elif element.tag == "a":
+            # A link without a usable URL, such as "javascript:...", acts as a button.
+            if url := clean_url(element.attributes.get("href", "")):
                 self.page.links.append((label, url))
             elif label:
-                self.page.buttons.append((label, build_selector("a", one.attributes)))
-        elif label or build_selector(one.tag, one.attributes):
-            self.page.buttons.append((label, build_selector(one.tag, one.attributes)))
+                self.page.buttons.append((label, build_selector("a", element.attributes)))
+        elif label or build_selector(element.tag, element.attributes):
+            self.page.buttons.append((label, build_selector(element.tag, element.attributes)))
 
     def _add_field(self, tag: str, attributes: dict[str, str]) -> None:
         kind = attributes.get("type", "text").lower() if tag == "input" else tag
@@ -114,8 +122,8 @@ class _PageReader:
             self.page.buttons.append((shorten_text(label, MAX_ELEMENT_LABEL_CHARACTERS), selector))
             return
         named = (attributes.get(key) for key in ("name", "id", "aria-label", "placeholder"))
-        one = {"name": next((name for name in named if name), kind), "type": kind}
-        self.page.fields.append(one | ({"selector": selector} if selector else {}))
+        form_field = {"name": next((name for name in named if name), kind), "type": kind}
+        self.page.fields.append(form_field | ({"selector": selector} if selector else {}))
 
     def end_line(self) -> None:
         if self._has_own_text:
@@ -124,69 +132,73 @@ class _PageReader:
 
     def finish(self) -> HtmlPage:
         self.end_line()
-        for one in self._open_elements:
-            self._close_element(one)
+        for element in self._open_elements:
+            self._close_element(element)
         return self.page
 
 
 def read_page(text: str) -> HtmlPage:
-    """The parts of an HTML text."""
+    """Parse an HTML text."""
     reader = _PageReader()
-    place = 0
-    while place < len(text):
-        opening = text.find("<", place)
+    position = 0
+    while position < len(text):
+        opening = text.find("<", position)
         if opening < 0:
             opening = len(text)
-        if opening > place:
-            reader.add_text(text[place:opening])
-        place = _read_tag(text, opening, reader) if opening < len(text) else opening
+        if opening > position:
+            reader.add_text(text[position:opening])
+        position = _read_tag(text, opening, reader) if opening < len(text) else opening
     return reader.finish()
 
 
 def build_selector(tag: str, attributes: dict[str, str]) -> str:
-    """A CSS selector for the element, by what names it best; empty if nothing does."""
+    """Build a CSS selector from the most specific attribute of an element. Return "" if there is none."""
     if (name := attributes.get("id", "")) and re.fullmatch(r"[A-Za-z_][\w-]*", name):
         return f"#{name}"
     for key in ("id", "data-testid", "data-test", "name", "aria-label"):
         if (value := attributes.get(key, "")) and len(value) <= 200:
             quoted = value.replace("\\", "\\\\").replace('"', '\\"')
             return f'{tag}[{key}="{" ".join(quoted.split())}"]'
-    classes = [one for one in attributes.get("class", "").split() if re.fullmatch(r"[A-Za-z_][\w-]*", one)]
+    classes = [name for name in attributes.get("class", "").split() if re.fullmatch(r"[A-Za-z_][\w-]*", name)]
     return f"{tag}.{'.'.join(classes[:3])}" if classes else ""
 
 
-def _read_tag(text: str, place: int, reader: _PageReader) -> int:
-    # Returns where to read on; always behind the place.
-    if text.startswith("<!--", place):
-        end = text.find("-->", place + 4)
+def _read_tag(text: str, position: int, reader: _PageReader) -> int:
+    # Reads the tag or comment at `position` and returns the position after it. The result is always greater than
+    # `position`, so that the loop in `read_page` ends.
+    if text.startswith("<!--", position):
+        end = text.find("-->", position + 4)
         return len(text) if end < 0 else end + 3
-    name = _TAG_NAME.match(text, place)
+    name = _TAG_NAME.match(text, position)
     if name is None:
-        end = text.find(">", place) if text[place + 1 : place + 2] in ("!", "?") else -1
-        return end + 1 if end >= 0 else place + 1
+        end = text.find(">", position) if text[position + 1 : position + 2] in ("!", "?") else -1
+        return end + 1 if end >= 0 else position + 1
     tag, end = name[1].lower(), name.end()
     attributes, end = _read_attributes(text, end)
-    if text[place + 1] == "/":
+    if text[position + 1] == "/":
         reader.end_tag(tag)
         return end
     if tag in _SKIPPED_TAGS:
         closing = re.compile(f"</{tag}", re.IGNORECASE).search(text, end)
-        return len(text) if closing is None else closing.start() + 1
+        return len(text) if closing is None else closing.start()
     reader.start_tag(tag, attributes)
     return end
 
 
-def _read_attributes(text: str, place: int) -> tuple[dict[str, str], int]:
+def _read_attributes(text: str, position: int) -> tuple[dict[str, str], int]:
     found: dict[str, str] = {}
-    while place < len(text) and text[place] not in "<>":
-        match = _ATTRIBUTE.match(text, place)
+    # A "<" ends the tag too: its ">" is missing.
+    while position < len(text) and text[position] not in "<>":
+        match = _ATTRIBUTE.match(text, position)
         if match is None:
-            place += 1
+            position += 1
             continue
-        value = next((one for one in match.groups()[1:] if one is not None), "")
-        found.setdefault(match[1].lower(), html.unescape(value))
-        place = match.end()
-    return found, place + (text[place : place + 1] == ">")
+        value = next((group for group in match.groups()[1:] if group is not None), "")
+        found.setdefault(
+            match[1].lower(), html.unescape(value)
+        )  # the first of duplicates counts, as in browsers
+        position = match.end()
+    return found, position + (text[position : position + 1] == ">")
 
 
 _ANY_TAG = re.compile(r"</?[a-zA-Z][a-zA-Z0-9-]*[^<>]{0,500}>")
@@ -211,19 +223,19 @@ _MAX_SNIPPET_CHARACTERS = 400
 
 @dataclass(slots=True)
 class ExtractedElements:
-    """Everything that was found, in its order."""
+    """Elements of a tool result, in order."""
 
     title: str = ""
     text: list[str] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
     snippets: dict[str, str] = field(default_factory=dict)
-    """By address."""
+    """Snippet of each search result, by URL."""
     buttons: list[tuple[str, str]] = field(default_factory=list)
     fields: list[dict[str, str]] = field(default_factory=list)
     selectors: list[str] = field(default_factory=list)
 
     def add_page(self, page: HtmlPage) -> None:
-        """What a page offers."""
+        """Add the elements of a page."""
         self.title = self.title or page.title
         self.text += page.text
         self.links += page.links
@@ -233,7 +245,7 @@ class ExtractedElements:
 
 
 def extract_text_elements(text: str, found: ExtractedElements) -> None:
-    """Adds what a text offers: a page, the lines of an accessibility tree, links in markdown, search results."""
+    """Add the elements of a text: an HTML page, an accessibility tree, Markdown links or search results."""
     if len(_ANY_TAG.findall(text[:20_000])) >= 2:
         found.add_page(read_page(text))
         return
@@ -248,7 +260,7 @@ def extract_text_elements(text: str, found: ExtractedElements) -> None:
 
 
 def _read_search_results(text: str, found: ExtractedElements) -> None:
-    # A title, an address and some words about it, on lines of their own or on one.
+    # A search result has a title, a URL and a snippet, each on its own line or all on one.
     title, url = "", ""
     for raw in text.splitlines():
         line = raw.strip()
@@ -258,14 +270,14 @@ def _read_search_results(text: str, found: ExtractedElements) -> None:
                 found.snippets[url] = f"{found.snippets.get(url, '')} {line}".strip()
             title = line or title
             continue
-        own = _LINE_PREFIX.sub("", line[: match.start()]).strip(" -:|()[]<>\u2013\u2014")
-        is_own = len(own) > 2 and own.lower() not in ("url", "link")
-        if (
-            url and title and not is_own
-        ):  # the line before is this one's title and no words about the last one
+        inline_title = _LINE_PREFIX.sub("", line[: match.start()]).strip(" -:|()[]<>\u2013\u2014")
+        has_inline_title = len(inline_title) > 2 and inline_title.lower() not in ("url", "link")
+        # Without a title on the line of the URL, the line before is the title. It was added to the snippet of the
+        # previous result: remove it there.
+        if url and title and not has_inline_title:
             found.snippets[url] = found.snippets.get(url, "").removesuffix(title).strip()
         url = next(iter(find_urls_in_text(match[0])), "")
-        label = own if is_own else _LINE_PREFIX.sub("", title)
+        label = inline_title if has_inline_title else _LINE_PREFIX.sub("", title)
         if url and label and "](" not in line:
             found.links.append((shorten_text(label, MAX_ELEMENT_LABEL_CHARACTERS), url))
         title = ""
@@ -276,13 +288,14 @@ def _read_tree(text: str, found: ExtractedElements) -> None:
         handle, role, rest = match[1] or "", match[2].lower(), match[5]
         name = match[3] if match[3] is not None else match[4]
         if name is None and not handle:
-            continue  # a line of prose that begins with the word
+            continue  # prose that begins with a role name, such as "Link to ..."
         ref = handle or getattr(_REF.search(rest), "group", lambda: "")()
+        # The URL of a link is on the same line, or on the next one as "/url: ...".
         following = text[match.end() : match.end() + 500].lstrip("\n").partition("\n")[0]
         url = _TREE_URL.search(rest) or (_TREE_URL.search(following) if "/url:" in following else None)
         if role in _TREE_FIELDS:
-            one = {"name": shorten_text(name or role, MAX_ELEMENT_LABEL_CHARACTERS), "type": role}
-            found.fields.append(one | ({"selector": ref} if ref else {}))
+            form_field = {"name": shorten_text(name or role, MAX_ELEMENT_LABEL_CHARACTERS), "type": role}
+            found.fields.append(form_field | ({"selector": ref} if ref else {}))
         elif role == "link" and url:
             label = f"{ref} {name or role}".strip()
             found.links.append((shorten_text(label, MAX_ELEMENT_LABEL_CHARACTERS), url[1]))

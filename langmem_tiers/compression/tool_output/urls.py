@@ -1,6 +1,6 @@
-"""Every address in a text or in data: absolute and relative, in HTML, JSON, markdown and prose.
+"""Extraction of all URLs in text or data: absolute and relative, in HTML, JSON, Markdown and prose.
 
-One rule for what is none: ``javascript:``, ``data:`` and ``blob:`` lead nowhere once the page is gone.
+Excluded are ``javascript:``, ``data:``, ``blob:`` and ``about:blank``, which mean nothing outside the page.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_URLS = 10_000
-"""Distinct addresses that are kept; the rest is counted."""
+"""Maximum number of distinct URLs that are kept; the rest is counted."""
 MAX_URL_CHARACTERS = 8_192
-"""An address longer than that is counted as left out."""
-_MAX_LABEL_CHARACTERS = 300  # characters before a target in which the label's bracket is looked for
-_MAX_DEPTH = 6  # of JSON within strings of JSON
+"""Maximum length of a URL; longer ones are counted as left out."""
+_MAX_LABEL_CHARACTERS = 300  # characters before a link target that are searched for the start of its label
+_MAX_DEPTH = 6  # of JSON in strings of JSON
 
 _ABSOLUTE = re.compile(
     r"(?<![a-zA-Z0-9])(?:[a-zA-Z][a-zA-Z0-9+.-]{1,20}://|(?i:www)\.(?=[^\s.]))[^\s<>\"`\\^|]++"
@@ -26,9 +26,9 @@ _URL_SEPARATOR = re.compile(r"[,;](?=[a-zA-Z][a-zA-Z0-9+.-]{1,20}://)")
 _WIDE_MARKS = (
     "\u3000-\u3004\u3008-\u301f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff3d\uff5b-\uff65\u201c\u201d\u00ab\u00bb"
 )
-_WIDE_MARK = re.compile(
-    f"[{_WIDE_MARKS}]"
-)  # East Asian and typographic marks end an address, its letters do not
+# East Asian and typographic punctuation ends a URL; East Asian letters do not.
+_WIDE_MARK = re.compile(f"[{_WIDE_MARKS}]")
+# A URL without any special character, which needs no trimming: the common case.
 _SIMPLE_URL = re.compile(r"https?://[\w.:@]+(?:/[\w/?&=%#+~@:.-]*)?(?<=[\w/])", re.ASCII)
 _BRACKET = re.compile(r"[()\[\]{}]")
 _PAIRS = {")": "(", "]": "[", "}": "{"}
@@ -39,7 +39,8 @@ _ATTRIBUTE_NAMES = (
     r"(?:xlink:)?href|src|(?:form)?action|poster|cite|background|longdesc|manifest|ping|data"
     r"|data-(?:[\w-]{0,30}-)?(?:href|url|uri|src|link)|url|uri"
 )
-# Only single characters are repeated possessively: Python 3.11.0 to 3.11.4 skip part of a repeated group.
+# Only single characters are repeated possessively: possessive repetition of a group is broken in Python 3.11.0 to
+# 3.11.4.
 _ATTRIBUTE = re.compile(
     rf"(?<![\w-])(?:{_ATTRIBUTE_NAMES})\s{{0,5}}=\s{{0,5}}(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'<>]++))",
     re.IGNORECASE,
@@ -64,9 +65,8 @@ _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 _TAG = re.compile(r"<[a-zA-Z!/][^<>]{0,2000}>")
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,20}:")
 _WHOLE_URL = re.compile(r"(?:[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s<>\"]+|\.{0,2}/[^\s<>\"]*|[?#][^\s<>\"]+)\Z")
-_PATH_URL = re.compile(
-    r"(?:[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s<>\"]+|\.{0,2}/[^\s<>\"]*)\Z"
-)  # "#go" alone is a selector
+# As above, without fragments and queries: "#go" alone is a selector.
+_PATH_URL = re.compile(r"(?:[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s<>\"]+|\.{0,2}/[^\s<>\"]*)\Z")
 _URL_KEY = re.compile(r"(?:^|[_\-.]|(?<=[a-z])(?=[UHS]))(?:urls?|uris?|hrefs?|src)$", re.IGNORECASE)
 _LIKELY_URL_KEY = re.compile(r"(?:link|permalink|canonical|endpoint)s?$", re.IGNORECASE)
 _DEAD_PREFIXES = ("javascript:", "data:", "blob:", "about:blank")
@@ -76,18 +76,18 @@ _LINE_BREAKS = re.compile(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 @dataclass(frozen=True, slots=True)
 class ExtractedUrls:
-    """Addresses in the order of the input, each once, and how many more there were."""
+    """Distinct URLs in the order of the input, and the number of URLs left out."""
 
     urls: tuple[str, ...]
     left_out_count: int = 0
 
 
 def extract_all_urls(data: object, max_urls: int = MAX_URLS) -> ExtractedUrls:
-    """Every distinct address of a text or of nested data.
+    """Extract the distinct URLs of a text or of nested data.
 
     Args:
-        data: A text, JSON text, HTML, bytes, or nested mappings and lists; cycles do no harm.
-        max_urls: How many are kept.
+        data: Text, JSON text, HTML, bytes, or nested mappings and lists. Cycles are allowed.
+        max_urls: Maximum number of URLs. Default: 10,000.
     """
     found = dict.fromkeys(_iterate_urls(data))
     kept = [url for url in found if len(url) <= MAX_URL_CHARACTERS][:max_urls]
@@ -95,7 +95,7 @@ def extract_all_urls(data: object, max_urls: int = MAX_URLS) -> ExtractedUrls:
 
 
 def clean_url(value: str) -> str:
-    """An address as a browser reads it: without space around it and breaks in it; empty if it leads nowhere."""
+    """Remove surrounding space and line breaks from a URL, as browsers do. Return "" if it is not a usable URL."""
     url = _LINE_BREAKS.sub("", value.strip())
     if (
         not url
@@ -109,13 +109,14 @@ def clean_url(value: str) -> str:
 
 
 def is_url_key(key: str) -> bool:
-    """Whether what stands under this key is an address."""
+    """Return True if values of this key are usually URLs."""
     return _URL_KEY.search(key) is not None or _LIKELY_URL_KEY.search(key) is not None
 
 
 def parse_url_value(key: str, value: str) -> str:
-    """The address that a value under this key is as a whole; empty if it is none."""
+    """Return the URL if the whole value of this key is one, otherwise ""."""
     text = value.strip()
+    # Under a key such as "href", any value is a URL, also "item?id=1". Under others it must look like one.
     if _URL_KEY.search(key) and len(text) <= 2 * MAX_URL_CHARACTERS:
         return clean_url(text) if "\n" not in text or _WHOLE_URL.match(_LINE_BREAKS.sub("", text)) else ""
     if (_PATH_URL.match(text) and not _URL_SEPARATOR.search(text)) or (
@@ -126,8 +127,8 @@ def parse_url_value(key: str, value: str) -> str:
 
 
 def _iterate_urls(data: object) -> Iterator[str]:
-    # No recursion: data may be as deep as memory allows, and may hold itself.
-    seen: dict[int, Any] = {}  # the values themselves too: the id of one that is gone may be given to another
+    # No recursion: data may be nested deeply, and may contain itself.
+    seen: dict[int, Any] = {}  # with the values, to keep them alive: the id of a deleted object may be reused
     stack: list[tuple[str, Any, int]] = [("", data, 0)]
     while stack:
         key, value, depth = stack.pop()
@@ -145,13 +146,13 @@ def _iterate_urls(data: object) -> Iterator[str]:
 
 def _iterate_children(key: str, value: Any, depth: int) -> Iterator[tuple[str, Any, int]]:  # noqa: ANN401 - any data
     if not isinstance(value, Mapping):
-        yield from ((key, one, depth) for one in value)
+        yield from ((key, item, depth) for item in value)
         return
-    for name, one in value.items():
-        word = to_safe_text(name)
-        if "/" in word or "www." in word:
-            yield "", word, depth
-        yield word, one, depth
+    for name, member in value.items():
+        text = to_safe_text(name)
+        if "/" in text or "www." in text:  # a mapping by URL
+            yield "", text, depth
+        yield text, member, depth
 
 
 def _find_in_string(key: str, text: str, depth: int, stack: list[tuple[str, Any, int]]) -> Iterable[str]:
@@ -166,7 +167,8 @@ def _find_in_string(key: str, text: str, depth: int, stack: list[tuple[str, Any,
 
 
 def parse_json_container(text: str) -> Any:  # noqa: ANN401 - any JSON value
-    """The list or object that a text is; None if it is none."""
+    """Parse a text that is a JSON list or object as a whole. Return None for any other text."""
+    # Check both ends before parsing: the text may be megabytes of prose.
     start = text[:200].lstrip()[:1]
     if (start, text[-200:].rstrip()[-1:]) not in {("{", "}"), ("[", "]")}:
         return None
@@ -177,28 +179,30 @@ def parse_json_container(text: str) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def to_safe_text(value: object) -> str:
-    """The text of any object, also of one that does not want to be shown."""
+    """Convert any object to text, even if its ``__str__`` raises."""
     try:
         return str(value)
-    except Exception:  # noqa: BLE001 - whatever an object of the caller's raises, its call goes on
+    except Exception:  # noqa: BLE001 - an object of the caller may raise anything
         return f"<{type(value).__name__}>"
 
 
 def find_urls_in_text(text: str) -> list[str]:
-    """The addresses of a text in order, some of them more than once."""
-    if "\\/" in text or "\\u" in text:  # JSON inside of something else
-        text = _ESCAPED.sub(lambda one: _decode_character(one[1]), text).replace("\\/", "/")
+    """Find the URLs of a text in order, with duplicates."""
+    if "\\/" in text or "\\u" in text:  # JSON inside of another format
+        text = _ESCAPED.sub(lambda match: _decode_character(match[1]), text).replace("\\/", "/")
+    # The substring checks skip the slow patterns for most texts.
     found = list(_find_absolute(text))
     if "=" in text or ":" in text:
         found += _find_in_attributes(text)
         found += _find_labeled(text)
     if "](" in text or "]:" in text:
         found += _find_in_markdown(text)
-    found.sort(key=lambda one: one[0])
+    found.sort(key=lambda item: item[0])
     return [url for _, url in found if url]
 
 
 def _decode_character(code: str) -> str:
+    # Quotes, control characters and halves of surrogate pairs stay escaped: they would end strings or URLs.
     character = chr(int(code, 16))
     is_plain = character >= " " and character not in '"\\' and not "\ud800" <= character <= "\udfff"
     return character if is_plain else f"\\u{code}"
@@ -219,20 +223,21 @@ def _find_absolute(text: str) -> Iterator[tuple[int, str]]:
 def _trim(url: str, *, is_quoted: bool) -> str:
     if _SIMPLE_URL.fullmatch(url):
         return url
+    # An apostrophe inside of a word belongs to the URL, unless the URL itself is in single quotes.
     if "'" in url:
         end = url.find("'") if is_quoted else getattr(_APOSTROPHE.search(url), "start", lambda: -1)()
         url = url if end < 0 else url[:end]
-    if not url.isascii() and (far := _WIDE_MARK.search(url)):
-        url = url[: far.start()]
+    if not url.isascii() and (wide_mark := _WIDE_MARK.search(url)):
+        url = url[: wide_mark.start()]
     url = _cut_at_unopened_bracket(url).rstrip(_TRAILING_MARKS)
     scheme, _, rest = url.partition("://")
-    if scheme.lower().endswith((".http", ".https")):  # a full stop without a space behind it
+    if scheme.lower().endswith((".http", ".https")):  # a period without a space after it: "page.https://..."
         url = url[scheme.rfind(".") + 1 :]
     return "" if (not rest and not scheme.lower().startswith("www.")) else clean_url(url)
 
 
 def _cut_at_unopened_bracket(url: str) -> str:
-    # A bracket that closes what the address did not open stands around it.
+    # A closing bracket without an opening one in the URL encloses the URL: "(see https://a.com/b)".
     opened: list[str] = []
     for match in _BRACKET.finditer(url):
         mark = match[0]
@@ -251,6 +256,7 @@ def _find_in_attributes(text: str) -> Iterator[tuple[int, str]]:
     for match in _ATTRIBUTE.finditer(text):
         value = match[1] if match[1] is not None else match[2] if match[2] is not None else match[3]
         is_bare = match[3] is not None
+        # In prose, "url = fast" is not a link: an unquoted value must look like a URL or be inside of a tag.
         if not is_bare or _WHOLE_URL.match(value) or "." in value or _is_in_tag(text, match.start()):
             yield match.start(), _clean_attribute(value, is_bare=is_bare)
     for match in _SRCSET.finditer(text) if "srcset" in text.lower() else ():
@@ -258,9 +264,9 @@ def _find_in_attributes(text: str) -> Iterator[tuple[int, str]]:
             yield match.start(), clean_url(candidate.strip().partition(" ")[0])
 
 
-def _is_in_tag(text: str, place: int) -> bool:
-    start = max(0, place - _MAX_LABEL_CHARACTERS)
-    return text.rfind("<", start, place) > text.rfind(">", start, place)
+def _is_in_tag(text: str, position: int) -> bool:
+    start = max(0, position - _MAX_LABEL_CHARACTERS)
+    return text.rfind("<", start, position) > text.rfind(">", start, position)
 
 
 def _clean_attribute(value: str, *, is_bare: bool) -> str:
@@ -271,7 +277,7 @@ def _clean_attribute(value: str, *, is_bare: bool) -> str:
 
 
 def _find_labeled(text: str) -> Iterator[tuple[int, str]]:
-    lowered = text.lower()  # looking for a word in it is much quicker than the patterns are
+    lowered = text.lower()  # substring checks are much faster than the patterns
     for match in _SCRIPT_URL.finditer(text) if "location" in lowered or "url(" in lowered else ():
         yield match.start(), clean_url(html.unescape(match[1] or match[2]))
     for match in _LABELED_LINE.finditer(text) if any(f"{name}:" in lowered for name in _LINE_LABELS) else ():
@@ -290,9 +296,9 @@ def _find_in_markdown(text: str) -> Iterator[tuple[int, str]]:
     for match in _MARKDOWN.finditer(text):
         target = match[1] or match[2]
         if _SCHEME.match(target) and "://" in target and not match[1]:
-            continue  # found as it stands
+            continue  # an absolute URL, found anyway
         label = text.rfind("[", max(0, match.start() - _MAX_LABEL_CHARACTERS), match.start())
-        if label < 1 or not text[label - 1].isalnum():  # a[0](x) is no link
+        if label < 1 or not text[label - 1].isalnum():  # a[0](x) is code, not a link
             yield match.start(), clean_url(target)
     for match in _REFERENCE.finditer(text):
         if "/" in match[1] or "." in match[1] or match[1].startswith(("#", "?")):

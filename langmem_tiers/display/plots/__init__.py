@@ -1,4 +1,4 @@
-"""Pictures of what memory does, drawn with matplotlib (``pip install 'langmem-tiers[notebook]'``).
+"""Plots of memory contents and behavior, drawn with matplotlib (``pip install 'langmem-tiers[notebook]'``).
 
 ::
 
@@ -6,11 +6,11 @@
 
     plots.scores(namespace.recall("Who replaces Stripe?"))
 
-Each function draws into the axes that it is handed, or into a figure of its own, and returns the axes. A notebook
-shows those as a picture where they are the last line of a cell; ``axes.figure.savefig(path)`` writes a file. Nothing
-global is touched: no pyplot, no settings. Colours are told apart with any kind of sight, and the style in force
-(``matplotlib.style``) decides whether the ground is light or dark. Nothing of matplotlib is imported before the
-first picture.
+Each function draws into the given axes, or into a new figure, and returns the axes. A notebook shows them as an
+image if they are the last line of a cell; ``axes.figure.savefig(path)`` writes a file. No global state is changed:
+neither pyplot nor settings. The colors are distinguishable with any kind of color vision. The active style
+(``matplotlib.style``) decides between a light and a dark background. matplotlib is imported only when the first
+plot is drawn.
 """
 
 from langmem_tiers.display.plots.contexts import budget, usage

@@ -1,4 +1,4 @@
-"""Pictures of contexts: what takes their tokens, one by one and turn by turn."""
+"""Plots of contexts: token usage of a single context, and of a series of them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 _FREE = "free"
 _SECTIONS = ("frame", "summary", "conversation", "known", "memories")
-_RESERVE_NAMES = ("system", "tools", "turn at hand", "answer", "memory")
+_RESERVE_NAMES = ("system", "tools", "current turn", "answer", "memory")
 _COLOR_INDEXES = {name: number for number, name in enumerate((*_SECTIONS, *Tier, *_RESERVE_NAMES))} | {
     ContextItemKind.SYSTEM_PROMPT: 0,
     ContextItemKind.CHUNK: 1,
     ContextItemKind.MESSAGE: 2,
     ContextItemKind.MEMORY: 4,
 }
-"""A section or a tier has the same colour in all pictures."""
+"""Color of each section and tier; the same in all plots."""
 _FREE_STYLE: dict[str, Any] = {"facecolor": "none", "edgecolor": GRAY, "linestyle": ":"}
 _TIERS_BY_ITEM_KIND = {
     ContextItemKind.SYSTEM_PROMPT: Tier.WORKING,
@@ -51,14 +51,14 @@ _TIERS_BY_ITEM_KIND = {
 def budget(
     context: Context | ContextBuildResult, *, window: TokenBudget | None = None, ax: Axes | None = None
 ) -> Axes:
-    """What takes the tokens of a context, by section and by tier, and what is free.
+    """Plot the tokens of a context by section and by tier, and the free tokens.
 
-    Memories share what their section takes by their sizes, since the words around them belong to all of them.
+    Memories share the tokens of their section in proportion to their sizes, including the text around them.
 
     Args:
-        context: Of a session, a namespace or a ``MemorySystem``.
-        window: The budget that it was built with, such as ``engine.config.budget``: shows what is reserved as well.
-        ax: Where to draw.
+        context: Context of a session, a namespace or a ``MemorySystem``.
+        window: Budget of the context, such as ``engine.config.budget``; also draws the reserved tokens.
+        ax: Axes to draw into. Default: a new figure.
     """
     sections, tiers, limit = _split_tokens(context)
     used = sum(sections.values())
@@ -67,9 +67,9 @@ def budget(
         rows = {name: {**parts, _FREE: limit - used} for name, parts in rows.items()}
     else:
         rows["whole window"] = _build_reserves(window, used)
-    told = {name: {what: size for what, size in parts.items() if size > 0} for name, parts in rows.items()}
-    ax = resolve_axes(ax, height=max(2.6, 0.9 + 0.21 * sum(len(parts) + 1 for parts in told.values())))
-    _draw_rows(ax, told)
+    drawn = {name: {part: size for part, size in parts.items() if size > 0} for name, parts in rows.items()}
+    ax = resolve_axes(ax, height=max(2.6, 0.9 + 0.21 * sum(len(parts) + 1 for parts in drawn.values())))
+    _draw_rows(ax, drawn)
     ax.set_xlim(0, max(1, limit if window is None else window.context_tokens))
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.set_xlabel("tokens")
@@ -79,26 +79,26 @@ def budget(
 
 
 def usage(contexts: Iterable[Context], *, ax: Axes | None = None) -> Axes:
-    """What the contexts of a conversation took, turn by turn, by section, and what they were allowed.
+    """Plot the tokens of each context of a conversation by section, and its budget.
 
     Args:
-        contexts: In their order, such as one for each turn.
-        ax: Where to draw.
+        contexts: Contexts in order, such as one per turn.
+        ax: Axes to draw into. Default: a new figure.
     """
     turns = check_plot_values(contexts, Context, "build_context() of each turn")
     ax = resolve_axes(ax)
     if not turns:
         return draw_empty_plot(ax, "Tokens of each turn", "no context was built yet")
     edges = [number + 0.5 for number in range(len(turns) + 1)]
-    names = [name for name in _SECTIONS if any(one.sections.get(name, 0) for one in turns)]
+    names = [name for name in _SECTIONS if any(turn.sections.get(name, 0) for turn in turns)]
     bottoms = [0] * len(turns)
     handles: list[Artist] = []
     for name in names:
-        tops = [bottom + one.sections.get(name, 0) for bottom, one in zip(bottoms, turns, strict=True)]
-        shade = get_color(_SECTIONS.index(name))
-        handles.append(ax.stairs(tops, edges, baseline=bottoms, fill=True, color=shade, linewidth=0))
+        tops = [bottom + turn.sections.get(name, 0) for bottom, turn in zip(bottoms, turns, strict=True)]
+        color = get_color(_SECTIONS.index(name))
+        handles.append(ax.stairs(tops, edges, baseline=bottoms, fill=True, color=color, linewidth=0))
         bottoms = tops
-    budgets = [one.token_budget for one in turns]
+    budgets = [turn.token_budget for turn in turns]
     line = ax.stairs(budgets, edges, baseline=None, color="#D55E00", linestyle="--", linewidth=1.2)
     draw_legend(ax, [line, *reversed(handles)], ["budget", *reversed(names)])
     ax.set_xlim(edges[0], edges[-1])
@@ -106,26 +106,26 @@ def usage(contexts: Iterable[Context], *, ax: Axes | None = None) -> Axes:
     ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.set_xlabel("turn")
     ax.set_ylabel("tokens")
-    fullest = max(one.usage for one in turns)
-    set_plot_title(ax, f"{len(turns):,} contexts, the fullest with {fullest:.0%} of its budget")
+    fullest = max(turn.usage for turn in turns)
+    set_plot_title(ax, f"{len(turns):,} contexts, up to {fullest:.0%} of the budget in use")
     style_axes(ax, grid="y")
     return ax
 
 
 def _draw_rows(ax: Axes, rows: Mapping[str, Mapping[str, int]]) -> None:
-    # One legend for all rows, each under its name.
-    from matplotlib.patches import Patch  # noqa: PLC0415 - an extra, and here it is in use
+    # One legend for all rows. An invisible patch with the name of the row precedes its parts.
+    from matplotlib.patches import Patch  # noqa: PLC0415 - optional dependency, loaded already
 
     handles: list[Artist] = []
     labels: list[str] = []
-    for place, (row, parts) in enumerate(rows.items()):
+    for index, (row, parts) in enumerate(rows.items()):
         handles.append(Patch(alpha=0.0))
         labels.append(row)
         left = 0
         for name, tokens in parts.items():
             number = _COLOR_INDEXES.get(name, 0)
             look = _FREE_STYLE if name == _FREE else {"color": get_color(number), "hatch": get_hatch(number)}
-            bars = ax.barh(len(rows) - 1 - place, tokens, left=left, height=0.62, linewidth=0.8, **look)
+            bars = ax.barh(len(rows) - 1 - index, tokens, left=left, height=0.62, linewidth=0.8, **look)
             handles.append(bars.patches[0])
             labels.append(f"{name.replace('_', ' ')}: {tokens:,}")
             left += tokens
@@ -149,7 +149,8 @@ def _split_tokens(context: object) -> tuple[dict[str, int], dict[str, int], int]
         used = sum(sections.values())
         return dict(sections), dict(tiers), max(used, context.budget.used + context.budget.available)
     raise InvalidInputError(
-        f"a budget is drawn of a context, got a {type(context).__name__}: use what build_context() gave"
+        f"expected a Context or ContextBuildResult, got a {type(context).__name__}: "
+        "pass the result of build_context()"
     )
 
 
@@ -167,7 +168,7 @@ def _count_tier_tokens(context: Context) -> dict[str, int]:
 
 
 def _distribute_tokens(tokens: int, hits: Sequence[Hit]) -> dict[str, int]:
-    # Whole tokens whose sum is what the memories take, however the shares are rounded.
+    # Rounds the running total instead of each share, so that the shares add up to exactly ``tokens``.
     weights = Counter[str]()
     for hit in hits:
         weights[hit.entry.tier] += max(1, hit.entry.token_count)

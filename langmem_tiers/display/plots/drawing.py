@@ -1,4 +1,4 @@
-"""What all pictures share: axes, colours, letters and legends."""
+"""Helpers shared by all plots: axes, colors, text and legends."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ _WIDE_FONTS = (
     "Noto Emoji",
     "Segoe UI Emoji",
 )
-"""Families that hold what matplotlib's own lack, where they are installed."""
+"""Font families with glyphs that matplotlib's own fonts lack; used if installed."""
 _MISSING_GLYPH = "□"
 
 
 def truncate_label(text: object, most: int = 48) -> str:
-    """A text on one line, of so many characters at most."""
+    """Return a text on one line, cut to a maximum number of characters."""
     line = " ".join(_replace_unprintable(str(text)[: most * 20]).split())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 def disable_text_markup(text: Text) -> Text:
-    """A text that stands there letter by letter: no formula, no TeX, in fonts that have its letters."""
+    """Draw a text literally, without mathtext or TeX, in fonts that have its glyphs; return it."""
     text.set_parse_math(False)
     text.set_usetex(False)
     if not text.get_text().isascii():
@@ -60,33 +60,33 @@ def disable_text_markup(text: Text) -> Text:
     return text
 
 
-def replace_missing_glyphs(said: str) -> str:
-    """A text with a mark in place of each letter that no font has. Labels of ticks are asked for it beforehand."""
-    if said.isascii():
-        return said
-    there = _collect_glyphs(_list_font_families())
-    return "".join(one if ord(one) in there else _MISSING_GLYPH for one in said)
+def replace_missing_glyphs(text: str) -> str:
+    """Replace characters that no font has by a box. Apply it to tick labels before they are set."""
+    if text.isascii():
+        return text
+    glyphs = _collect_glyphs(_list_font_families())
+    return "".join(char if ord(char) in glyphs else _MISSING_GLYPH for char in text)
 
 
 def _replace_unprintable(text: str) -> str:
-    # Marks that turn the direction of all that follows, or that end lines, have no place in a label.
+    # Direction marks would reorder the text after the label, and line separators would break it.
     return "".join(
-        one if unicodedata.category(one) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} else " " for one in text
+        char if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} else " " for char in text
     )
 
 
 def _list_font_families() -> tuple[str, ...]:
-    from matplotlib import rcParams  # noqa: PLC0415 - an extra, and here it is in use
+    from matplotlib import rcParams  # noqa: PLC0415 - optional dependency, loaded already
 
     return (*rcParams["font.family"], *_list_installed_fonts())
 
 
 @lru_cache(maxsize=1)
 def _list_installed_fonts() -> tuple[str, ...]:
-    from matplotlib.font_manager import fontManager  # noqa: PLC0415 - an extra, and here it is in use
+    from matplotlib.font_manager import fontManager  # noqa: PLC0415 - optional dependency, loaded already
 
-    there = {font.name for font in fontManager.ttflist}
-    return tuple(name for name in _WIDE_FONTS if name in there)
+    installed = {font.name for font in fontManager.ttflist}
+    return tuple(name for name in _WIDE_FONTS if name in installed)
 
 
 def _collect_glyphs(families: Iterable[str]) -> frozenset[int]:
@@ -97,7 +97,7 @@ def _collect_glyphs(families: Iterable[str]) -> frozenset[int]:
 
 @lru_cache(maxsize=64)
 def _load_glyphs(path: str) -> frozenset[int]:
-    # The letters are kept and not the font, which belongs to the thread that opened it.
+    # Caches the character codes instead of the font object, which belongs to the thread that opened it.
     from matplotlib.font_manager import get_font  # noqa: PLC0415 - as above
 
     return frozenset(get_font(path).get_charmap())
@@ -105,21 +105,21 @@ def _load_glyphs(path: str) -> frozenset[int]:
 
 _T = TypeVar("_T")
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C7AE6", "#A07855")
-"""Of Okabe and Ito, without those that a light or a dark ground swallows, and two more."""
+"""The palette of Okabe and Ito without the colors that are hard to see on a light or dark background, plus two more."""
 GRAY = "#8A8A8A"
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo")
-"""Where there are more things than colours."""
+"""Patterns that distinguish bars when there are more of them than colors."""
 
 
 def resolve_axes(ax: Axes | None, *, width: float = 8.0, height: float = 3.6) -> Axes:
-    """The axes that were handed in, or new ones.
+    """Return the given axes, or new ones.
 
     Raises:
-        MissingExtraError: There is no matplotlib.
-        InvalidInputError: It is something else.
+        MissingExtraError: matplotlib is not installed.
+        InvalidInputError: ``ax`` is not matplotlib axes.
     """
     try:
-        from matplotlib.axes import Axes as Known  # noqa: PLC0415 - an extra, and not before it is needed
+        from matplotlib.axes import Axes as Known  # noqa: PLC0415 - optional dependency, imported on demand
 
         from langmem_tiers.display.plots.notebook_axes import create_axes  # noqa: PLC0415 - as above
     except ImportError as error:
@@ -137,38 +137,38 @@ def resolve_axes(ax: Axes | None, *, width: float = 8.0, height: float = 3.6) ->
 
 
 def check_plot_values(values: object, kind: type[_T], how: str) -> list[_T]:
-    """What is to be drawn, in a list.
+    """Return the values as a list; raise InvalidInputError if one has another type.
 
     Args:
-        values: As they were handed in.
-        kind: What each of them must be.
-        how: Where one gets them.
+        values: The values, as passed by the caller.
+        kind: Required type of each value.
+        how: Calls that return such values, for the error message.
 
     Raises:
-        InvalidInputError: They are something else.
+        InvalidInputError: A value has another type.
     """
     found: list[_T] = []
-    for one in values if isinstance(values, Iterable) else [values]:
-        if not isinstance(one, kind):
+    for value in values if isinstance(values, Iterable) else [values]:
+        if not isinstance(value, kind):
             raise InvalidInputError(
-                f"{kind.__name__} objects are drawn here, got a {type(one).__name__}: use what {how} gave"
+                f"expected {kind.__name__} objects, got a {type(value).__name__}: pass the result of {how}"
             )
-        found.append(one)
+        found.append(value)
     return found
 
 
 def get_color(index: int) -> str:
-    """The colour of the n-th thing."""
+    """Return the color of the n-th item."""
     return COLORS[index % len(COLORS)]
 
 
 def get_hatch(index: int) -> str:
-    """What tells the n-th thing from the one with the same colour."""
+    """Return the hatch pattern that distinguishes the n-th item from others of the same color."""
     return HATCHES[index // len(COLORS) % len(HATCHES)]
 
 
 def draw_empty_plot(ax: Axes, title: str, why: str) -> Axes:
-    """Axes that say that there is nothing to draw, and why."""
+    """Draw axes with a message that explains why there is nothing to draw."""
     set_plot_title(ax, title)
     ax.set_axis_off()
     ax.text(0.5, 0.5, why, ha="center", va="center", transform=ax.transAxes, color=GRAY)
@@ -176,20 +176,20 @@ def draw_empty_plot(ax: Axes, title: str, why: str) -> Axes:
 
 
 def set_plot_title(ax: Axes, title: str) -> None:
-    """A title that stands where the axes begin."""
+    """Set a left-aligned title."""
     disable_text_markup(ax.set_title(title, loc="left", fontsize="medium"))
 
 
 def draw_legend(ax: Axes, handles: Iterable[Artist], labels: Sequence[str], *, right: float = 1.01) -> Legend:
-    """A legend beside the axes, so that it hides nothing.
+    """Draw a legend beside the axes, so that it covers nothing.
 
     Args:
-        ax: Beside these.
-        handles: What is explained.
-        labels: By what.
-        right: Where it begins, in widths of the axes: farther out beside those with a second scale.
+        ax: The axes.
+        handles: Artists to explain.
+        labels: Label of each artist.
+        right: Left edge of the legend, in widths of the axes; larger beside axes with a second scale.
     """
-    made = ax.legend(
+    legend = ax.legend(
         list(handles),
         list(labels),
         loc="upper left",
@@ -198,13 +198,13 @@ def draw_legend(ax: Axes, handles: Iterable[Artist], labels: Sequence[str], *, r
         fontsize="small",
         borderaxespad=0.0,
     )
-    for text in made.get_texts():
+    for text in legend.get_texts():
         disable_text_markup(text)
-    return made
+    return legend
 
 
 def style_axes(ax: Axes, *, grid: str | None = None) -> None:
-    """Without the lines that say nothing, and with those that help reading."""
+    """Hide the top and right borders and draw light grid lines."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     if grid is not None:

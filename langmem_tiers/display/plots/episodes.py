@@ -1,4 +1,4 @@
-"""A picture of a session's story."""
+"""Plot of a session's narrative arc."""
 
 from __future__ import annotations
 
@@ -40,72 +40,77 @@ _Y_AXIS_MAX = 1.12
 
 
 def arc(story: NarrativeArc, *, named: int = 6, ax: Axes | None = None) -> Axes:
-    """The episodes of a session along its turns: how much they matter, what they were and how they felt.
+    """Plot the episodes of a session by turn: significance, kind and valence.
 
     Args:
-        story: What ``session.arc()`` gave.
-        named: How many of the key moments are named, the most significant first; 8 at most.
-        ax: Where to draw.
+        story: Result of ``session.arc()``.
+        named: Number of key moments to label, most significant first; at most 8.
+        ax: Axes to draw into. Default: a new figure.
     """
     (story,) = check_plot_values((story,), NarrativeArc, "session.arc()")
     episodes = [*story.beginning, *story.middle, *story.end]
     ax = resolve_axes(ax, width=9.0)
     if not episodes:
         return draw_empty_plot(
-            ax, f"The story of “{truncate_label(story.session)}”", "no episodes: session.learn() finds them"
+            ax,
+            f"Episodes of “{truncate_label(story.session)}”",
+            "no episodes: call session.learn() to find them",
         )
     handles, labels = _draw_episodes(ax, episodes)
     line = ax.axhline(MIN_KEY_MOMENT_SIGNIFICANCE, color=GRAY, linestyle=":", linewidth=1.0)
-    felt = _draw_valence(ax, episodes)
-    handles, labels = [*handles, felt, line], [*labels, "how it felt (right)", "key moments lie above"]
-    for number, one in enumerate(_rank_key_moments(story)[: max(0, min(named, _MAX_NAMED))], start=1):
-        place = (_compute_middle_turn(one), one.significance)
-        ax.annotate(str(number), place, (0, 6), textcoords="offset points", ha="center", fontsize="small")
-        handles.append(ax.plot([], [], linestyle="none")[0])
-        labels.append(f"{number}  {truncate_label(one.title, 34)}")
+    valence = _draw_valence(ax, episodes)
+    handles, labels = [*handles, valence, line], [*labels, "valence (right)", "threshold of key moments"]
+    for number, moment in enumerate(_rank_key_moments(story)[: max(0, min(named, _MAX_NAMED))], start=1):
+        point = (_compute_middle_turn(moment), moment.significance)
+        ax.annotate(str(number), point, (0, 6), textcoords="offset points", ha="center", fontsize="small")
+        handles.append(ax.plot([], [], linestyle="none")[0])  # an invisible handle: only the title is shown
+        labels.append(f"{number}  {truncate_label(moment.title, 34)}")
     draw_legend(ax, handles, labels, right=1.15)
     _draw_thirds(ax, story, episodes)
     key = len(story.key_moments)
     set_plot_title(
-        ax, f"The story of “{truncate_label(story.session)}”: {len(episodes):,} episodes, {key:,} key moments"
+        ax, f"Episodes of “{truncate_label(story.session)}”: {len(episodes):,} episodes, {key:,} key moments"
     )
     return ax
 
 
 def _rank_key_moments(story: NarrativeArc) -> list[Episode]:
-    # By turns from each third, so that a story is not told by its beginning alone.
+    # Alternates between the thirds, so that not all labels belong to the beginning of the session.
     thirds = (
-        sorted((one for one in third if one.is_key_moment), key=lambda one: -one.significance)
+        sorted(
+            (episode for episode in third if episode.is_key_moment), key=lambda moment: -moment.significance
+        )
         for third in (story.beginning, story.middle, story.end)
     )
-    return [one for rank in zip_longest(*thirds) for one in rank if one is not None]
+    return [moment for rank in zip_longest(*thirds) for moment in rank if moment is not None]
 
 
 def _draw_episodes(ax: Axes, episodes: Sequence[Episode]) -> tuple[list[Artist], list[str]]:
     handles: list[Artist] = []
     labels: list[str] = []
     for index, (kind, marker) in enumerate(_MARKERS.items()):
-        those = [one for one in episodes if one.kind is kind]
-        if those:
-            heights = [one.significance for one in those]
-            starts, ends = [one.first_turn for one in those], [one.last_turn for one in those]
+        matching = [episode for episode in episodes if episode.kind is kind]
+        if matching:
+            heights = [episode.significance for episode in matching]
+            starts = [episode.first_turn for episode in matching]
+            ends = [episode.last_turn for episode in matching]
             ax.hlines(heights, starts, ends, color=get_color(index), linewidth=2.0, alpha=0.45, zorder=2)
-            middles = [_compute_middle_turn(one) for one in those]
+            middles = [_compute_middle_turn(episode) for episode in matching]
             look = {"marker": marker, "color": get_color(index), "s": 46, "linewidths": 0, "zorder": 3}
-            handles.append(ax.scatter(middles, heights, **look))  # type: ignore[arg-type]  # as its own names
-            labels.append(f"{kind.replace('_', ' ')}: {len(those):,}")
+            handles.append(ax.scatter(middles, heights, **look))  # type: ignore[arg-type]  # passed by keyword
+            labels.append(f"{kind.replace('_', ' ')}: {len(matching):,}")
     return handles, labels
 
 
 def _draw_thirds(ax: Axes, story: NarrativeArc, episodes: Sequence[Episode]) -> None:
-    last = max(story.turns, *(one.last_turn for one in episodes), 1)
+    last = max(story.turns, *(episode.last_turn for episode in episodes), 1)
     parts = {"beginning": story.beginning, "middle": story.middle, "end": story.end}
-    for number, (name, those) in enumerate(parts.items()):
+    for number, (name, part) in enumerate(parts.items()):
         if number:
             ax.axvline(last * number / 3 + 0.5, color=GRAY, linewidth=0.8, alpha=0.5)
         middle = (number + 0.5) / 3
-        said = f"{name}: {len(those):,}"
-        ax.text(middle, 0.02, said, transform=ax.transAxes, ha="center", color=GRAY, fontsize="small")
+        label = f"{name}: {len(part):,}"
+        ax.text(middle, 0.02, label, transform=ax.transAxes, ha="center", color=GRAY, fontsize="small")
     ax.set_xlim(0.5, last + 0.5)
     ax.set_ylim(0, _Y_AXIS_MAX)
     ax.set_xlabel("turn")
@@ -114,18 +119,19 @@ def _draw_thirds(ax: Axes, story: NarrativeArc, episodes: Sequence[Episode]) -> 
 
 
 def _draw_valence(ax: Axes, episodes: Sequence[Episode]) -> Line2D:
-    beside = ax.twinx()
-    (line,) = beside.plot(
-        [_compute_middle_turn(one) for one in episodes],
-        [one.valence for one in episodes],
+    right_axes = ax.twinx()
+    (line,) = right_axes.plot(
+        [_compute_middle_turn(episode) for episode in episodes],
+        [episode.valence for episode in episodes],
         color=GRAY,
         linewidth=1.0,
         alpha=0.6,
     )
-    beside.set_ylim(-1, 2 * _Y_AXIS_MAX - 1)  # from 0 to 1 on the left
-    beside.set_yticks([-1, 0, 1], ["bad", "neutral", "good"])
-    beside.set_ylabel("how it felt")
-    beside.spines["top"].set_visible(False)
+    # Valence -1 to 1 is drawn at the heights of significance 0 to 1.
+    right_axes.set_ylim(-1, 2 * _Y_AXIS_MAX - 1)
+    right_axes.set_yticks([-1, 0, 1], ["bad", "neutral", "good"])
+    right_axes.set_ylabel("valence")
+    right_axes.spines["top"].set_visible(False)
     return line
 
 

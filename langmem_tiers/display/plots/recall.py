@@ -1,4 +1,4 @@
-"""A picture of what a recall found, and why."""
+"""Plot of the hits of a recall and the signals behind their scores."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def scores(hits: Recall | Iterable[Hit], *, limit: int = 20, ax: Axes | None = None) -> Axes:
-    """What each signal gave to the score of each hit, the best on top.
+    """Plot the contribution of each signal to the score of each hit, best hit on top.
 
     Args:
-        hits: What ``recall()`` or ``search()`` gave.
-        limit: Hits that are drawn at most; the title says how many are left out.
-        ax: Where to draw.
+        hits: Result of ``recall()`` or ``search()``.
+        limit: Maximum number of hits to draw; the title gives the number of omitted hits.
+        ax: Axes to draw into. Default: a new figure.
     """
     found = check_plot_values(hits, Hit, "recall() or search()")
     shown = found[: max(1, limit)]
@@ -42,22 +42,28 @@ def scores(hits: Recall | Iterable[Hit], *, limit: int = 20, ax: Axes | None = N
         return draw_empty_plot(ax, f"Nothing was found{query}", "no hits")
     signals = _rank_signals(shown)
     handles: list[Artist] = []
+    # Positive contributions are stacked to the right of zero, negative ones to the left.
     rights, lefts = [0.0] * len(shown), [0.0] * len(shown)
     for index, signal in enumerate(signals):
-        gave = [hit.signals.get(signal, 0.0) for hit in shown]
+        values = [hit.signals.get(signal, 0.0) for hit in shown]
         starts = [
-            right if value >= 0 else left for value, right, left in zip(gave, rights, lefts, strict=True)
+            right if value >= 0 else left for value, right, left in zip(values, rights, lefts, strict=True)
         ]
         bars = ax.barh(
-            range(len(shown)), gave, left=starts, height=0.72, color=get_color(index), hatch=get_hatch(index)
+            range(len(shown)),
+            values,
+            left=starts,
+            height=0.72,
+            color=get_color(index),
+            hatch=get_hatch(index),
         )
         handles.append(bars.patches[0])
-        rights = [right + max(0.0, value) for right, value in zip(rights, gave, strict=True)]
-        lefts = [left + min(0.0, value) for left, value in zip(lefts, gave, strict=True)]
-    for place, (hit, right) in enumerate(zip(shown, rights, strict=True)):
+        rights = [right + max(0.0, value) for right, value in zip(rights, values, strict=True)]
+        lefts = [left + min(0.0, value) for left, value in zip(lefts, values, strict=True)]
+    for row, (hit, right) in enumerate(zip(shown, rights, strict=True)):
         ax.annotate(
             f"{hit.score:.2f}",
-            (right, place),
+            (right, row),
             (4, 0),
             textcoords="offset points",
             va="center",
@@ -72,7 +78,7 @@ def scores(hits: Recall | Iterable[Hit], *, limit: int = 20, ax: Axes | None = N
         disable_text_markup(label)
     ax.set_ylim(len(shown) - 0.5, -0.5)
     ax.margins(x=0.09)
-    ax.set_xlabel("score, by what gave it")
+    ax.set_xlabel("score by signal")
     draw_legend(ax, handles, [signal.replace("_", " ") for signal in signals])
     more = f", {len(found) - len(shown):,} more not drawn" if len(found) > len(shown) else ""
     set_plot_title(ax, f"{len(found):,} hits{query}{more}")
@@ -81,7 +87,7 @@ def scores(hits: Recall | Iterable[Hit], *, limit: int = 20, ax: Axes | None = N
 
 
 def _rank_signals(hits: Sequence[Hit]) -> list[str]:
-    # Those that gave most come first, and so stand at the beginning of the bars.
+    # Largest total contribution first, so that it is drawn at the beginning of the bars.
     totals: dict[str, float] = {}
     for hit in hits:
         for name, value in hit.signals.items():

@@ -1,4 +1,4 @@
-"""Pictures of what changes with time: the optimizer's parameters, and what is left of what is not used."""
+"""Plots of changes over time: the optimizer's parameters, and the decay of unused memories."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.common.checks import check_positive
 from langmem_tiers.common.clock import SystemClock
-from langmem_tiers.common.decay import HALF_LIFE_DAYS, compute_entry_decay
-from langmem_tiers.common.decay import compute_decay as left_of
+from langmem_tiers.common.decay import HALF_LIFE_DAYS, compute_decay, compute_entry_decay
 from langmem_tiers.common.entries import Entry
 from langmem_tiers.common.messages import check_time
 from langmem_tiers.display.plots.drawing import (
@@ -39,19 +38,19 @@ _DAY_SECONDS = 86_400
 
 
 def tuning(history: Iterable[TuningSnapshot], *, ax: Axes | None = None) -> Axes:
-    """What the optimizer did to its parameters and to how full the fullest session is, run by run.
+    """Plot the optimizer's parameters and the usage of the fullest session, run by run.
 
     Args:
-        history: What ``engine.optimizer.history(namespace)`` gave, in any order.
-        ax: Where to draw; the number of messages in full has an axis of its own on the right.
+        history: Result of ``engine.optimizer.history(namespace)``, in any order.
+        ax: Axes to draw into. Default: a new figure. The number of messages in full has its own axis on the right.
     """
-    given = check_plot_values(history, TuningSnapshot, "engine.optimizer.history(namespace)")
-    runs = sorted(given, key=lambda run: run.created_at)
+    snapshots = check_plot_values(history, TuningSnapshot, "engine.optimizer.history(namespace)")
+    runs = sorted(snapshots, key=lambda run: run.created_at)
     for run in runs:
         if not (isfinite(run.usage_before) and isfinite(run.usage_after)):
             raise InvalidInputError(
                 f"the run of {run.created_at} has a usage of {run.usage_before} before and {run.usage_after} after, "
-                "and only finite ones can be drawn: leave it out"
+                "expected finite numbers: leave the run out"
             )
     ax = resolve_axes(ax, width=8.6)
     if not runs:
@@ -68,36 +67,36 @@ def tuning(history: Iterable[TuningSnapshot], *, ax: Axes | None = None) -> Axes
     handles: list[Artist] = []
     for values, shade, style in lines.values():
         handles += ax.plot(times, values, color=shade, linestyle=style, linewidth=1.4, marker=marker)
-    beside = ax.twinx()
+    right_axes = ax.twinx()
     window = [run.parameters.full_message_window for run in runs]
-    handles += beside.plot(
+    handles += right_axes.plot(
         times, window, color=get_color(1), drawstyle="steps-post", linewidth=1.4, marker=marker
     )
     labels = [*lines, "messages in full (right)"]
-    taken_back = [time for time, run in zip(times, runs, strict=True) if run.is_reverted]
-    if taken_back:
+    reverted = [time for time, run in zip(times, runs, strict=True) if run.is_reverted]
+    if reverted:
         handles.append(
-            ax.scatter(taken_back, [0.0] * len(taken_back), marker="x", color=get_color(5), clip_on=False)
+            ax.scatter(reverted, [0.0] * len(reverted), marker="x", color=get_color(5), clip_on=False)
         )
-        labels.append("taken back")
+        labels.append("reverted")
     draw_legend(ax, handles, labels, right=1.13)
     ax.set_ylim(0, max(1.0, *(run.usage_before for run in runs)) * 1.05)
-    beside.set_ylim(0, max(window) * 1.15)
+    right_axes.set_ylim(0, max(window) * 1.15)
     ax.set_ylabel("share of the budget; relevance")
-    beside.set_ylabel("messages")
+    right_axes.set_ylabel("messages")
     saved = sum(run.tokens_saved for run in runs)
-    set_plot_title(ax, f"{len(runs):,} runs of the optimizer saved {saved:,} tokens")
+    set_plot_title(ax, f"{len(runs):,} optimizer runs saved {saved:,} tokens")
     style_axes(ax, grid="y")
-    beside.spines["top"].set_visible(False)
+    right_axes.spines["top"].set_visible(False)
     return ax
 
 
 def _build_time_axis(ax: Axes, runs: Sequence[TuningSnapshot]) -> list[float]:
-    if runs[0].created_at == runs[-1].created_at:  # one run, or a clock that stands still
+    if runs[0].created_at == runs[-1].created_at:  # a single run, or a frozen clock
         ax.set_xlabel("run")
         ax.locator_params(axis="x", integer=True)
         return [float(number) for number in range(1, len(runs) + 1)]
-    from matplotlib import dates  # noqa: PLC0415 - an extra, and here it is in use
+    from matplotlib import dates  # noqa: PLC0415 - optional dependency, loaded already
 
     locator = dates.AutoDateLocator()  # type: ignore[no-untyped-call]  # it has no types
     ax.xaxis.set_major_locator(locator)
@@ -113,13 +112,13 @@ def decay(
     half_life_days: float = HALF_LIFE_DAYS,
     ax: Axes | None = None,
 ) -> Axes:
-    """What is left of a memory that is not used, by how often it was, and where entries stand on that way.
+    """Plot the decay of unused memories by number of accesses, and the entries on these curves.
 
     Args:
-        entries: Such as ``namespace.long_term.latest()``; the curves alone, if left out.
-        now: The time that they are seen from; the clock's, if left out.
-        half_life_days: After how many days half is left.
-        ax: Where to draw.
+        entries: Entries such as ``namespace.long_term.latest()``. Default: draw only the curves.
+        now: Time at which decay is computed. Default: the system clock.
+        half_life_days: Days after which half of the weight is left.
+        ax: Axes to draw into. Default: a new figure.
     """
     check_positive(half_life_days, "half_life_days")
     shown = check_plot_values(entries, Entry, "namespace.long_term.latest()")
@@ -130,7 +129,7 @@ def decay(
     days = [most * point / _CURVE_POINTS for point in range(_CURVE_POINTS + 1)]
     handles: list[Artist] = []
     for index, uses in enumerate(_USE_COUNTS):
-        curve = [left_of(day, uses, half_life_days) for day in days]
+        curve = [compute_decay(day, uses, half_life_days) for day in days]
         handles += ax.plot(days, curve, color=get_color((0, 4, 2, 3)[index]), linewidth=1.6)
     labels = [
         "never used",
@@ -139,17 +138,19 @@ def decay(
         f"{_USE_COUNTS[-1]} times or more",
     ]
     if shown:
-        left = [compute_entry_decay(entry, moment, half_life_days) for entry in shown]
-        handles.append(ax.scatter(ages, left, s=22, color=get_color(5), alpha=0.75, linewidths=0, zorder=3))
+        weights = [compute_entry_decay(entry, moment, half_life_days) for entry in shown]
+        handles.append(
+            ax.scatter(ages, weights, s=22, color=get_color(5), alpha=0.75, linewidths=0, zorder=3)
+        )
         labels.append(f"entries: {len(shown):,}")
     handles.append(ax.axvline(half_life_days, color=GRAY, linestyle=":", linewidth=1.0))
     labels.append(f"half-life: {half_life_days:g} days")
     draw_legend(ax, handles, labels)
     ax.set_xlim(0, most)
     ax.set_ylim(0, 1.05)
-    ax.set_xlabel("days since it was last used")
-    ax.set_ylabel("what is left")
-    set_plot_title(ax, "What is left of a memory that is not used")
+    ax.set_xlabel("days since last use")
+    ax.set_ylabel("remaining weight")
+    set_plot_title(ax, "Decay of unused memories")
     style_axes(ax, grid="y")
     return ax
 

@@ -1,1 +1,1 @@
-"""What a new entry does to existing ones: duplicate, contradiction, or neither."""
+"""Conflict rules: a new entry duplicates an existing one, contradicts it, or neither."""

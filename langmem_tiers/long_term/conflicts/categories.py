@@ -1,4 +1,4 @@
-"""Kinds of things: what is denied of a kind is denied of each of its members, and no member is another."""
+"""Categories of things. A denied category denies each of its members, and no member is another."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def _members() -> dict[str, frozenset[str]]:
 
 
 ABOVE: Final = _members()
-"""The kinds that a key is of."""
+"""Categories of a key."""
 
 
 def are_of_one_kind(one: str, other: str) -> bool:
-    """Whether both are of a kind: a brother is no sister."""
+    """Return True if both keys have a common category: a brother is not a sister."""
     return not ABOVE.get(one, frozenset()).isdisjoint(ABOVE.get(other, frozenset()))
 
 
 def kinds_of(keys: frozenset[str]) -> frozenset[str]:
-    """The kinds of the keys."""
+    """Return the categories of the keys."""
     return frozenset(kind for key in keys for kind in ABOVE.get(key, ()))

@@ -1,4 +1,4 @@
-"""Comparing two statements."""
+"""Comparison of two statements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(StrEnum):
-    """What a new statement is to an old one."""
+    """Relation of a new statement to an old one."""
 
     SAME = "same"
     CONTRADICTS = "contradicts"
@@ -43,13 +43,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A verdict, and why."""
+    """A verdict with its reason."""
 
     verdict: Verdict
     reason: str
-    """In plain English, with the words that decided."""
+    """Reason in English, with the words that decided."""
     similarity: float
-    """In [0, 1]: the share of what is said in both; 1 for the same."""
+    """Share of the content that both statements have, from 0 to 1. 1 means the same."""
 
 
 _FLAGS = {
@@ -60,7 +60,7 @@ _FLAGS = {
 
 
 def find_difference_reason(old: Statement, new: Statement, found: StatementDifference) -> str:
-    """Why the two do not say the same; nothing if they do."""
+    """Return why two statements are not the same, or an empty string."""
     is_turned = _is_negated_opposite(old, new, found)
     if (found.old or found.new) and not is_turned and not _is_converse(old, new, found):
         return _describe_unshared(found)
@@ -85,7 +85,7 @@ def _are_both_past(old: Statement, new: Statement, found: StatementDifference) -
 
 
 def _is_negated_opposite(old: Statement, new: Statement, found: StatementDifference) -> bool:
-    """Whether one denies the opposite of what the other says: who fails does not pass."""
+    """Return True if one statement denies the opposite of the other: to fail is not to pass."""
     if len(found.old) != 1 or len(found.new) != 1 or abs(len(old.denials) - len(new.denials)) != 1:
         return False
     one, other = found.old[0], found.new[0]
@@ -101,12 +101,12 @@ def _find_denial_difference(old: Statement, new: Statement, found: StatementDiff
         return ""
     if sorted(old.denials) != sorted(new.denials):
         return "they deny different parts"
-    ones, others = ({clause & found.common for clause in one.clauses} for one in (old, new))
+    ones, others = ({clause & found.common for clause in statement.clauses} for statement in (old, new))
     return "" if len(old.clauses) != len(new.clauses) or ones == others else "what is said of what"
 
 
 def _is_converse(old: Statement, new: Statement, found: StatementDifference) -> bool:
-    """Whether one says "A before B" and the other "B after A"."""
+    """Return True if one statement says "A before B" and the other "B after A"."""
     ones, others = ([atom.key for atom in atoms] for atoms in (found.old, found.new))
     if len(ones) != 1 or len(others) != 1 or {ones[0], others[0]} != {"before", "after"}:
         return False
@@ -116,7 +116,7 @@ def _is_converse(old: Statement, new: Statement, found: StatementDifference) -> 
 
 
 def _have_like_modals(old: Statement, new: Statement) -> bool:
-    """Whether both are as sure, and oblige as much."""
+    """Return True if both statements are equally certain and equally binding."""
     differing = old.modals ^ new.modals
     if differing == {"may", "might"} or (_forbids(old) and _forbids(new)):
         return True
@@ -136,7 +136,7 @@ def _have_like_modals(old: Statement, new: Statement) -> bool:
 
 
 def _forbids(one: Statement) -> bool:
-    """Must not, may not, can not, never do."""
+    """Return True for "must not", "may not", "can not" and "never do"."""
     if len(one.denials) != 1 or "needless" in one.flags or one.modals - {"must", "may", "can", "should"}:
         return False
     return bool(one.modals) or "imperative" in one.flags or "allow" in one.keys
@@ -161,17 +161,17 @@ def _join_sorted(words: Iterable[str]) -> str:
 
 
 Kin = Callable[[str, str], float]
-"""The cosine of two words."""
+"""Returns the cosine similarity of two words."""
 NEAR: Final = 0.42
-"""The cosine from which on two words stand for each other: of the tuned pairs, no wrong ones are as near."""
+"""Minimum similarity of interchangeable words. In the pairs used for tuning, no wrong pair is as similar."""
 _NEAR_ACROSS: Final = 0.55
-"""The same between a verb and another word."""
+"""Minimum similarity of a verb and another word."""
 _NEAR_PHRASES: Final = 0.45
 _LONGEST_PHRASE: Final = 3
 _SURE: Final = 3.0
-"""Of one family, which needs nothing else in common."""
+"""Score of words of one family, which need no other common word."""
 _MOST: Final = 6
-"""Leftover words on a side: with more of them, two statements speak of different things."""
+"""Maximum number of unmatched words on each side. With more, the statements are about different things."""
 _DEMONYMS: Final = ("ian", "ish", "ese", "an", "n", "i", "ean", "ien")
 _FIXED_ROLES: Final = frozenset({"preposition", "conjunction"})
 _NEVER: Final = (PLANS - {"want"}) | get_canonical_keys(
@@ -180,15 +180,18 @@ _NEVER: Final = (PLANS - {"want"}) | get_canonical_keys(
 
 
 def align_words(new: Statement, found: StatementDifference, kin: Kin | None) -> Statement:
-    """The new statement with the words of the old one where it has others for the same."""
+    """Return the new statement with words of the old one in place of equivalent words.
+
+    Pairs are matched greedily, the most similar first, and each word is used once.
+    """
     if not found.common and len(found.old) + len(found.new) > 2:
         return new
     ones, others = _candidates(found.old), _candidates(found.new)
     if not ones or not others or max(len(found.old), len(found.new)) > _MOST:
         return new
     scored = sorted(
-        ((near, at, to) for at, one in enumerate(ones) for to, other in enumerate(others)
-         if (near := _nearness(one, other, kin)) >= (NEAR if found.common else _SURE)),
+        ((near, at, to) for at, word in enumerate(ones) for to, other in enumerate(others)
+         if (near := _nearness(word, other, kin)) >= (NEAR if found.common else _SURE)),
         key=lambda entry: -entry[0],
     )  # fmt: skip
     keys: dict[str, str] = {}
@@ -201,13 +204,13 @@ def align_words(new: Statement, found: StatementDifference, kin: Kin | None) -> 
 
 
 def align_phrase(new: Statement, found: StatementDifference, kin: Kin) -> Statement:
-    """The new statement with all that is left over in the old one for all that is left over in it, if they are near."""
+    """Return the new statement with the unmatched phrase of the old one, if both phrases are similar."""
     both = (*found.old, *found.new)
     if max(len(found.old), len(found.new)) > _LONGEST_PHRASE or len(both) < 3 or not found.common:
         return new
     if len(_candidates(both)) < len(both) or any(_is_name(atom) or _is_exclusive(atom.key) for atom in both):
         return new
-    if any(_rule_out(one.key, other.key) for one in found.old for other in found.new):
+    if any(_rule_out(atom.key, other.key) for atom in found.old for other in found.new):
         return new
     one, other = (" ".join(atom.text.lower() for atom in atoms) for atoms in (found.old, found.new))
     if kin(one, other) < _NEAR_PHRASES:
@@ -258,7 +261,7 @@ def _nearness(one: Atom, other: Atom, kin: Kin | None) -> float:
 
 
 def _is_demonym(one: str, other: str) -> bool:
-    # Brazilian, of Brazil
+    # "Brazilian" is derived from "Brazil".
     short, long = sorted((one, other), key=len)
     return short in REGIONS and any(long == short.rstrip("aey") + ending for ending in _DEMONYMS)
 
@@ -278,7 +281,7 @@ def _is_name(atom: Atom) -> bool:
 
 
 def _rename_keys(one: Statement, keys: dict[str, str]) -> Statement:
-    """The same statement with other keys for some words."""
+    """Return the statement with other keys for some words."""
     roles: dict[str, frozenset[str]] = {}
     for key, some in one.roles.items():
         name = keys.get(key, key)
@@ -295,12 +298,13 @@ def _rename_keys(one: Statement, keys: dict[str, str]) -> Statement:
 
 
 def compare(old: Statement, new: Statement, kin: Kin | None = None) -> Comparison:
-    """What the new statement is to the old one.
+    """Compare a new statement with an old one.
 
     Args:
-        old: What is in memory.
-        new: What may be stored.
-        kin: The cosine of two words, to match words that no table knows; without it, tables and endings decide.
+        old: Statement in memory.
+        new: Statement to store.
+        kin: Returns the cosine similarity of two words. It matches words that the tables do not contain. Default: only
+            tables and word endings.
     """
     if old.plain == new.plain:
         return Comparison(Verdict.SAME, "word for word the same", 1.0)
@@ -330,7 +334,7 @@ def _is_paraphrase(old: Statement, new: Statement, found: StatementDifference, k
 
 
 def _find_clause_contradiction(old: Statement, part: Statement, kin: Kin | None) -> str:
-    """Why one clause of the new statement contradicts the old one; nothing if it does not."""
+    """Return why one clause of the new statement contradicts the old statement, or an empty string."""
     found = compute_difference(old, part)
     if found.old and found.new:
         part = align_words(part, found, kin)

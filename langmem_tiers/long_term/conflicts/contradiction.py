@@ -1,8 +1,8 @@
-"""Whether two statements cannot both be in force.
+"""Rules that find out whether two statements contradict each other.
 
-Only what is said of the same thing can contradict: one denies what the other says, says the opposite, gives it up
-for something else, or puts another value where there can be one only. Whatever else differs - a scope, a subject, a
-purpose - makes them two statements about two things.
+Only statements about the same thing can contradict each other: one denies the other, says the opposite, replaces it,
+or gives another value where only one is possible. Any other difference, such as a scope, a subject or a purpose,
+means that they are about different things.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ _ENDS: Final = {
         ("divorce", "marry"),
     )
 }  # fmt: skip
-"""Verbs that tell of one person, with what they end."""
+"""Verbs about one person, with the states that they end."""
 _UNSAID = frozenset({"always", "all", "any"})
 _LOOSE_roles = frozenset({OBJECT, COMPLEMENT, "to", REASON, VERB, SUBJECT})
 
 
 _WHEN = get_canonical_keys("last week year month yesterday today ago recently finally yet")
 _GETTING = get_canonical_keys("buy get adopt inherit acquire")
-"""What one has got one owns from then on."""
+"""Verbs of getting something, which one owns from then on."""
 _HAVING = get_canonical_keys("take attend subscribe pay receive")
-_MUSIC = frozenset({"musical"})  # no kind of its own beside an instrument
+_MUSIC = frozenset({"musical"})  # not a category of its own beside an instrument
 
 
 def is_denying(one: Statement) -> bool:
-    """Whether it denies something, or says that something ended."""
+    """Return True if the statement denies something, or says that something ended."""
     return len(one.denials) % 2 == 1 or bool(_find_termination_verbs(one))
 
 
@@ -76,10 +76,10 @@ def _find_termination_verbs(one: Statement) -> frozenset[str]:
 
 
 def find_denial(old: Statement, new: Statement) -> str:
-    """Why one denies what the other says; nothing if it does not.
+    """Return why one statement denies the other, or an empty string.
 
-    Who denies the general denies the particular, but not the other way around: "we do not deploy" rules out
-    "we deploy on Fridays"; "we do not deploy on Fridays" leaves "we deploy" as it is.
+    Denying the general denies the particular, but not the other way around: "we do not deploy" rules out "we deploy on
+    Fridays", but "we do not deploy on Fridays" does not rule out "we deploy".
     """
     if is_denying(old) == is_denying(new):
         return ""
@@ -89,7 +89,7 @@ def find_denial(old: Statement, new: Statement) -> str:
     said = affirming.keys | kinds_of(affirming.keys) | _MUSIC
     is_other = any(atom.determiner == "a" and atom.role == OBJECT for atom in denying.atoms)
     if ended and (is_other or "event" in affirming.flags):
-        return ""  # who sold a house may have another, and what happened has happened
+        return ""  # who sold a house may own another one, and a past event remains true
     if affirming is new and _GETTING & frozenset(affirming.predicates):
         said |= {"own"}
     if (
@@ -108,7 +108,7 @@ def find_denial(old: Statement, new: Statement) -> str:
 
 
 def _find_denied_keys(denying: Statement, affirming: Statement, ended: frozenset[str]) -> frozenset[str]:
-    """What must be said by the other for the denial to hit it."""
+    """Return the keys of the denying statement that the other one must contain to be denied."""
     rest = frozenset(atom.key for atom in denying.atoms if atom.role != REASON) - ended - _UNSAID
     rest -= _WHEN - affirming.keys
     rest -= {"from"} if ended else set()
@@ -130,7 +130,7 @@ def _can_be_denied(denying: Statement, affirming: Statement, *, is_end: bool) ->
         return False
     is_personal = any(key in {"user", "we"} and role == SUBJECT for key, role in denying.person_roles)
     if is_personal and _subjects(affirming) - denying.keys:
-        return False  # what the user does not like, Alice may like
+        return False  # a dislike of the user says nothing about Alice
     return "needless" not in denying.flags or "must" in affirming.modals or "need" in affirming.keys
 
 
@@ -145,9 +145,9 @@ def _subjects(one: Statement) -> set[str]:
 def _ends_statement(
     denying: Statement, affirming: Statement, ended: frozenset[str], rest: frozenset[str]
 ) -> bool:
-    # Who retired does not work any more, but may still live in Berlin; a subscription that stopped is no more.
+    # A retired person does not work any more, but may still live in Berlin. A stopped subscription does not exist.
     is_person = bool(denying.persons) or any(atom.is_capital for atom in denying.atoms if atom.key in rest)
-    rest = frozenset(key for key in rest if ":" not in key)  # when it was says not what it was
+    rest = frozenset(key for key in rest if ":" not in key)  # a date tells when it was, not what it was
     is_subject_alone = len(rest) < 2 and all(denying.roles[key] <= {SUBJECT, OWNER} for key in rest)
     if is_person and is_subject_alone:
         ends = {_ENDS.get(key) for key in ended}
@@ -155,14 +155,14 @@ def _ends_statement(
     if _is_only_stopped(affirming, denying):
         return False
     first = {atom.key for atom in affirming.atoms if atom.is_first and atom.role != VERB}
-    return not first & rest or first <= rest  # the check that was cancelled is not the health check
+    return not first & rest or first <= rest  # the canceled check is not the health check
 
 
 def _shares_predicate(denying: Statement, affirming: Statement) -> bool:
     if denying.predicates[0] == "be":
         return affirming.predicates[0] in STATES | {"be"} or affirming.predicates[0] in denying.keys
     if affirming.predicates[0] == "be" and denying.predicates[0] in affirming.keys:
-        return True  # signing is a must
+        return True  # "signing is a must"
     if denying.predicates[0] == "own" and affirming.predicates[0] in _GETTING:
         return True
     if denying.predicates[0] == "allow" and affirming.modals & {"may", "can", "must"}:
@@ -171,7 +171,7 @@ def _shares_predicate(denying: Statement, affirming: Statement) -> bool:
 
 
 def find_abandonment(keeping: Statement, leaving: Statement) -> str:
-    """Why what the one says was given up for something else by the other; nothing if it was not."""
+    """Return what one statement says and the other gives up for something else, or an empty string."""
     if is_denying(keeping) or keeping.flags & {"past", "event"} or keeping.predicates[0] in PLANS | SHARED:
         return ""
     if _is_about_another_person(keeping, leaving):
@@ -198,14 +198,14 @@ def find_abandonment(keeping: Statement, leaving: Statement) -> str:
 
 
 def _is_about_another_person(keeping: Statement, leaving: Statement) -> bool:
-    # The user's brother left: the user did not.
-    does = (any(role == SUBJECT for _, role in one.person_roles) for one in (keeping, leaving))
+    # "The user's brother left" does not mean that the user left.
+    does = (any(role == SUBJECT for _, role in statement.person_roles) for statement in (keeping, leaving))
     owned = any(role == OWNER for _, role in leaving.person_roles)
     return next(does) and not next(does) and owned and bool(_subjects(leaving) - keeping.keys)
 
 
 def _is_only_stopped(keeping: Statement, leaving: Statement) -> bool:
-    # Who stopped the car still drives it.
+    # Stopping the car does not mean to stop driving it.
     return (
         bool(leaving.persons)
         and _find_termination_verbs(leaving) == {"stop"}
@@ -233,7 +233,7 @@ def _find_abandoned_atoms(leaving: Statement, *, is_end: bool) -> list[Atom]:
 def _has_more(
     keeping: Statement, leaving: Statement, loose: set[str], left: list[Atom], *, is_end: bool
 ) -> bool:
-    """Whether what is kept says more than what was left."""
+    """Return True if the kept part says more than the abandoned part."""
     names = {name for atom in left for name in CLASSES.get(atom.key, ())}
     rest = keeping.keys - leaving.keys - loose - names
     if is_end and not any(atom.is_first for atom in leaving.atoms if atom not in left):
@@ -305,11 +305,11 @@ _ENDINGS: Final = _parse_endings()
 
 
 def find_ended_state(old: Statement, new: Statement) -> str:
-    """Which verb of the new statement ends the state that the old one tells of; nothing if none does."""
+    """Return the verb of the new statement that ends the state in the old one, or an empty string."""
     if old.denials or new.denials or old.flags & {"past", "event"} or new.modals or old.modals:
         return ""
     if any(atom.kind == "day" for atom in new.atoms):
-        return ""  # closed on Fridays
+        return ""  # "closed on Fridays" is not an end
     if "back" in new.keys and any("from" in roles and key in old.keys for key, roles in new.roles.items()):
         return "it is over: somebody is back" if old.persons <= new.persons else ""
     for verb, key in _find_ending_verbs(new):
@@ -351,7 +351,7 @@ def _is_ended(old: Statement, new: Statement, verb: str) -> bool:
 
 
 def _is_about_another(old: Statement, new: Statement, shared: frozenset[str] | set[str]) -> bool:
-    """Whether somebody else did it, or did it to something else."""
+    """Return True if another person did it, or did it to another thing."""
     subjects = {
         atom.key for atom in new.atoms if atom.is_first and atom.role in {SUBJECT, OBJECT}
     } - _TIME_WORDS
@@ -378,7 +378,7 @@ _DIETS: Final = {
 
 
 def find_diet_violation(one: Statement, other: Statement) -> str:
-    """What the other eats or drinks although the one is on a diet without it; nothing if there is no such thing."""
+    """Return what the other statement eats or drinks against the diet in the first, or an empty string."""
     diets = one.keys & _DIETS.keys()
     if len(one.keys) != 1 or not diets or one.denials or other.denials or other.flags & {"past", "event"}:
         return ""
@@ -406,12 +406,12 @@ _MEASURING: Final = get_canonical_keys(
     "be",
     "",
 }
-"""Verbs by which a value is said of something."""
+"""Verbs that assign a value to something."""
 _ORDERING: Final = frozenset({"over", "than", "before", "after", "above", "below", REJECTED})
 _NEWLY: Final = get_canonical_keys("new now instead next")
 _CERTAIN: Final = frozenset({"must", "should", "will"})
 _SETTLED: Final = get_canonical_keys("use choose happen start end open close leave arrive") | {"be"}
-"""Verbs that say the same of what is and of what is settled to be."""
+"""Verbs that mean the same for a present state and for a decided one."""
 _DEMANDS: Final = get_canonical_keys("want need")
 _LIKE_PLACES: Final = frozenset({OBJECT, COMPLEMENT, "to", "in", "on", "at", "for", "by", SUBJECT})
 _MEANS: Final = frozenset({"with", "in", "on"})
@@ -420,7 +420,7 @@ _MOST_ATOMS, _MOST_VALUES = 24, 4
 
 
 def find_contradiction(old: Statement, new: Statement, found: StatementDifference) -> str:
-    """Why the two contradict each other; nothing if they do not."""
+    """Return why two statements contradict each other, or an empty string."""
     if "question" in old.flags | new.flags or "might" in old.modals | new.modals:
         return ""
     if old.persons and new.persons and old.persons != new.persons:
@@ -441,7 +441,7 @@ def find_contradiction(old: Statement, new: Statement, found: StatementDifferenc
 
 
 def _find_reordering(old: Statement, new: Statement, found: StatementDifference) -> str:
-    """The same parts in another order of rank: tea over coffee, coffee over tea."""
+    """Return parts in another order of preference: "tea over coffee" against "coffee over tea"."""
     if found.old or found.new or old.denials or new.denials:
         return ""
     moved = {
@@ -460,7 +460,7 @@ def _find_opposition(old: Statement, new: Statement, found: StatementDifference)
         return ""
     one, other = ones[0], others[0]
     if "told" in old.flags & new.flags and not are_complements(one.key, other.key):
-        return ""  # what was bought can be sold later, but who failed did not pass
+        return ""  # a thing that was bought can be sold later, but who failed did not pass
     if _names_the_subject(old, new, one, other) or _applies_to_several(old, one, other):
         return ""
     is_swapped = one.role != "preposition" and find_swapped_roles(old, new)
@@ -468,14 +468,14 @@ def _find_opposition(old: Statement, new: Statement, found: StatementDifference)
 
 
 def _names_the_subject(old: Statement, new: Statement, one: Atom, other: Atom) -> bool:
-    # "The front door is locked" says nothing about the back door; but "dark mode is preferred" is a choice.
+    # "The front door is locked" says nothing about the back door, but "dark mode is preferred" is a choice.
     if VERB in {one.role, other.role} or not (one.is_first or other.is_first):
         return False
     return old.predicates[0] not in {"prefer", "choose"} or "passive" not in old.flags & new.flags
 
 
 def _applies_to_several(old: Statement, one: Atom, other: Atom) -> bool:
-    # Two dogs, a big one and a small one; but hair is long or short.
+    # There may be two dogs, a big one and a small one. But hair is either long or short.
     if old.predicates[0] not in MULTI or one.key == old.predicates[0] or old.predicates[0] in _DEMANDS:
         return False
     return old.predicates[0] != "own" or "a" in {one.determiner, other.determiner}
@@ -499,7 +499,7 @@ def _have_same_validity(old: Statement, new: Statement) -> bool:
         if old.predicates[0] not in measured or ("past" in old.flags) != ("past" in new.flags):
             return False
     if "will" in old.modals ^ new.modals and old.predicates[0] not in _SETTLED:
-        return False  # who will move still lives here
+        return False  # who is going to move still lives here
     return old.modals - _CERTAIN == new.modals - _CERTAIN
 
 
@@ -540,7 +540,7 @@ def _are_related(old: Statement, new: Statement, *, is_word: bool) -> bool:
     if {one, other} == {"own", "be"} or (not is_word and {one, other} <= _MEASURING):
         return True
     if not is_word and ((one == "be" and other in old.keys) or (other == "be" and one in new.keys)):
-        return True  # the retention is, logs are retained
+        return True  # "the retention is 5 days" and "logs are retained for 5 days"
     is_moved = other in _TO_VALUES and (one in STATES or one in {"be", "happen", "set", "start", "end"})
     return is_moved and not is_word
 
@@ -562,14 +562,14 @@ def _have_matching_roles(ones: Sequence[Atom], others: Sequence[Atom]) -> bool:
     both = (*ones, *others)
     is_word = any(atom.kind == "word" for atom in both)
     if len(roles) > 1 or len(other_roles) > 1:
-        # From one date to another: several values that all have their counterpart.
+        # Moved from one date to another: several values, each with a counterpart.
         return roles == other_roles and not is_word and not any(atom.is_first for atom in both)
     if roles == other_roles:
         return True
     if roles | other_roles <= _MEANS and find_shared_class(ones[-1].key, others[-1].key):
         return True
     if other_roles == {"to"} and roles == {"with"}:
-        return True  # is with one bank, switched to another
+        return True  # "is with one bank" and "switched to another"
     loose = _OBJECTS if is_word and "to" not in roles | other_roles else _LIKE_PLACES
     return roles | other_roles <= loose
 

@@ -1,4 +1,4 @@
-"""Dates and times as values: 2024-03-05 and March 5, 2024, 9:30 and half past nine."""
+"""Dates and times as values: "2024-03-05" and "March 5, 2024", "9:30" and "half past nine"."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ _HALVES: Final = {"morning": "am", "afternoon": "pm", "evening": "pm"}
 
 
 def is_day(word: str) -> bool:
-    """Whether the word names a day."""
+    """Return True if the word names a day."""
     return word in _DAYS
 
 
 def merge_values(pieces: Sequence[Piece]) -> list[Piece]:
-    """The same pieces, with each number, date and time as one piece that holds its value."""
+    """Return the pieces with each number, date and time merged into one piece with its value."""
     folded: list[Piece] = []
     at = 0
     while at < len(pieces):
         piece = pieces[at]
         if piece.word in CURRENCIES and at + 1 < len(pieces) and pieces[at + 1].kind == "number":
-            at += 1  # it is the unit of the number
+            at += 1  # the next piece is the unit of the number
             continue
         found = None if piece.kind in {"mark", "address"} else _value(pieces, at)
         value, at = found or (piece, at + 1)
@@ -74,7 +74,7 @@ def _value(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
 
 
 def _plain_number(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
-    """A number that its surroundings make a year or an hour: in 2024, at 9."""
+    """Parse a number whose context makes it a year or an hour: "in 2024", "at 9"."""
     found = number_at(pieces, at)
     if found is None or found[2]:
         return None
@@ -148,7 +148,7 @@ def _to_iso(text: str) -> str:
     first, second, third = parts
     if first > 31:
         return f"{first}-{second:02}-{third:02}"
-    # Month first, as 5/7/2023 is 7 May; 15/7/2023 can only be read the other way, and dots always are.
+    # The day comes first with dots, or if the first number cannot be a month, as in 15/7/2023. Otherwise the month.
     month, day = (second, first) if first > 12 or "." in text else (first, second)
     return f"{third + 2000 if third < 100 else third}-{month:02}-{day:02}"
 

@@ -1,4 +1,4 @@
-"""What stands in only one of two statements, after what does not matter is left out."""
+"""Words that occur in only one of two statements, without irrelevant ones."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.conflicts.statement import Statement
 
 _LIGHT = frozenset("happen set make always all value locate what".split())
-"""Words that say little beside a value or a verb: what is set to 5 is 5."""
+"""Words with little meaning beside a value or a verb: "set to 5" means 5."""
 _SPEAKERS = frozenset("project team repository".split())
-"""Who speaks as "we"."""
+"""Words for "we"."""
 _LIGHT_BESIDE = {"use": "choose", "come": "from"}
-"""Verbs that say nothing more where the other word is."""
-_LONG = 6  # letters from which on a doubled one is a matter of spelling
+"""Verbs that add no meaning if the other word is present."""
+_LONG = 6  # minimum length of words in which a doubled letter is a matter of spelling
 _DOUBLE = re.compile(r"(.)\1+")
 _LIGHT_WITH_AS = frozenset("use work serve act function".split())
 _OBLIGING = {"need": frozenset({"must"}), "allow": frozenset({"may", "can"})}
-"""Verbs that say what modals say."""
+"""Verbs with the meaning of modals."""
 _STATES_OF = get_canonical_keys("have suffer get experience do make take")
-"""Verbs of having or doing that say nothing beside what one has or does."""
+"""Verbs of having or doing that add no meaning to their object."""
 _MEASURES = dict.fromkeys(
     get_canonical_keys("last take cost weigh measure amount total name"), frozenset({"be"})
 ) | {"hold": frozenset({"happen"})}
-"""Verbs that say no more than others: what costs 5 is 5, what is held happens."""
+"""Verbs that add no meaning to a value or an event: "costs 5" means 5, and an event that is held happens."""
 _IMPLIED = {
     verb: get_canonical_keys(nouns)
     for verb, nouns in (
@@ -40,7 +40,7 @@ _IMPLIED = {
         ("write", "thesis dissertation essay novel"), ("work", "job shift"), ("hold", "title record"),
     )
 }  # fmt: skip
-"""Verbs that their objects say already."""
+"""Verbs that are implied by their objects."""
 _ABOUT_TIMES = frozenset("date time day year month".split())
 _ABOUT_SPANS = get_canonical_keys("long last take duration period length")
 _ABOUT_NUMBERS = get_canonical_keys("old age number dose dosage amount total count threshold")
@@ -48,18 +48,18 @@ _ABOUT_NUMBERS = get_canonical_keys("old age number dose dosage amount total cou
 
 @dataclass(frozen=True, slots=True)
 class StatementDifference:
-    """How two statements differ in what they are made of."""
+    """Difference between the parts of two statements."""
 
     old: tuple[Atom, ...]
-    """Only in the old one."""
+    """Parts of the old statement only."""
     new: tuple[Atom, ...]
-    """Only in the new one."""
+    """Parts of the new statement only."""
     common: frozenset[str]
     similarity: float
 
 
 def compute_difference(old: Statement, new: Statement) -> StatementDifference:
-    """What stands in only one of the two."""
+    """Return the parts that occur in only one of two statements."""
     common = old.keys & new.keys
     similarity = len(common) / len(old.keys | new.keys)
     only_old = [atom for atom in _find_unshared_atoms(old, new) if not _is_light(atom, old, new)]
@@ -70,7 +70,7 @@ def compute_difference(old: Statement, new: Statement) -> StatementDifference:
 
 
 def _are_spelled_alike(ones: Iterable[Atom], others: Iterable[Atom]) -> bool:
-    """Whether they are the same words, written apart or together, or with a letter doubled."""
+    """Return True if both are the same words, written in one or two words, or with a doubled letter."""
     if any(atom.kind != "word" or atom.role == VERB for atom in (*ones, *others)):
         return False
     one, other = ("".join(atom.text.lower() for atom in atoms) for atoms in (ones, others))
@@ -80,7 +80,7 @@ def _are_spelled_alike(ones: Iterable[Atom], others: Iterable[Atom]) -> bool:
 
 
 def _is_short_for(ones: Iterable[Atom], others: Iterable[Atom]) -> bool:
-    """Whether the one is made of the first letters of the others: CI, continuous integration."""
+    """Return True if one consists of the first letters of the others: "CI", "continuous integration"."""
     short = "".join(atom.text for atom in ones)
     initials = "".join(word[0] for atom in others for word in atom.text.split())
     return short.isupper() and len(short) > 1 and short.lower() == initials.lower()
@@ -112,12 +112,12 @@ def _is_light(atom: Atom, one: Statement, other: Statement) -> bool:
 
 
 def _is_implied(verb: Atom, one: Statement, other: Statement) -> bool:
-    """Whether a verb says no more than what the other has: who has an allergy is allergic, rent is paid."""
+    """Return True if a verb adds nothing to the other statement: "has an allergy", "is allergic"."""
     is_asked = verb.key in {"want", "prefer"} and ("imperative" in other.flags or "should" in other.modals)
     if is_asked or (
         verb.key == "use" and "imperative" in one.flags and {"want", "prefer"} & {*other.predicates}
     ):
-        return True  # what is asked for is wanted
+        return True  # a request expresses a wish
     if verb.key in _LIGHT_WITH_AS:
         return any("as" in roles for roles in one.roles.values())
     if verb.key in _MEASURES:
@@ -132,7 +132,7 @@ def _is_implied(verb: Atom, one: Statement, other: Statement) -> bool:
 
 
 def _is_one_of(one: Statement, other: Statement) -> bool:
-    # To have a manager is not to be a manager.
+    # "Has a manager" does not mean "is a manager".
     return any(
         atom.determiner == "a" and atom.role == COMPLEMENT and OBJECT in one.roles.get(atom.key, ())
         for atom in other.atoms
@@ -140,7 +140,7 @@ def _is_one_of(one: Statement, other: Statement) -> bool:
 
 
 def _repeats_value(atom: Atom, common: frozenset[str]) -> bool:
-    """Whether it only says what a value says already: the date of a date, the day of a date."""
+    """Return True if a word only repeats what a value says: "date" beside a date, a weekday beside a date."""
     if atom.kind == "day":
         return any(key.startswith("date:") and key.count("-") == 2 for key in common)
     if atom.key == "day" and any(is_day(key) for key in common):
@@ -150,17 +150,17 @@ def _repeats_value(atom: Atom, common: frozenset[str]) -> bool:
     if atom.key in _ABOUT_SPANS:
         return any(key.startswith("number:") and key.endswith((" s", " month")) for key in common)
     if atom.key == "old" and atom.is_first:
-        return False  # the old bike
+        return False  # "the old bike"
     return atom.key in _ABOUT_NUMBERS and any(key.startswith("number:") for key in common)
 
 
 def _values_of(one: Statement, other: Statement) -> frozenset[str]:
-    """The values of one that the other has others for: what a value says beside it, it says of both."""
+    """Return the values of one statement for which the other has different values of the same kind."""
     kinds = {(atom.kind, atom.unit) for atom in other.atoms if atom.kind != "word"}
     return frozenset(atom.key for atom in one.atoms if (atom.kind, atom.unit) in kinds)
 
 
 def _is_known_of(atom: Atom, one: Statement, common: frozenset[str]) -> bool:
-    """Whether it only says what something is known to be: PostgreSQL as the database, the database PostgreSQL."""
+    """Return True if a word only names a known category: "PostgreSQL as the database", "the database PostgreSQL"."""
     members = (key for key in common if atom.key in CLASSES.get(key, ()))
     return any(atom.role == "as" or atom.role in one.roles[key] for key in members)

@@ -1,4 +1,4 @@
-"""The small words of English that join, deny and point."""
+"""Function words of English: conjunctions, negations, articles and pronouns."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 
 ARTICLES = frozenset("a an the".split())
 POINTERS = ARTICLES | frozenset("his her their its this that".split())
-"""Words that say which one, and that are left out."""
+"""Determiners that are left out."""
 PERSONS: Final = {
     "user": frozenset("i me my mine".split()),
     "we": frozenset("we us our ours".split()),
     "you": frozenset("you your yours".split()),
 }
-"""Who speaks, by what stands for them."""
+"""Persons by pronoun."""
 OWNERS = frozenset("my our your".split())
 ASSISTANTS = frozenset("assistant agent ai chatbot bot".split())
 BE = frozenset("be is are was were am been being".split())
@@ -35,8 +35,8 @@ _ADDING_PAIRS = frozenset({("as", "well"), ("in", "addition"), ("one", "more"), 
 
 
 def is_adding(words: list[str]) -> bool:
-    """Whether a text says that it adds to what was said."""
-    # "too" adds behind what is added, but not in "too small".
+    """Return True if a text adds something to earlier statements: "also", "as well"."""
+    # "too" means "also" after a word, but not in "too small".
     if any(word == "too" and after in ".,;!" for word, after in pairwise([*words, "."])):
         return True
     return not _ADDING.isdisjoint(words) or any(pair in _ADDING_PAIRS for pair in pairwise(words))

@@ -1,7 +1,7 @@
-"""The stem that the forms of an English word share: inflection and spelling only, so that a stem stays one word.
+"""Stemming that removes only inflection and differences of spelling, so that different words keep different stems.
 
-``choose``, ``chose``, ``choosing`` are one stem, ``colour`` and ``color`` are one; ``university`` and
-``universe`` stay two, which the stemmers of search engines would make one.
+``choose``, ``chose`` and ``choosing`` have one stem, and so do ``colour`` and ``color``. ``university`` and
+``universe`` keep different stems; stemmers of search engines would merge them.
 """
 
 from __future__ import annotations
@@ -94,12 +94,12 @@ _SHORT = 5
 _LOST_E = re.compile(
     r"(?:(?:\A|[^aeiou])[aeiouy][^aeiouwxy]|[rnl][sv]|[rn]c|[rd]g|[^s]s|[cvzu]|[^aeiouyl]l)\Z"
 )
-"""How a short word ends before -ed and -ing, if it ended in e."""
+"""Endings of a short word before -ed and -ing whose base form ends in e."""
 _DOUBLED = re.compile(r"([bdgkmnprtv])\1\Z")
 
 
 IRREGULAR_BASES = frozenset(line.split()[0] for line in _IRREGULAR_VERBS.split(";") if line.strip())
-"""Verbs with forms of their own."""
+"""Base forms of irregular verbs."""
 
 
 def _parse_irregular_forms() -> dict[str, str]:
@@ -120,12 +120,12 @@ _IRREGULAR_PASTS = frozenset(
 
 
 SAME_PASTS = frozenset("quit split shut cut put let".split())
-"""Forms that may be past although nothing shows it."""
+"""Verbs whose past form is the base form."""
 
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """The stem of a word in lower case."""
+    """Return the stem of a word in lower case."""
     if (irregular := _IRREGULAR.get(word)) is not None:
         return irregular
     word = _americanize(word)
@@ -133,7 +133,7 @@ def stem(word: str) -> str:
         return word
     singular = _strip_plural(word)
     if singular.endswith("ie") and len(singular) > 4:
-        return f"{singular[:-2]}y"  # "movies" have lost it already
+        return f"{singular[:-2]}y"  # "movies" was already cut to "movie"
     if (irregular := _IRREGULAR.get(singular)) is not None:
         return irregular
     return _strip_final_e(_strip_verb_ending(singular))
@@ -141,7 +141,7 @@ def stem(word: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def is_past(word: str) -> bool:
-    """Whether it is the past form of a verb, as far as its letters tell."""
+    """Return True if the word is a past form, judged by its letters."""
     return word in _IRREGULAR_PASTS or (word.endswith("ed") and stem(word) != _strip_final_e(word))
 
 
@@ -193,5 +193,5 @@ def _strip_verb_ending(word: str) -> str:
 
 
 def _strip_final_e(word: str) -> str:
-    # Short words keep it: a plane is no plan. Long ones lose it, as their forms in -ed and -ing have.
+    # Short words keep a final e: "plane" is not "plan". Long words lose it, because their -ed and -ing forms have, too.
     return word[:-1] if len(word) > _SHORT and word.endswith("e") and not word.endswith("ee") else word

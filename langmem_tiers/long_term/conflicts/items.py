@@ -1,4 +1,4 @@
-"""Pieces as items: articles and fillers gone, phrases and synonyms as one key, each with its part in a sentence."""
+"""Sentence items: pieces without articles and fillers, with phrases and synonyms merged into one key."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NUMBERED = frozenset(
 SAME_PARTICIPLES = frozenset(
     "run read set put cut hit cost let shut split come become hurt spread cast bet".split()
 )
-"""Verbs whose participle is their plain form."""
+"""Verbs whose participle is the base form."""
 _OF_USERS = frozenset(
     """
     accounts settings profiles interviews permissions names sessions roles tables ids stories groups inputs flows
@@ -48,11 +48,11 @@ _OF_USERS = frozenset(
     limits rights details fields types
     """.split()
 )
-"""Nouns that follow "user": user accounts are nobody's doing."""
+"""Nouns that form a compound with "user": "user accounts" is not something that the user does."""
 
 
 def is_letter(pieces: Sequence[Piece], place: int) -> bool:
-    """Whether an A is no article: "service A", "A depends on B"."""
+    """Return True if "A" is a name and not an article: "service A", "A depends on B"."""
     if place > 0 and pieces[place - 1].kind == "word":
         return True
     behind = pieces[place + 1] if place + 1 < len(pieces) else None
@@ -66,7 +66,7 @@ def is_letter(pieces: Sequence[Piece], place: int) -> bool:
 
 
 def is_past_habit(pieces: Sequence[Piece], at: int) -> bool:
-    """Whether it begins "used to live", but not "is used to store"."""
+    """Return True at the start of "used to live", but not of "is used to store"."""
     if [piece.word for piece in pieces[at : at + 2]] != ["used", "to"] or at + 2 >= len(pieces):
         return False
     is_passive = at > 0 and pieces[at - 1].word in BE
@@ -74,7 +74,7 @@ def is_past_habit(pieces: Sequence[Piece], at: int) -> bool:
 
 
 def is_participle(behind: Piece | None) -> bool:
-    """Whether it makes what stands before it a helper: has lived."""
+    """Return True if the word before it is an auxiliary verb because of it: "has lived"."""
     if behind is None or behind.kind != "word":
         return False
     word = behind.word
@@ -84,7 +84,7 @@ def is_participle(behind: Piece | None) -> bool:
 
 
 def is_speaker(piece: Piece, behind: Piece | None) -> bool:
-    """Whether it is somebody: "the user likes", but not "the user table"."""
+    """Return True if the piece is a person: "the user likes", but not "the user table"."""
     if behind is None or behind.kind != "word" or (piece.determiner == "the" and behind.is_capital):
         return True
     if behind.word in BE or behind.word in NEGATIONS or behind.word in DO or behind.word == "'s":
@@ -96,18 +96,18 @@ def is_speaker(piece: Piece, behind: Piece | None) -> bool:
 
 
 def ends_like_verb(word: str) -> bool:
-    """Whether it may be what somebody does."""
+    """Return True if the word may be a verb by its ending."""
     return word.endswith("s") and not word.endswith(("ss", "us", "is"))
 
 
 def is_noun(piece: Piece, key: str, behind: Piece | None, *, is_start: bool) -> bool:
-    """Whether what can be a verb is a noun, by what stands around it."""
+    """Return True if a word that can be a verb is a noun, judged by its context."""
     if piece.word.endswith(_NOUN_ENDINGS) or piece.determiner in {"the", "a"}:
         return True
     if key not in NOUNS_TOO and not piece.word.endswith("ing"):
         return False
     if is_start and (piece.word.endswith("s") or (key in _NUMBERED and behind and behind.kind == "number")):
-        return True  # no command ends in s: "tests run in parallel"; and "step 2" is none
+        return True  # a command does not end in s: "tests run in parallel"; "step 2" is not one either
     word = behind.word if behind is not None else ""
     if word.endswith("s") and not piece.word.endswith("s") and get_canonical_key(word) in VERBS:
         return not is_start  # "the health check runs"
@@ -138,10 +138,10 @@ _PARTS = (("modal", MODALS), ("preposition", PREPOSITIONS), ("conjunction", CONJ
 
 
 class SentenceItem(NamedTuple):
-    """One part of a sentence."""
+    """A part of a sentence."""
 
     part: str
-    """content, verb, be, modal, no, preposition, conjunction, person, owner or mark."""
+    """Part of speech: content, verb, be, modal, no, preposition, conjunction, person, owner or mark."""
     key: str
     text: str
     kind: str = "word"
@@ -153,12 +153,12 @@ class SentenceItem(NamedTuple):
 
 
 def build_items(pieces: Sequence[Piece]) -> list[SentenceItem]:
-    """The items of a text, in their order."""
+    """Return the items of a text, in order."""
     return _tag_missing_verbs(_merge_phrases(_attach_determiners(merge_values(merge_rates(pieces)))))
 
 
 def _tag_missing_verbs(items: list[SentenceItem]) -> list[SentenceItem]:
-    # A clause has a verb: where none is known, it is the first word in -ed or -s behind another word.
+    # A clause needs a verb. If it has no known verb, the first word in -ed or -s after another word is its verb.
     start = 0
     for place in range(len(items) + 1):
         if place < len(items) and not (items[place].part == "mark" and items[place].key in ".;!?"):
@@ -176,7 +176,7 @@ def _tag_missing_verbs(items: list[SentenceItem]) -> list[SentenceItem]:
 
 
 def _starts_with_person(items: list[SentenceItem], start: int, stop: int) -> bool:
-    # "The user abstains": behind a person stands a verb, known or not.
+    # "The user abstains": a word after a person is a verb, even an unknown one.
     if start >= stop or items[start].part != "person":
         return False
     at = next((at for at in range(start + 1, stop) if items[at].part not in {"helper", "modal", "no"}), stop)
@@ -189,7 +189,7 @@ def _looks_like_verb(item: SentenceItem) -> bool:
 
 
 def _attach_determiners(pieces: Sequence[Piece]) -> list[Piece]:
-    # Articles go, and what follows them keeps which one it was.
+    # Articles are removed; the next word keeps which article it had.
     found: list[Piece] = []
     determiner = ""
     for place, piece in enumerate(pieces):
@@ -218,7 +218,7 @@ def _merge_phrases(pieces: Sequence[Piece]) -> list[SentenceItem]:
 
 
 def _is_platform(pieces: Sequence[Piece], at: int) -> bool:
-    # On a product, not on a day.
+    # "Runs on Linux" means "uses Linux", but "runs on Monday" does not.
     if at >= len(pieces) or is_day(pieces[at].word):
         return False
     return pieces[at].is_capital or get_canonical_key(pieces[at].word) in CLASSES
@@ -228,7 +228,7 @@ def _find_phrase(pieces: Sequence[Piece], stems: Sequence[str], at: int) -> tupl
     for rest, canonical in PHRASES.get(stems[at], ()):
         stop = at + 1 + len(rest)
         if not canonical and rest == ("cours",) and at + 1 < len(pieces) and pieces[at + 1].determiner:
-            continue  # the start of the course
+            continue  # "the start of the course" is not "of course"
         if tuple(stems[at + 1 : stop]) == rest and (
             rest != ("on",) or canonical != "use" or _is_platform(pieces, stop)
         ):
@@ -264,7 +264,7 @@ def _item(pieces: Sequence[Piece], at: int) -> SentenceItem | None:
     if piece.word in ASSISTANTS and at > 0 and pieces[at - 1].word == "'s":
         return SentenceItem(
             "content", get_canonical_key(piece.word), piece.text, word=piece.word
-        )  # somebody's assistant
+        )  # "somebody's assistant"
     if behind is not None and behind.kind == "number" and (sign := _sign(piece.word)):
         return SentenceItem("content", sign, piece.text)
     if is_past_habit(pieces, at):
@@ -279,7 +279,7 @@ def _value_item(piece: Piece) -> SentenceItem:
     value = f"{piece.word} {piece.unit}".strip()
     if piece.kind == "version":
         value = value.removeprefix("v")
-    # A year is a number as well, and so is a version of one number.
+    # A year is a number as well, and so is a version that consists of one number.
     kind = "number" if piece.kind in {"date", "version"} and value.isdecimal() else piece.kind
     return SentenceItem("content", f"{kind}:{value}", piece.text, piece.kind, piece.unit, piece.determiner)
 

@@ -1,4 +1,4 @@
-"""What a statement is made of once it is read, and the verbs that decide how long it holds."""
+"""Parts of a parsed statement, and verbs that decide how long it is valid."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ REJECTED, REASON = "instead of", "because"
 GONE: Final = get_canonical_keys(
     "cancel abandon discontinue revoke revert withdraw deprecate sell leave divorce undo drop stop resign retire fire"
 )
-"""Verbs that end what was."""
+"""Verbs that end a former state."""
 CHANGES: Final = get_canonical_keys(
     "switch migrate change move replace convert rename upgrade downgrade update"
 )
-"""Verbs that put something in the place of another."""
+"""Verbs that replace one thing by another."""
 STATES: Final = get_canonical_keys(
     "use live work like prefer own need want locate store host run cost manage lead report"
 )
-"""Verbs of what holds on: in the past, they say that it may have ended."""
+"""Verbs of lasting states. In the past tense, the state may have ended."""
 
 
 class Atom(NamedTuple):
-    """A part of a statement that says something."""
+    """A meaningful part of a statement."""
 
     key: str
     text: str
@@ -34,14 +34,14 @@ class Atom(NamedTuple):
     determiner: str
     is_capital: bool
     is_first: bool
-    """Whether it stands before the verb of its clause."""
+    """True if it precedes the verb of its clause."""
     is_start: bool = False
-    """Whether the text begins with it, which makes its capital say nothing."""
+    """True if the text begins with it. Its capital letter then means nothing."""
 
 
 @dataclass(slots=True)
 class Sentence:
-    """What is known of a text while it is read."""
+    """State of a text while it is parsed."""
 
     atoms: list[Atom] = field(default_factory=list)
     persons: set[str] = field(default_factory=set)

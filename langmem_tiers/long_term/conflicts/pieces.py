@@ -1,4 +1,4 @@
-"""A text as pieces: words, numbers, addresses and marks, with short forms written out."""
+"""Splitting of a text into words, numbers, addresses and marks, with contractions written out."""
 
 from __future__ import annotations
 
@@ -66,28 +66,28 @@ _SHORT_ENDINGS = {"n't": "not", "'re": "are", "'ve": "have", "'ll": "will", "'d"
 
 
 class Piece(NamedTuple):
-    """One piece of a text."""
+    """A token of a text."""
 
     kind: str
-    """word, number, date, time, version, address or mark."""
+    """Kind: word, number, date, time, version, address or mark."""
     text: str
-    """As it was written."""
+    """Original text."""
     word: str
-    """In lower case; the value of what is no word."""
+    """Text in lower case. For other kinds than words, the value."""
     is_capital: bool = False
     unit: str = ""
-    """Of a number."""
+    """Unit of a number."""
     determiner: str = ""
-    """the, a or whose, if such a word stands before it."""
+    """Determiner before it: "the", "a" or "whose"; or empty."""
 
 
 def normalize_statement_text(text: str) -> str:
-    """The text without differences of width, quotation marks, space and case."""
+    """Return the text without differences of width, quotation marks, spaces and case."""
     return " ".join(unicodedata.normalize("NFKC", text).translate(_NOT_LINKED).casefold().split())
 
 
 def _strip_accents(text: str) -> str:
-    # Latin letters without accents; other scripts stay as they are.
+    # Removes accents of Latin letters. Other scripts stay unchanged.
     text = unicodedata.normalize("NFKC", text).translate(_NOT_LINKED)
     if text.isascii():
         return text
@@ -96,7 +96,7 @@ def _strip_accents(text: str) -> str:
 
 
 def split_pieces(text: str) -> list[Piece]:
-    """The pieces of a text in their order."""
+    """Return the pieces of a text, in order."""
     text = _MOMENT.sub(r"\1 \2", _strip_accents(text)).replace("US$", "$")
     text = _SQUARES.sub(r"sq\1", text)
     text = _PRONOUNS.sub(lambda match: match.group().replace("/", ""), text)
@@ -114,7 +114,7 @@ def split_pieces(text: str) -> list[Piece]:
 
 
 def _is_silent_mark(text: str, match: re.Match[str]) -> bool:
-    """Whether a mark only joins or quotes: of hyphens, those of participles and numbers are kept."""
+    """Return True if a mark only joins or quotes. Hyphens of participles and numbers are kept."""
     mark, start, end = match.group(), match.start(), match.end()
     if mark == ".":
         return _TITLE.search(text, max(0, start - 7), start) is not None or text[end : end + 1].isalnum()
@@ -124,7 +124,7 @@ def _is_silent_mark(text: str, match: re.Match[str]) -> bool:
 
 
 def _is_dash(text: str, match: re.Match[str]) -> bool:
-    """Whether a hyphen divides like a comma: it joins only what touches it on both sides."""
+    """Return True if a hyphen separates like a comma. A joining hyphen touches the words on both sides."""
     start, end = match.span()
     is_joint = text[start - 1 : start].isalnum() and text[end : end + 1].isalnum()
     return match.group() == "-" and not is_joint
@@ -148,10 +148,10 @@ def _words(written: str) -> list[Piece]:
 
 
 def word_at(pieces: Sequence[Piece], index: int) -> str:
-    """The word of the piece; nothing outside the text."""
+    """Return the word of a piece, or an empty string if the index is outside of the text."""
     return pieces[index].word if 0 <= index < len(pieces) else ""
 
 
 def join_pieces(pieces: Sequence[Piece], start: int, stop: int) -> str:
-    """The pieces from one up to another, as they were written."""
+    """Return the original text of a range of pieces."""
     return " ".join(piece.text for piece in pieces[start:stop])

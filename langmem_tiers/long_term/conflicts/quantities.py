@@ -1,4 +1,4 @@
-"""Numbers with their units as values: 5 and five, 30s and half a minute, $20 and 20 dollars."""
+"""Numbers with units as values: "5" and "five", "30s" and "half a minute", "$20" and "20 dollars"."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ORDINALS: Final = {
         "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split(), 1
     )
 }
-"""The ordinals that are written as words."""
+"""Ordinals that are written as words."""
 _UNIT_NAMES = """
 1 s: s sec secs second seconds; 60 s: minute minutes mins min; 3600 s: hour hours hr hrs h; 86400 s: day
 days; 604800 s: week weeks wk wks; 0.001 s: ms millisecond milliseconds msec; 1 month: month months; 12
@@ -51,18 +51,18 @@ cent: cents cent
 """
 _PART = re.compile(r"([$€£¥₹])?\s?(-?[\d,]*\.?\d+)(k|m|bn|b)?\Z")
 CURRENCIES = frozenset("usd eur gbp jpy chf inr".split())
-"""Units that can stand before their number."""
+"""Units that can precede their number."""
 _HEAT_UNITS = frozenset({"°c", "°f"})
 _SCALES_OF_HEAT: Final = {"c": "°c", "celsius": "°c", "centigrade": "°c", "f": "°f", "fahrenheit": "°f"}
 _YEARS = frozenset("year years yr yrs".split())
 _SPANS = frozenset("minute hour day week month year".split())
 _PARTS: Final = {"half": 50, "quarter": 25, "third": 33}
-"""Parts of a whole in percent."""
+"""Fractions in percent."""
 _WHOLES = frozenset("of the our my all".split())
-_MOST_DIGITS = 20  # longer ones are names of something: they are kept as they are
+_MOST_DIGITS = 20  # longer numbers are identifiers and are kept unchanged
 
 _Number = tuple[Decimal, int, str]
-"""A number, where it ends, and the sign of its currency."""
+"""A number, the index after it, and its currency sign."""
 
 
 def _units() -> dict[str, tuple[Decimal, str]]:
@@ -78,12 +78,12 @@ _UNITS: Final = _units()
 
 
 def is_number_word(word: str) -> bool:
-    """Whether the word is a number."""
+    """Return True if the word is a number."""
     return word in _SMALL
 
 
 def ordinal_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
-    """Which one of several it is: third, 3rd."""
+    """Parse an ordinal: "third", "3rd"."""
     word = pieces[at].word
     if word in ORDINALS and (word != "second" or word_at(pieces, at - 1) in {"the", "a", "my"}):
         return pieces[at]._replace(kind="number", word=f"#{ORDINALS[word]}"), at + 1
@@ -96,7 +96,7 @@ def ordinal_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
 
 
 def quantity_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
-    """The number that begins there, with its unit, in the smallest unit of its kind."""
+    """Parse a number with its unit, converted to the smallest unit of its kind."""
     if share := _share_at(pieces, at):
         return share
     found = _part_at(pieces, at) or number_at(pieces, at)
@@ -108,14 +108,14 @@ def quantity_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
         return Piece("number", join_pieces(pieces, at, stop), _format_number(number)), stop
     factor, base = _UNITS.get(unit, (Decimal(1), unit if unit in _HEAT_UNITS else ""))
     if base == "byte" and number >= 1024 and number % 1024 == 0:
-        number = number / 1024 * 1000  # 1024 MB are said for 1 GB
+        number = number / 1024 * 1000  # 1024 MB are commonly called 1 GB
     while base in {"s", "month"} and (more := _parse_continued_amount(pieces, stop, base)):
         number, stop = number + more[0] / factor, more[1]
     return Piece("number", join_pieces(pieces, at, stop), _format_number(number * factor), unit=base), stop
 
 
 def _part_at(pieces: Sequence[Piece], at: int) -> _Number | None:
-    """Half an hour, a quarter of an hour."""
+    """Parse a fraction of a unit: "half an hour", "a quarter of an hour"."""
     start = at + (word_at(pieces, at) in {"a", "an"})
     part = _PARTS.get(word_at(pieces, start))
     behind = start + 1 + (word_at(pieces, start + 1) == "of")
@@ -129,7 +129,7 @@ def _part_at(pieces: Sequence[Piece], at: int) -> _Number | None:
 
 
 def _share_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
-    """Half of the tests: 50 % of them."""
+    """Parse a share: "half of the tests" is 50 %."""
     start = at + (word_at(pieces, at) in {"a", "an"})
     part = _PARTS.get(word_at(pieces, start))
     if part is None or word_at(pieces, start + 1) not in _WHOLES or _part_at(pieces, at) is not None:
@@ -154,7 +154,7 @@ def _unit(pieces: Sequence[Piece], place: tuple[int, int], sign: str) -> tuple[s
 
 
 def _parse_continued_amount(pieces: Sequence[Piece], at: int, base: str) -> tuple[Decimal, int] | None:
-    # The 30 minutes of "1 hour and 30 minutes".
+    # The second part of "1 hour and 30 minutes".
     start = at + (word_at(pieces, at) in {"and", ","})
     found = number_at(pieces, start) if start < len(pieces) else None
     if found is None or found[2]:
@@ -164,7 +164,7 @@ def _parse_continued_amount(pieces: Sequence[Piece], at: int, base: str) -> tupl
 
 
 def number_at(pieces: Sequence[Piece], at: int) -> _Number | None:
-    """The number that begins there, in digits or words."""
+    """Parse a number in digits or words."""
     piece = pieces[at]
     if piece.kind == "number":
         return _parse_digits(pieces, at)

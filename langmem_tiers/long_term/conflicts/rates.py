@@ -1,4 +1,4 @@
-"""How often: "twice a day" and "5 per day", where the day is no quantity but a rate."""
+"""Rates such as "twice a day" and "5 per day", in which "day" is not a quantity."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SHORT_RATES: Final = _RATES | {
     "yr": "yearly", "wk": "weekly",
 }  # fmt: skip
 _NEAR = 6
-"""Pieces between a number and "a day" that it counts for."""
+"""Maximum number of pieces between a number and "a day"."""
 
 
 def merge_rates(pieces: Sequence[Piece]) -> list[Piece]:
-    """The same pieces, with each rate as one word."""
+    """Return the pieces with each rate merged into one word."""
     found: list[Piece] = []
     at = 0
     while at < len(pieces):

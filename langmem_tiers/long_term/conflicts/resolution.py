@@ -1,4 +1,4 @@
-"""What a new entry does to those that are there: pure, and the same everywhere."""
+"""Resolution of conflicts between a new entry and existing ones. Pure functions without storage."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.entries import Entry
 
-_read = lru_cache(maxsize=4096)(read_statement)  # those that are often compared are read once
+_read = lru_cache(maxsize=4096)(read_statement)  # entries are compared often, so parsed statements are cached
 
 
 @dataclass(frozen=True, slots=True)
 class ConflictResolution:
-    """What storing an entry comes to."""
+    """Changes that storing an entry requires."""
 
     receipt: Receipt
     close: Mapping[str, datetime] = field(default_factory=dict)
-    """Entries that cease to hold, and when."""
+    """Ids of entries that end, with the time at which they end."""
     relate: tuple[Relation, ...] = ()
     restore: tuple[str, ...] = ()
-    """Archived entries that are said again."""
+    """Ids of archived entries that the new entry repeats."""
     update: tuple[Entry, ...] = ()
-    """Entries that are said again, with what is new about them."""
+    """Entries that the new entry repeats, with the tags and the importance that it adds."""
 
 
 def resolve_conflicts(
@@ -43,15 +43,15 @@ def resolve_conflicts(
     kin: Callable[[str, str], float] | None = None,
     is_copy: bool = False,
 ) -> ConflictResolution:
-    """Store an entry among others: it may say what one of them says, or end those that it contradicts.
+    """Compare a new entry with existing ones. It may repeat one of them, or end those that it contradicts.
 
     Args:
-        new: What is to be stored.
-        there: What may have to do with it, the likeliest first, archived or not.
-        now: When.
-        importance: What the caller said of it; None, if it is by its kind.
-        kin: How near two words are in meaning; None goes by words alone.
-        is_copy: What another knows: if it is known from later on, that will do.
+        new: Entry to store.
+        there: Entries to compare with, most similar first, archived or not.
+        now: Current time.
+        importance: Importance given by the caller. None if it is the default of the kind.
+        kin: Returns the cosine similarity of two words. None compares words by the tables only.
+        is_copy: True for an entry synced from a pool. A repeated entry then counts even if it starts later.
     """
     statement = _read(new.content)
     same: list[tuple[Entry, str]] = []
@@ -64,10 +64,13 @@ def resolve_conflicts(
             same.append((old, found.reason))
         elif found.verdict is Verdict.CONTRADICTS:
             against.append((old, found.reason))
+    # An entry that contradicts the new one and starts later ends the new one; an earlier one is ended by it.
     later = [(old, why) for old, why in against if _get_start(old) > _get_start(new)]
     new = _truncate_validity(new, later)
     covered: list[tuple[Entry, str]] = []
-    again: list[str] = []  # archived ones that are said again
+    again: list[str] = []  # ids of archived entries that are repeated
+    # In the order of their start: each repeated entry can cut off a part of the new one's validity, until only the
+    # part remains that no existing entry covers.
     for old, why in sorted(same, key=lambda pair: _get_start(pair[0])):
         if not _overlaps(new, old):
             continue
@@ -76,12 +79,12 @@ def resolve_conflicts(
         )
         if lasts and (is_copy or _get_start(old) <= _get_start(new)):
             return _resolve_duplicate(old, new, why, importance)
-        if lasts:  # it is known already from there on
+        if lasts:  # the old entry covers the time from its start on
             new = replace(new, valid_until=_get_start(old))
             again += [old.id] if old.state is EntryState.ARCHIVED else []
-        elif _get_start(old) > _get_start(new):  # the new one says so before and after it
+        elif _get_start(old) > _get_start(new):  # the new entry covers the old one and more on both sides
             covered.append((old, why))
-        else:  # known until then, and true for longer
+        else:  # the old entry covers the time until its end
             new = replace(new, valid_from=old.valid_until)
             again += [old.id] if old.state is EntryState.ARCHIVED else []
     earlier = [pair for pair in against if pair not in later]
@@ -97,7 +100,7 @@ def _truncate_validity(new: Entry, later: Sequence[tuple[Entry, str]]) -> Entry:
 
 
 def _resolve_duplicate(old: Entry, new: Entry, why: str, given: float | None) -> ConflictResolution:
-    # What the new one knows besides comes along.
+    # Tags, importance, category and source of the new entry are added to the old one.
     importance = old.importance if given is None else max(old.importance, given)
     together = replace(
         old,
@@ -164,5 +167,5 @@ def _get_start(entry: Entry) -> datetime:
 
 
 def invalidate_statement_cache() -> None:
-    """Hold no statement any more that was read."""
+    """Discard all parsed statements."""
     _read.cache_clear()

@@ -1,4 +1,4 @@
-"""Whether two statements of the same words give them other roles: A depends on B, B depends on A."""
+"""Detection of swapped roles in statements with the same words: "A depends on B", "B depends on A"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.conflicts.statement import Statement
 
 _PLACES = frozenset({SUBJECT, OBJECT, COMPLEMENT, VERB})
-"""Roles by order alone, without a preposition."""
+"""Roles given by word order, without a preposition."""
 _LIKE_JOINTS = (
     frozenset({"in", "at", "on", "during", OWNER, "inside", "within", "for", "from"}),
     frozenset({"with", "via", "by", "in", "on"}),
@@ -23,18 +23,18 @@ _LIKE_JOINTS = (
     frozenset({"with", OWNER}),
     frozenset({"by agent", SUBJECT, OWNER, "by"}),
 )
-"""Prepositions that can stand for each other."""
+"""Groups of interchangeable prepositions."""
 _MUTUAL = get_canonical_keys(
     "marry engaged friend sibling neighbor colleague twin equal meet cousin same identical roommate"
 )
-"""Words of what holds in both directions."""
+"""Words for relations that are symmetric."""
 _NONE: frozenset[str] = frozenset()
 _MOST_ATOMS = 60
-"""Of longer texts no order but the same is compared."""
+"""Maximum number of parts. Longer texts are compared only for equal order."""
 
 
 class _RoleChange(NamedTuple):
-    """A part that has other roles in the one than in the other."""
+    """A part with different roles in two statements."""
 
     atom: Atom
     before: frozenset[str]
@@ -42,7 +42,7 @@ class _RoleChange(NamedTuple):
 
 
 def find_swapped_roles(old: Statement, new: Statement) -> str:
-    """The two parts that changed places, in words; nothing if none did."""
+    """Return the two parts that swapped roles, as text, or an empty string."""
     is_alike = ("passive" in old.flags) == ("passive" in new.flags)
     if is_alike and [(atom.key, atom.role) for atom in old.atoms] == [
         (atom.key, atom.role) for atom in new.atoms
@@ -78,7 +78,7 @@ def _find_changed_places(old: Statement, new: Statement) -> str:
 
 
 def _find_changed_preposition(old: Statement, new: Statement) -> str:
-    """A part that another preposition joins: works for Bob, works with Bob."""
+    """Return a part with another preposition: "works for Bob", "works with Bob"."""
     for atom in old.atoms:
         if atom.kind != "word" or atom.key not in new.roles:
             continue
@@ -93,7 +93,7 @@ def _find_changed_preposition(old: Statement, new: Statement) -> str:
 
 
 def _are_persons_swapped(old: Statement, new: Statement) -> bool:
-    """Whether "I pay Bob" became "Bob pays me"."""
+    """Return True if "I pay Bob" became "Bob pays me"."""
     is_mutual = bool((old.keys | new.keys) & _MUTUAL)
     for person in old.persons & new.persons:
         if _is_owner_doer_swap(old, new, person):
@@ -108,8 +108,10 @@ def _are_persons_swapped(old: Statement, new: Statement) -> bool:
 
 
 def _is_owner_doer_swap(old: Statement, new: Statement, person: str) -> bool:
-    """Whether "I walk Bob's dog" became "Bob walks my dog"."""
-    before, after = ({role for key, role in one.person_roles if key == person} for one in (old, new))
+    """Return True if "I walk Bob's dog" became "Bob walks my dog"."""
+    before, after = (
+        {role for key, role in statement.person_roles if key == person} for statement in (old, new)
+    )
     if not (SUBJECT in before ^ after and OWNER in before & after | (before ^ after)):
         return False
     doing, owning = (old, new) if SUBJECT in before else (new, old)
@@ -121,7 +123,7 @@ def _is_owner_doer_swap(old: Statement, new: Statement, person: str) -> bool:
 
 
 def _find_crossed_parts(old: Statement, new: Statement) -> str:
-    """Two parts that stand in each other's place, with something else between them: a dog here, a cat there."""
+    """Return two parts that swapped places with other words between them: "a dog here, a cat there"."""
     if len(old.atoms) != len(new.atoms) or ("passive" in old.flags) != ("passive" in new.flags):
         return ""
     pairs = list(zip(old.atoms, new.atoms, strict=True))
@@ -133,7 +135,7 @@ def _find_crossed_parts(old: Statement, new: Statement) -> str:
         return ""
     between = {atom.role for atom in old.atoms[first + 1 : last]}
     if between <= {old.atoms[first].role}:
-        return ""  # a list in another order
+        return ""  # the same list in another order
     return f"'{old.atoms[first].text}' and '{old.atoms[last].text}' change places"
 
 

@@ -1,7 +1,7 @@
-"""Who does what to whom: the role of each part of a sentence, by verbs, prepositions and the passive.
+"""Grammatical roles of the parts of a sentence, derived from verbs, prepositions and the passive.
 
-No grammar of English, but enough of one to tell "A depends on B" from "B depends on A", and "we chose it" to be
-"it was chosen".
+This is not a full grammar. It is enough to distinguish "A depends on B" from "B depends on A", and to recognize that
+"we chose it" means "it was chosen".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SAID = frozenset(
     """before after above below under over until since between within without against except unless if when while
     because than from per beyond outside""".split()
 )
-"""Prepositions that change what is said; others only join."""
+"""Prepositions that change the meaning. Other prepositions only connect."""
 DENYING_VERBS: Final = {
     "abstain": "consume",
     "dislike": "like", "avoid": "use", "stop": "", "refuse": "want", "lack": "own", "forbid": "allow",
@@ -46,7 +46,7 @@ OBLIGING_WORDS: Final = {
     "mandatory": "must", "compulsory": "must", "obligatory": "must", "required": "must", "necessary": "must",
     "optional": "optional", "voluntary": "optional", "unnecessary": "optional", "permissible": "may",
 }  # fmt: skip
-"""Words behind "is" that say what must be and what may be."""
+"""Words after "is" that express obligation or permission."""
 FINITE: Final = frozenset("is are was were :".split())
 CLAUSES: Final = frozenset("if when while because until before after unless since".split())
 LASTING: Final = (
@@ -61,11 +61,11 @@ LASTING: Final = (
     )
     | {"grow up"}
 )
-"""Verbs whose past still holds, or which happen once: others tell of one event among several."""
+"""Verbs of single events, or with results that last. Other verbs in the past tense tell of one of several events."""
 
 
 def is_infinitive(item: SentenceItem) -> bool:
-    """Whether it is one behind "to": "to plan", but neither "to trains" nor "to Go"."""
+    """Return True for an infinitive after "to": "to plan", but neither "to trains" nor "to Go"."""
     is_plain = item.word.endswith("ss") or not item.word.endswith(("s", "ing"))
     return is_plain and not item.is_capital and not item.is_past
 
@@ -73,7 +73,7 @@ def is_infinitive(item: SentenceItem) -> bool:
 def is_noun_here(
     item: SentenceItem, before: SentenceItem | None, behind: SentenceItem | None, *, is_behind_verb: bool
 ) -> bool:
-    """Whether what can be a verb is a noun where it stands."""
+    """Return True if a word that can be a verb is a noun in its context."""
     if behind is not None and behind.key == "-":
         return True  # "check-in"
     if before is None:
@@ -96,7 +96,7 @@ def _is_noun_behind_verb(item: SentenceItem, *, is_behind_be: bool) -> bool:
 
 
 def make_subject(atoms: list[Atom], start: int) -> None:
-    """All atoms from one on as a part of the subject."""
+    """Mark all atoms from ``start`` on as parts of the subject."""
     for place in range(start, len(atoms)):
         atom = atoms[place]
         role = SUBJECT if atom.role in {VERB, OBJECT} else atom.role
@@ -104,54 +104,54 @@ def make_subject(atoms: list[Atom], start: int) -> None:
 
 
 def exclude_front_from_subject(atoms: list[Atom], start: int) -> None:
-    """What stands before a comma and the subject says when or where: it is no part of the subject."""
+    """Exclude words before a comma from the subject: they say when or where."""
     for place in range(start, len(atoms)):
         if atoms[place].role not in {SUBJECT, OWNER, VERB}:
             atoms[place] = atoms[place]._replace(is_first=False)
 
 
 def is_one_phrase(items: Sequence[SentenceItem], index: int) -> bool:
-    """Whether nothing divides what stands before it, back to the last mark."""
+    """Return True if nothing divides the items before the index, back to the last mark."""
     start = next((at + 1 for at in range(index - 1, -1, -1) if items[at].key in {".", ";", "!", "?", ","}), 0)
     return not any(
-        one.part in {"mark", "conjunction", "be", "modal", "helper", "no"} or one.key in CLAUSES
-        for one in items[start:index]
+        item.part in {"mark", "conjunction", "be", "modal", "helper", "no"} or item.key in CLAUSES
+        for item in items[start:index]
     )
 
 
 def has_be(items: Sequence[SentenceItem], index: int) -> bool:
-    """Whether a form of "be" stands right before it."""
+    """Return True if a form of "be" precedes the item."""
     return any(item.part == "be" for item in items[max(0, index - 2) : index])
 
 
 def has_helper(items: Sequence[SentenceItem], index: int) -> bool:
-    """Whether it is said of now: is made, is being made."""
+    """Return True if the passive is in the present tense: "is made", "is being made"."""
     return any(item.part == "be" and not item.is_past for item in items[max(0, index - 3) : index])
 
 
 def is_about_past(items: Sequence[SentenceItem], index: int) -> bool:
-    """Whether a verb tells of what was: "used", "was using", "was used", but not "has used"."""
+    """Return True if a verb tells of the past: "used", "was using", "was used", but not "has used"."""
     before = items[max(0, index - 3) : index]
-    if any(one.part == "be" and one.is_past for one in before):
+    if any(item.part == "be" and item.is_past for item in before):
         return True
     is_helped = any(item.part in {"be", "helper"} or item.key == "to" for item in before)
     return items[index].is_past and not is_helped
 
 
 def assign_roles(items: Sequence[SentenceItem]) -> Sentence:
-    """The parts of a text with their roles."""
+    """Return the parts of a text with their roles."""
     return _Reader(items).read()
 
 
 class _Reader:
-    """Goes through the items once, and remembers what the next one depends on."""
+    """Reads the items once, and keeps the state that the next items depend on."""
 
     def __init__(self, items: Sequence[SentenceItem]) -> None:
         self.items = items
         self.sentence = Sentence()
         self.role = SUBJECT
         self.has_verb = self.is_denied = self.was_content = False
-        self.clause_start = 0  # the first atom of the clause
+        self.clause_start = 0  # index of the first atom of the clause
         self.predicate = ""
         self.clause_persons: list[tuple[str, str]] = []
         self.is_passive = self.is_reason = False
@@ -233,7 +233,7 @@ class _Reader:
             self.predicate = item.key
 
     def _oblige(self, modal: str) -> None:
-        """What is required must be, what is allowed may be, what is optional need not be."""
+        """Apply words of obligation: required means must, allowed means may, optional means need not."""
         if modal == "optional":
             self.sentence.flags.add("needless")
             self.sentence.denials.append("")
@@ -272,7 +272,7 @@ class _Reader:
         self.has_verb, self.role, self.was_content = True, COMPLEMENT, False
 
     def _is_all_subject(self, index: int) -> bool:
-        """Whether what was taken for a verb is a part of the subject: debug logging is off, signing is a must."""
+        """Return True if an assumed verb is a part of the subject: "debug logging is off", "signing is a must"."""
         if self.predicate in {"", "be"} or any(role == SUBJECT for _, role in self.clause_persons):
             return False
         return is_one_phrase(self.items, index)
@@ -280,7 +280,7 @@ class _Reader:
     def _modal(self, item: SentenceItem, _index: int) -> None:
         self.sentence.modals.add(item.key)
         if self.is_denied and item.key == "must":
-            self.sentence.flags.add("needless")  # "does not have to" forbids nothing
+            self.sentence.flags.add("needless")  # "does not have to" is not a prohibition
 
     def _no(self, item: SentenceItem, index: int) -> None:
         before = self.items[index - 1] if index else None
@@ -346,7 +346,7 @@ class _Reader:
         self.clause_persons.append((item.key, OWNER))
 
     def _possessive(self, item: SentenceItem, index: int) -> None:
-        """Read with what stands before it."""
+        """Read a possessive with the words before it."""
 
     def _mark(self, item: SentenceItem, index: int) -> None:
         if item.key in {".", ";", "!", "?"}:
@@ -359,7 +359,7 @@ class _Reader:
             self.was_content = True
 
     def _end_note(self) -> None:
-        """A note without a verb equates: essay due May 3."""
+        """Read a note without a verb as an equation: "essay due May 3"."""
         atoms = self.sentence.atoms
         if self.has_verb or len(atoms) < self.clause_start + 2 or atoms[-1].kind not in {"date", "time"}:
             return

@@ -1,7 +1,7 @@
-"""Sentences of one meaning in one shape: inverted, possessive, existential and relative ones are put in plain order.
+"""Normalization of word order: inverted, possessive, existential and relative sentences become plain ones.
 
 "Carla is my wife" becomes "my wife is Carla", "there are two rooms in the flat" becomes "the flat has two rooms",
-"I have a son who sings" becomes "my son sings". What fits no shape is left as it is.
+and "I have a son who sings" becomes "my son sings". Other sentences are unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _VALUES_ONLY: Final = frozenset(
     "salary income wage price cost weight duration length height width age rent capacity".split()
 )
 _OF_EVENTS: Final = frozenset("venue location topic price cost duration".split())
-"""Properties that can stand right behind what they belong to: the wedding venue."""
+"""Properties that can directly follow their owner: "the wedding venue"."""
 _BARE_VALUES: Final = frozenset({"size", "marital status", "nationality", "diet", "age", "color", "colour"})
 _LONGEST: Final = 3
 
@@ -53,7 +53,7 @@ _TABLE: Final = _parse_property_table()
 
 
 def rewrite_property(pieces: Sequence[Piece]) -> list[Piece] | None:
-    """The sentence with a verb for its property; nothing if it tells of none."""
+    """Return the sentence with a verb for its property, or None if it does not describe a property."""
     at = next((place for place, piece in enumerate(pieces) if piece.word in BE or piece.word == ":"), 0)
     if not at or at + 1 >= len(pieces) or pieces[at].word not in {"is", "was", ":", "are"}:
         return None
@@ -68,7 +68,7 @@ def rewrite_property(pieces: Sequence[Piece]) -> list[Piece] | None:
 
 
 def _split_owner_and_property(pieces: Sequence[Piece]) -> tuple[list[Piece], tuple[str, ...]] | None:
-    """Whose property it is, and which: the price of the car, the car's price, car price."""
+    """Return the owner and the property: "the price of the car", "the car's price", "car price"."""
     words = [piece.word for piece in pieces]
     if "of" in words and words[0] == "the":
         for size in range(_LONGEST, 0, -1):
@@ -107,7 +107,7 @@ def _join_property(owner: list[Piece], verbs: list[str], value: list[Piece]) -> 
         verbs = verbs[:-1]
     if verbs == ["pays"]:
         return [*owner, _word("pays"), *value, _word("in"), _word("rent")]
-    if verbs[-1] in {"long", "tall", "wide"}:  # behind the number
+    if verbs[-1] in {"long", "tall", "wide"}:  # these follow the number
         return [*owner, _word(verbs[0]), *value, _word(verbs[-1])]
     return [*owner, *map(_word, verbs), *value]
 
@@ -124,7 +124,7 @@ _LESSER: Final = {
     "younger": "older", "shorter": "longer", "smaller": "bigger", "slower": "faster", "worse": "better",
     "lower": "higher", "lighter": "heavier", "weaker": "stronger", "colder": "warmer", "poorer": "richer",
 }  # fmt: skip
-"""Comparatives, with those that say the same the other way around."""
+"""Comparatives with their opposites."""
 _PARTICLES: Final = frozenset("back off up out away down over".split())
 _GOING: Final = frozenset("go goes went gone going get gets travel travels".split())
 _MEANS: Final = {
@@ -144,7 +144,7 @@ _END: Final = frozenset(".;!?")
 
 
 def normalize_word_order(pieces: Sequence[Piece]) -> list[Piece]:
-    """The same pieces in a plain order, sentence by sentence."""
+    """Return the pieces in plain word order, sentence by sentence."""
     found: list[Piece] = []
     start = 0
     untitled = _drop_titles(pieces)
@@ -173,7 +173,7 @@ def _normalize_sentence(pieces: list[Piece]) -> list[Piece]:
 
 
 def _rewrite_comparative(pieces: list[Piece]) -> list[Piece] | None:
-    """Ann is younger than Bob: Bob is older than Ann."""
+    """Rewrite "Ann is younger than Bob" as "Bob is older than Ann"."""
     at = next((place for place, piece in enumerate(pieces) if piece.word in _LESSER), 0)
     if at < 2 or at + 2 >= len(pieces) or pieces[at + 1].word != "than" or pieces[at - 1].word not in BE:
         return None
@@ -182,7 +182,7 @@ def _rewrite_comparative(pieces: list[Piece]) -> list[Piece] | None:
 
 
 def _rewrite_means_of_travel(pieces: list[Piece]) -> list[Piece] | None:
-    """Goes to school on foot: walks to school."""
+    """Rewrite "goes to school on foot" as "walks to school"."""
     words = [piece.word for piece in pieces]
     at = next((place for place, word in enumerate(words) if word in _GOING), -1)
     for place in range(at + 1, len(words) - 1) if at >= 0 else ():
@@ -193,7 +193,7 @@ def _rewrite_means_of_travel(pieces: list[Piece]) -> list[Piece] | None:
 
 
 def _rewrite_separated_particle(pieces: list[Piece]) -> list[Piece] | None:
-    """Gave the vase back: gave back the vase."""
+    """Rewrite "gave the vase back" as "gave back the vase"."""
     last = len(pieces) - 1
     if pieces[last].word not in _PARTICLES:
         return None
@@ -204,7 +204,7 @@ def _rewrite_separated_particle(pieces: list[Piece]) -> list[Piece] | None:
 
 
 def _drop_titles(pieces: Sequence[Piece]) -> list[Piece]:
-    """Without the titles of names: Dr. Weber is Weber."""
+    """Remove titles of names: "Dr. Weber" becomes "Weber"."""
     return [
         piece
         for place, piece in enumerate(pieces)
@@ -219,7 +219,7 @@ def _drop_titles(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _rewrite_reported_speech(pieces: list[Piece]) -> list[Piece] | None:
-    """What somebody says of something, without who says it."""
+    """Return the content of reported speech, without the speaker."""
     words = [piece.word for piece in pieces[:3]]
     start = 2 if words[:2] == ["the", "user"] else 1 if words[0] in {"user", "i"} else 0
     if not start:
@@ -236,7 +236,7 @@ def _rewrite_reported_speech(pieces: list[Piece]) -> list[Piece] | None:
 
 
 def _rewrite_existential(pieces: list[Piece]) -> list[Piece] | None:
-    """There are two rooms in the flat: the flat has two rooms."""
+    """Rewrite "there are two rooms in the flat" as "the flat has two rooms"."""
     if pieces[0].word != "there" or word_at(pieces, 1) not in {"is", "are", "'s"}:
         return None
     for place in range(3, len(pieces) - 1):
@@ -251,7 +251,7 @@ def _rewrite_existential(pieces: list[Piece]) -> list[Piece] | None:
 
 
 def _rewrite_relative_clause(pieces: list[Piece]) -> list[Piece] | None:
-    """I have a son who sings: my son sings. I have a son named Tom: my son is named Tom."""
+    """Rewrite "I have a son who sings" as "my son sings", and "a son named Tom" as "my son is named Tom"."""
     at = next(
         (place for place, piece in enumerate(pieces[:_LONGEST_OWNER]) if piece.word in {"has", "have"}), 0
     )
@@ -281,7 +281,7 @@ def _to_possessive(pieces: list[Piece]) -> list[Piece]:
 
 
 def _rewrite_inversion(pieces: list[Piece]) -> list[Piece] | None:
-    """Carla is my wife: my wife is Carla. Only what is definite can be what a name stands for."""
+    """Rewrite "Carla is my wife" as "my wife is Carla". Only definite descriptions can be the subject."""
     at = next((place for place, piece in enumerate(pieces) if piece.word in BE), 0)
     if not 0 < at <= _LONGEST_NAME or at + 2 > len(pieces) or pieces[at].word not in {"is", "was", "are"}:
         return None
@@ -316,5 +316,5 @@ def _is_definite(place: list[Piece]) -> bool:
 
 
 def _tail(place: list[Piece]) -> int:
-    # "now", "this week" stay behind.
+    # "now" and "this week" stay at the end.
     return len(place) - (place[-1].word in {"now", "currently", "instead"})

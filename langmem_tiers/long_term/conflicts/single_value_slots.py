@@ -1,4 +1,4 @@
-"""Which places of a statement take one value only: where another value is another claim, not one more."""
+"""Places in a statement that have only one value: there, another value is a contradiction, not an addition."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ MULTI: Final = get_canonical_keys(
     help teach talk call send receive order test review mention
     """
 )
-"""Verbs that hold of several things at once."""
+"""Verbs that can apply to several things at once."""
 SHARED: Final = get_canonical_keys(
     """
     know like support include visit speak attend see read contain accept interested sell offer allow need
     """
 )
-"""Those of them whose passive holds of several, too."""
+"""Verbs that can apply to several things in the passive, too."""
 PLANS: Final = get_canonical_keys(
     """
     want plan hope intend consider think try expect ask believe recommend suggest wish propose discuss evaluate
     explore investigate assess trial prototype experiment lean compare dream aim contemplate debate
     """
 )
-"""Verbs of what is not so, or not yet."""
+"""Verbs of unreal or future states."""
 TIMED: Final = get_canonical_keys(
     """
     be happen start end leave depart arrive open close expire launch release land fly set schedule wake
@@ -49,7 +49,7 @@ TIMED: Final = get_canonical_keys(
     continue valid expiration
     """
 )
-"""Verbs whose time is a property of what they tell."""
+"""Verbs whose time is a property of an event."""
 CHOICES: Final = get_canonical_keys("choose use switch migrate standardize adopt pick") | {"be"}
 SINGLE_NOUNS: Final = get_canonical_keys(
     """
@@ -63,11 +63,11 @@ SINGLE_NOUNS: Final = get_canonical_keys(
     mode method protocol algorithm convention unit package version captain coach chair secretary
     """
 )
-"""Nouns of which there is one at a time."""
+"""Nouns of things that exist once at a time."""
 DEVICES: Final = get_canonical_keys(
     "phone laptop computer tablet watch camera car printer console editor browser"
 )
-"""Things of which most people use one."""
+"""Things of which most people use only one."""
 SINGLE_WORDS: Final = get_canonical_keys(
     "favorite default main current official preferred only best chosen final standard target top latest actual"
 )
@@ -78,37 +78,37 @@ RELATIONS: Final = {
     "head": "first", "sit": "in at", "come": "from", "grow": "in", "grow up": "in on at", "bank": "with",
     "assign": "to",
 }  # fmt: skip
-"""Verbs that hold of one thing at a time, with the roles that it has."""
+"""Verbs that apply to one thing at a time, with the roles of that thing."""
 CLASSED: Final = get_canonical_keys(
     """host run write build store deploy license implement code serve track manage monitor hold keep record draw edit
     take"""
 )
-"""Verbs that hold of one member of a class at a time."""
+"""Verbs that apply to one member of a class at a time."""
 SCOPE_ROLES = frozenset("in on for at during".split())
 PASSIVE_ROLES = frozenset({SUBJECT, "with", "on", "via", "to", "under", "at", "in"})
 
 
 @dataclass(frozen=True, slots=True)
 class _ValuePair:
-    """The words that stand in the same place of the two."""
+    """Words in the same place of two statements."""
 
     ones: Sequence[Atom]
     others: Sequence[Atom]
 
     @property
     def shared(self) -> str:
-        """A class that both are of; nothing if there is none."""
-        names = (find_shared_class(one.key, other.key) for one in self.ones for other in self.others)
+        """Name of a class that both words belong to, or an empty string."""
+        names = (find_shared_class(word.key, other.key) for word in self.ones for other in self.others)
         return next(filter(None, names), "")
 
     @property
     def are_names(self) -> bool:
-        """Whether they are names of something, not words of the language."""
+        """True if the words are names and not ordinary words."""
         return all(atom.is_capital or atom.key in CLASSES for atom in (*self.ones, *self.others))
 
 
 def is_exclusive(old: Statement, new: Statement, ones: Sequence[Atom], others: Sequence[Atom]) -> bool:
-    """Whether only one of the two values can stand where they stand."""
+    """Return True if only one of two values is possible in their place."""
     ones, others = _drop_model_numbers(ones), _drop_model_numbers(others)
     both = (*ones, *others)
     if ones[0].kind != "word" and all(atom.kind == ones[0].kind for atom in both):
@@ -126,14 +126,14 @@ def is_exclusive(old: Statement, new: Statement, ones: Sequence[Atom], others: S
 
 
 def _drop_model_numbers(values: Sequence[Atom]) -> Sequence[Atom]:
-    # An iPhone 13 is an iPhone.
+    # "iPhone 13" is a kind of "iPhone".
     if values[0].kind == "word" and values[0].is_capital and values[-1].kind in {"number", "version"}:
         return [atom for atom in values if atom.kind == "word"]
     return values
 
 
 def is_contained(ones: Sequence[Atom], others: Sequence[Atom]) -> bool:
-    """Whether one value is a part of the other: a city of a country, a day of a month, a version of a version."""
+    """Return True if one value is part of the other: a city of a country, a day of a month, a more exact version."""
     one, other = ones[0], others[0]
     if (one.key in REGIONS) != (other.key in REGIONS):
         return True
@@ -146,7 +146,7 @@ def is_contained(ones: Sequence[Atom], others: Sequence[Atom]) -> bool:
 
 
 def _are_compatible(one: str, other: str) -> bool:
-    """Whether two dates can be one: a year and a day of any year, a month and a day in it."""
+    """Return True if two dates can be the same: a year and a day without a year, a month and a day in it."""
     parts = ([*date.split("-"), "", ""] for date in (one, other))
     return all(not first or not second or first == second for first, second in zip(*parts, strict=False))
 
@@ -172,7 +172,7 @@ def _takes_one_value(old: Statement, new: Statement, one: Atom, other: Atom) -> 
 
 
 def _counts_subject(statement: Statement, number: Atom) -> bool:
-    # "Five people are coming", "half of them are late"
+    # "Five people are coming", "half of them are late".
     if statement.atoms[0] != number or number.kind != "number" or number.key.startswith("number:#"):
         return False
     return number.unit == "%" or (not number.unit and _counts(statement, number))
@@ -193,7 +193,7 @@ def _counts(statement: Statement, number: Atom) -> bool:
 
 
 def _is_version(one: Atom, other: Atom) -> bool:
-    # 3 and 3.12 behind a name
+    # Versions after a name: "3" and "3.12".
     short, long = sorted((one.key.partition(":")[2], other.key.partition(":")[2]), key=len)
     return not one.unit and long.startswith(f"{short}.")
 
@@ -212,7 +212,7 @@ def _takes_one_time(old: Statement, one: Atom, predicate: str) -> bool:
 
 
 def _is_reversed(one: Statement, values: Sequence[Atom]) -> bool:
-    """Whether it says what fills a place first: Bob is the owner, March 5 is the deadline."""
+    """Return True if the value precedes its place: "Bob is the owner", "March 5 is the deadline"."""
     predicate = one.predicates[0]
     behind = [atom for atom in one.atoms if not atom.is_first and atom.role != VERB]
     if sum(atom.is_first for atom in one.atoms) != len(values) or not behind:
@@ -222,7 +222,7 @@ def _is_reversed(one: Statement, values: Sequence[Atom]) -> bool:
     if predicate == "use":
         return bool(_purpose(one)) and all(atom.key in CLASSES for atom in values)
     if behind[0].determiner == "a" or behind[0].key == "number:1":
-        return False  # there may be several
+        return False  # there may be several of them
     is_definite = any(atom.determiner == "the" or atom.role == OWNER for atom in behind) or bool(one.persons)
     is_value = all(atom.is_capital or atom.kind != "word" or atom.key in CLASSES for atom in values)
     is_place = all(atom.role in {COMPLEMENT, OWNER, "for", "in"} for atom in behind)
@@ -249,12 +249,12 @@ def _takes_one_word(old: Statement, new: Statement, values: _ValuePair) -> bool:
 
 
 def _takes_one_color(values: _ValuePair) -> bool:
-    # Has brown eyes, the eyes are green; but not: has a brown dog.
+    # "has brown eyes" and "the eyes are green", but not "has a brown dog".
     return values.shared == "color" and "a" not in {values.ones[0].determiner, values.others[0].determiner}
 
 
 def _is_one_of_several(one: Statement) -> bool:
-    # "A son of mine is called Leo"
+    # "A son of mine is called Leo".
     return any(
         atom.is_first and atom.determiner == "a" and atom.role in {SUBJECT, OBJECT} for atom in one.atoms
     )
@@ -274,7 +274,7 @@ def _takes_one_relation(old: Statement, new: Statement, values: _ValuePair) -> b
 
 
 def _is_kept_in(old: Statement, new: Statement, values: _ValuePair) -> bool:
-    """Whether it says with which tool something is made or kept: my notes in Obsidian."""
+    """Return True if the statements name the tool with which something is kept: "my notes in Obsidian"."""
     one, other = values.ones[-1], values.others[-1]
     is_tool = one.role == other.role and one.role in {"in", "with", "on", "to"} and values.are_names
     kept = {atom.key for atom in old.atoms if atom.role == OBJECT or atom.is_first} & new.keys
@@ -282,7 +282,7 @@ def _is_kept_in(old: Statement, new: Statement, values: _ValuePair) -> bool:
 
 
 def _takes_one_agent(old: Statement, new: Statement, values: _ValuePair) -> bool:
-    """Whether it says by whom, with what or where something is done: is handled by Stripe, is built with Vite."""
+    """Return True if the statements name the agent, tool or place of an action: "is handled by Stripe"."""
     role = values.ones[-1].role
     if not values.are_names or "passive" not in old.flags & new.flags or role != values.others[-1].role:
         return False
@@ -314,7 +314,7 @@ def _takes_one_complement(old: Statement, new: Statement, values: _ValuePair) ->
 
 
 def _is_one_thing(old: Statement, place: Sequence[Atom], values: _ValuePair) -> bool:
-    """Whether what stands before the verb is one thing that has one name, or one value."""
+    """Return True if the subject is one thing that has only one name or value."""
     heads = [atom for atom in place if atom.role == SUBJECT]
     if heads and heads[-1].key in SINGLE_NOUNS:
         return True
@@ -332,11 +332,11 @@ def _takes_one_choice(old: Statement, new: Statement, values: _ValuePair) -> boo
     if not values.shared:
         return False
     is_decided = "now" in new.flags or any(
-        "choose" in one.keys
-        or "will" in one.modals
-        or "imperative" in one.flags
-        or one.predicates[0] in CHANGES
-        for one in (old, new)
+        "choose" in statement.keys
+        or "will" in statement.modals
+        or "imperative" in statement.flags
+        or statement.predicates[0] in CHANGES
+        for statement in (old, new)
     )
     has_subject = any(atom.is_first and atom.role != VERB and atom.key in new.keys for atom in old.atoms)
     return is_decided or has_subject

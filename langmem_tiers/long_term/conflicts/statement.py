@@ -1,4 +1,4 @@
-"""Reading a statement: what it speaks of, in which roles, and what it denies."""
+"""Parsing of statements: subjects, roles and negations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_PARTS: Final = 4
 
 
 def split_clauses(items: Sequence[SentenceItem]) -> list[list[SentenceItem]]:
-    """The items of each clause, with the subject of the first in front of those that have none."""
+    """Return the items of each clause. A clause without a subject gets the subject of the first clause."""
     cuts = [place for place in range(1, len(items) - 1) if _is_cut(items, place)]
     if not cuts or len(cuts) >= _MOST_PARTS:
         return []
@@ -51,13 +51,13 @@ def _find_subject(part: Sequence[SentenceItem]) -> list[SentenceItem]:
 
 
 def _is_cut(items: Sequence[SentenceItem], place: int) -> bool:
-    """Whether a clause of its own begins behind it."""
+    """Return True if an independent clause begins after the item."""
     item, behind = items[place], items[place + 1]
     if item.part == "mark":
         return item.key in ".;!"
     if item.part != "conjunction" or item.key not in _JOINTS:
         return False
-    if not any(one.part in {"verb", "be"} for one in items[:place]):
+    if not any(item.part in {"verb", "be"} for item in items[:place]):
         return False
     if behind.part in _FINITE:
         return True
@@ -71,7 +71,7 @@ def _is_finite(verb: SentenceItem) -> bool:
 
 
 MAX_WORDS = 400
-"""Longer texts are no statements: they are the same only word for word."""
+"""Maximum number of words of a statement. Longer texts are the same only if they are identical."""
 _MAX_CHARACTERS = 6000
 _NOW = frozenset("now nowadays instead anymore henceforth".split())
 _HELPERS = frozenset("is are was were do does did can could should would will has have".split())
@@ -80,37 +80,37 @@ _ASKING = frozenset("what who whose which where when why how".split())
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement, read once to be compared often."""
+    """A parsed statement, to be compared often."""
 
     text: str = field(repr=False)
     plain: str
-    """Without differences of case and space."""
+    """Text without differences of case and spaces."""
     atoms: tuple[Atom, ...] = ()
-    """What it is made of, in its order; small words are left out."""
+    """Meaningful parts in order, without function words."""
     keys: frozenset[str] = frozenset()
     roles: dict[str, frozenset[str]] = field(default_factory=dict, hash=False, compare=False)
-    """The roles in which each key stands."""
+    """Roles of each key."""
     persons: frozenset[str] = frozenset()
-    """user, we or you: who speaks or is spoken of."""
+    """Speaker and persons: "user", "we" or "you"."""
     person_roles: frozenset[tuple[str, str]] = frozenset()
     modals: frozenset[str] = frozenset()
     flags: frozenset[str] = frozenset()
-    """question, also, now, past, imperative, passive, event, told, needless: what holds for all of it."""
+    """Properties of the whole statement: question, also, now, past, imperative, passive, event, told, needless."""
     denials: tuple[str, ...] = ()
-    """What stands behind each word that denies."""
+    """Word after each negation."""
     clauses: tuple[frozenset[str], ...] = ()
-    """The keys of each sentence of the text."""
+    """Keys of each sentence of the text."""
     predicates: tuple[str, ...] = ()
-    """The verbs of its clauses; be for a clause that has no other."""
+    """Verbs of the clauses. A clause without another verb has "be"."""
     parts: tuple[Statement, ...] = ()
-    """Each of its clauses as a statement of its own, if it has several."""
+    """Clauses as separate statements, if there are several."""
 
 
 def read_statement(text: str) -> Statement:
-    """A statement in normalised parts.
+    """Parse a text into a statement.
 
     Args:
-        text: A sentence or a few; of more than 400 words only the whole is compared.
+        text: One or a few sentences. A text of more than 400 words is compared only as a whole.
     """
     simple = normalize_statement_text(text)
     if len(simple) > _MAX_CHARACTERS or simple.count(" ") >= MAX_WORDS:
@@ -132,7 +132,7 @@ def read_statement(text: str) -> Statement:
 
 
 def _is_question(first: list[str]) -> bool:
-    # "what is it", "is it", but not "what I need is".
+    # "what is it" and "is it" are questions, "what I need is" is not.
     if len(first) < 2:
         return False
     return (first[0] in _ASKING and first[1] in _HELPERS) or first[0] in _HELPERS - {"do", "have"}

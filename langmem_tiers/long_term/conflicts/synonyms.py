@@ -1,7 +1,7 @@
-"""Words and phrases that say the same: each line is what stands for all, then the others.
+"""Synonyms. Each line lists the canonical word first, then the words and phrases with the same meaning.
 
-Written in plain words; they are met in any inflection. A phrase of several words is read before its words
-are. Only what can replace the other in nearly every sentence belongs here.
+Words are written in base form and match in any inflection. Phrases are matched before single words. Only words that
+are interchangeable in nearly every sentence belong here.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ employee: staff member
 problem: issue
 error: err
 """
-"""The table, in plain words."""
+"""Table of nouns, in base form."""
 
 
 _VERBS = """
@@ -493,7 +493,7 @@ automatic: automatically
 
 
 def parse_synonym_table(table: str) -> dict[str, str]:
-    """What stands for each word or phrase of a table, in which a line that is indented goes on with the one before."""
+    """Return the canonical word of each word or phrase in a table. An indented line continues the line before it."""
     found: dict[str, str] = {}
     for line in table.replace("\n    ", " ").strip().splitlines():
         canonical, _, others = line.partition(":")
@@ -503,6 +503,6 @@ def parse_synonym_table(table: str) -> dict[str, str]:
 
 
 SYNONYMS = parse_synonym_table(_VERBS) | parse_synonym_table(NOUNS) | parse_synonym_table(_OTHERS)
-"""Each word or phrase with what stands for it."""
+"""Canonical word of each word or phrase."""
 VERB_KEYS = frozenset(parse_synonym_table(_VERBS).values()) - {"birthday", "name", "date"}
-"""What stands for verbs."""
+"""Canonical words of verbs."""

@@ -1,4 +1,4 @@
-"""Verbs that are met often, by which the parts of a sentence are told apart."""
+"""Frequent verbs, used to divide a sentence into its parts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ VERBS = frozenset(
     warm warn waste weaken weed weld wipe wonder worry worship wound wrestle yell yield zoom
     """.split()
 )
-"""In their plain form."""
+"""Verbs in base form."""
 NOUNS_TOO = frozenset(
     """
     act alert answer attack audit award back block book break cache call carry cause change charge check
@@ -99,4 +99,4 @@ NOUNS_TOO = frozenset(
     yield
     """.split()
 )
-"""Those that can as well be a noun."""
+"""Verbs that can also be nouns."""

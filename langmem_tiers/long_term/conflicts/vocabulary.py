@@ -1,4 +1,4 @@
-"""The tables of words by the keys that a text is read into."""
+"""Word tables by the keys that texts are parsed into."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ means that; i would like you to know that; the user has said that; the user has 
 stated that; it is known that
 """
 FILLER_PHRASES = tuple(" ".join(phrase.lower().split()) for phrase in _PHRASES.split(";"))
-"""Phrases, in any inflection."""
+"""Filler phrases, in any inflection."""
 
 
 _Rest = tuple[tuple[str, ...], str]
@@ -59,7 +59,7 @@ def _phrases() -> tuple[dict[str, str], dict[str, list[_Rest]]]:
     for phrase, canonical in table.items():
         stems = _stems(phrase)
         if len(stems) == 1 and len(phrase.split()) > 1 and not ARTICLES & set(phrase.split()):
-            continue  # nothing but a small word makes it a phrase, and that one is gone by then
+            continue  # only function words make it a phrase, and they are removed before phrases are matched
         if len(stems) == 1:
             singles.setdefault(stems[0], canonical)
         elif stems:
@@ -70,13 +70,13 @@ def _phrases() -> tuple[dict[str, str], dict[str, list[_Rest]]]:
 
 
 _SINGLES, PHRASES = _phrases()
-"""By the first stem of each: the other stems and what stands for the phrase, the longest first."""
+"""Phrases by their first stem: the other stems and the canonical word, longest phrase first."""
 _FILLER_STEMS = frozenset(FILLERS)
 
 
 @lru_cache(maxsize=50_000)
 def get_canonical_key(word: str) -> str:
-    """What stands for a word in lower case and for its synonyms; nothing for one that can be left out."""
+    """Return the canonical key of a word in lower case, or an empty string if the word can be left out."""
     if word in _FILLER_STEMS:
         return ""
     root = stem(word)
@@ -84,7 +84,7 @@ def get_canonical_key(word: str) -> str:
 
 
 def get_canonical_keys(words: str) -> frozenset[str]:
-    """The keys of some words."""
+    """Return the canonical keys of words."""
     return frozenset(get_canonical_key(word) or word for word in words.split())
 
 
@@ -97,29 +97,29 @@ def _group_by_key(table: dict[str, frozenset[str]]) -> dict[str, frozenset[str]]
 
 
 VERBS: Final = get_canonical_keys(" ".join(verbs.VERBS)) | VERB_KEYS | (IRREGULAR_BASES - {"be", "do"})
-"""Keys that can be the verb of a sentence."""
+"""Keys that can be verbs."""
 NOUNS_TOO: Final = get_canonical_keys(" ".join(verbs.NOUNS_TOO))
-"""Those that can as well be a noun."""
+"""Keys of verbs that can also be nouns."""
 CLASSES: Final = _group_by_key(word_classes.CLASSES)
-"""The classes that a key is a member of."""
+"""Classes of a key."""
 OPPOSITES: Final = (
     frozenset(
-        (" ".join(map(get_canonical_key, one.split())), " ".join(map(get_canonical_key, other.split())))
-        for one, other in word_classes.OPPOSITES
+        (" ".join(map(get_canonical_key, word.split())), " ".join(map(get_canonical_key, other.split())))
+        for word, other in word_classes.OPPOSITES
     )
     | word_classes.OPPOSITES
 )
-"""Pairs of keys, in both orders."""
+"""Pairs of opposite keys, in both orders."""
 COMPLEMENTS: Final = frozenset(
     (get_canonical_key(one), get_canonical_key(other)) for one, other in word_classes.COMPLEMENTS
 )
-"""Those of them between which there is nothing."""
+"""Opposites without anything in between."""
 SCOPES: Final = frozenset(get_canonical_key(word) for word in word_classes.SCOPES)
 REGIONS: Final = frozenset(get_canonical_key(word) for word in word_classes.REGIONS)
 
 
 def are_opposite(one: str, other: str) -> bool:
-    """Whether the two keys say the opposite, or one is the other with a denying prefix."""
+    """Return True if two keys are opposites, or one is the other with a negative prefix."""
     if (one, other) in OPPOSITES or (_to_adjective(one), _to_adjective(other)) in OPPOSITES:
         return True
     short, long = sorted((one, other), key=len)
@@ -129,14 +129,14 @@ def are_opposite(one: str, other: str) -> bool:
 
 
 def are_complements(one: str, other: str) -> bool:
-    """Whether what is not the one is the other: open and closed, but not hot and cold."""
+    """Return True if two keys exclude anything in between: open and closed, but not hot and cold."""
     if (one, other) in COMPLEMENTS:
         return True
     return are_opposite(one, other) and (one, other) not in OPPOSITES
 
 
 def _to_adjective(key: str) -> str:
-    # "lazily" is "lazy", "quickly" is "quick".
+    # "lazily" is compared as "lazy", "quickly" as "quick".
     if not key.endswith("ly"):
         return key
     bare = key[:-2]
@@ -144,6 +144,6 @@ def _to_adjective(key: str) -> str:
 
 
 def find_shared_class(one: str, other: str) -> str:
-    """The name of a class that both keys are members of; nothing if there is none."""
+    """Return the name of a class that contains both keys, or an empty string."""
     both = CLASSES.get(one, frozenset()) & CLASSES.get(other, frozenset())
     return min(both, default="")

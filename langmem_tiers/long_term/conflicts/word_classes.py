@@ -1,4 +1,4 @@
-"""Small tables of what rules each other out: opposites, and classes of which a place takes one member only."""
+"""Tables of words that exclude each other: opposites, and classes of which only one member is possible."""
 
 from __future__ import annotations
 
@@ -192,12 +192,12 @@ def _parse_members(table: str) -> dict[str, frozenset[str]]:
 
 
 COMPLEMENTS = _parse_pairs(_EITHER)
-"""Opposites between which there is nothing."""
+"""Opposites without anything in between."""
 OPPOSITES = _parse_pairs(_STATES) | COMPLEMENTS
-"""Pairs of plain words, in both orders."""
+"""Pairs of opposite words, in both orders."""
 CLASSES = _parse_members(_CLASSES)
-"""The names of the classes that a word is a member of."""
+"""Names of the classes that a word belongs to."""
 SCOPES = frozenset(_SCOPES.split())
-"""Words that say where or for whom something holds: what holds for one need not hold for the other."""
+"""Words that limit a statement to a place or group. It need not be valid for another place or group."""
 REGIONS = frozenset(_REGIONS.split())
-"""Countries and other places that contain places."""
+"""Countries and other regions that contain places."""

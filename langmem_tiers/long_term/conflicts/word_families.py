@@ -1,6 +1,6 @@
-"""Families of words: what is derived from the same word, and what often stands for another in the same sentence.
+"""Word families: words derived from the same word, and words that often replace each other in a sentence.
 
-Neither makes two words one key: they only align what is left over on both sides once all else is matched.
+They do not give two words one key. They only match the words that are left over after all others are matched.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _parse_irregular_pairs() -> dict[str, str]:
 
 GROUPS: Final = tuple(tuple(group.split()) for group in _GROUPS.split(";"))
 IRREGULAR: Final = _parse_irregular_pairs()
-"""Words whose family their letters do not show."""
+"""Irregular words of a family."""
 
 
 _SUFFIXES: Final = tuple(
@@ -117,15 +117,15 @@ _SUFFIXES: Final = tuple(
 )
 _IRREGULAR: Final = {stem(word): stem(base) for word, base in IRREGULAR.items()}
 _SHORTEST: Final = 4
-"""Letters of a root: shorter ones are shared by words that have nothing in common."""
+"""Minimum length of a root in letters. Shorter roots are shared by unrelated words."""
 _CUT: Final = 5
-"""Letters from which on the beginning of a word stands for it."""
+"""Minimum length in letters of an abbreviation by truncation."""
 _ENDING: Final = re.compile(r"(?:[aeiy]|(?P<twice>[bdgklmnprt])(?P=twice))\Z")
 
 
 @lru_cache(maxsize=20_000)
 def find_roots(word: str) -> frozenset[str]:
-    """What may be left of a word without the endings that make another kind of word of it."""
+    """Return the possible roots of a word, without derivational endings."""
     word = _IRREGULAR.get(word, word)
     found = {_strip_ending(word)}
     for suffix in _SUFFIXES:
@@ -155,12 +155,12 @@ def _index_groups_by_key() -> dict[str, frozenset[int]]:
 
 
 GROUPS_BY_KEY: Final = _index_groups_by_key()
-"""The groups of words alike that a key is in."""
+"""Groups of similar words by key."""
 
 
 @lru_cache(maxsize=50_000)
 def are_related_words(one: str, other: str) -> bool:
-    """Whether two keys are of one family, or often stand for each other."""
+    """Return True if two keys belong to one family, or often replace each other."""
     if are_opposite(one, other):
         return False
     return bool(_groups_of(one) & _groups_of(other)) or are_derived(one, other) or _is_truncation(one, other)
@@ -174,5 +174,5 @@ def _is_truncation(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=50_000)
 def are_derived(one: str, other: str) -> bool:
-    """Whether two keys are of one family: allergy and allergic, approve and approval."""
+    """Return True if two keys belong to one family: "allergy" and "allergic", "approve" and "approval"."""
     return bool(find_roots(one) & find_roots(other)) and one.isalpha() and other.isalpha()

@@ -1,1 +1,1 @@
-"""Embedding models: the offline one, adapters for others, validation and caching."""
+"""Embedders: the offline default, adapters for other models, validation and caching."""

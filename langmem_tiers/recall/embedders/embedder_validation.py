@@ -1,4 +1,4 @@
-"""Embedding models of other libraries as embedders: named, measured, and their answers checked."""
+"""Adapter base for embedding models of other libraries: identity, dimension and validation."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ _NAME_ATTRIBUTES = ("model", "model_name", "model_id", "repo_id", "deployment", 
 _DEPLOYMENT_ATTRIBUTES = {"deployment", "azure_deployment"}
 _SIZE_ATTRIBUTES = ("dimensions", "output_dimensionality", "output_dimension")
 _PLACEHOLDER_NAMES = {"", "unknown"}
+# Attributes may hold URLs. One with a user, a query or a fragment may contain a secret and is not used as a name.
 _SECRET_PATTERN = re.compile(r"://.*[@?#]")
 _SAMPLE_TEXT = "dimension"
 _MAX_DIMENSION = 2**20
 
 
 class CheckedEmbedder:
-    """An ``Embedder`` around a model of another library.
+    """An ``Embedder`` that wraps a model of another library.
 
-    Building it asks the model nothing. Safe to share between threads if the model is.
+    Creating it does not call the model. Thread-safe if the model is.
 
     Args:
         model: The model.
-        methods: Its methods that embed a list of texts, and one query.
-        identity: Names the model; found in the model's own attributes if left out.
-        dimension: The length of its vectors; found by embedding one word on first use if left out.
+        methods: Names of its methods that embed a list of texts, and one query.
+        identity: Name of the model. None derives it from the attributes of the model.
+        dimension: Length of its vectors. None measures it by embedding one word on first use.
 
     Raises:
         InvalidInputError: The model lacks one of the methods.
-        InvalidConfigError: Nothing names the model, or the dimension makes no sense.
+        InvalidConfigError: No identity could be derived, or identity or dimension is invalid.
     """
 
     def __init__(
@@ -65,12 +66,13 @@ class CheckedEmbedder:
 
     @property
     def identity(self) -> str:
-        """Names the model: vectors of two identities are never compared."""
+        """Name of the model. Vectors of different identities are never compared."""
         return self._identity
 
     @property
     def dimension(self) -> int:
-        """The length of each vector; the first look may ask the model."""
+        """Length of each vector. The first access may call the model."""
+        # Checked again under the lock, so that concurrent first accesses call the model once.
         if self._dimension is None:
             with self._lock:
                 if self._dimension is None:
@@ -79,24 +81,24 @@ class CheckedEmbedder:
         return self._dimension
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row per text.
+        """Return one vector per text.
 
         Raises:
-            InvalidInputError: A text is no text, or the model's answer cannot be used.
+            InvalidInputError: A text is not a str, or the model returned invalid vectors.
             LangmemTiersError: The model failed.
         """
         if isinstance(texts, str):
-            raise InvalidInputError("texts is one text: give a list of texts")
+            raise InvalidInputError("texts must be a list of texts, got a single str")
         ready = [_to_sendable_text(text) for text in texts]
         dimension = self.dimension
         answer = self._call_model(self._documents_method, ready) if ready else []
         return validate_vectors(answer, len(ready), dimension, model=self._describe_model())
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """One vector, of the model's query side.
+        """Return the vector of a query, by the model's method for queries.
 
         Raises:
-            InvalidInputError: It is no text, or the model's answer cannot be used.
+            InvalidInputError: The query is not a str, or the model returned an invalid vector.
             LangmemTiersError: The model failed.
         """
         ready, dimension = _to_sendable_text(text), self.dimension
@@ -105,56 +107,62 @@ class CheckedEmbedder:
         return vector
 
     def before_fork(self) -> None:
-        """Nothing to do: waiting for a model could keep the process from forking."""
+        """Do nothing: waiting for a call to end could delay the fork without limit."""
 
     def after_fork(self) -> None:
-        """Nothing to do in the parent."""
+        """Do nothing in the parent."""
 
     def after_fork_in_child(self) -> None:
-        """The lock may be held by a thread that this process does not have."""
+        """Replace the lock: it may be held by a thread that does not exist in the child."""
         self._lock = threading.Lock()
 
     def _describe_model(self) -> str:
         return f"the embedding model {self._identity!r}"
 
-    def _call_model(self, method: Callable[[Any], object], what: object) -> object:
+    def _call_model(self, method: Callable[[Any], object], argument: object) -> object:
         try:
-            return method(what)
-        except Exception as error:  # noqa: BLE001 - whatever a model raises, callers see one kind of error
+            return method(argument)
+        except Exception as error:  # noqa: BLE001 - models raise any type, callers expect one
             _log.debug("%s failed", self._describe_model(), exc_info=True)
             status = getattr(error, "status_code", None)
             problem = type(error).__name__ + (f", status {status}" if isinstance(status, int) else "")
-        # Raised out here, so not chained: a client's error may quote an address with its key, or the texts.
+        # Raised outside of the except block, so that the original error is not chained: its message may contain texts,
+        # or a URL with a key.
         raise LangmemTiersError(
             f"{self._describe_model()} failed ({problem}): check its key, limits and network, then try again; "
-            "logging of 'langmem_tiers' at level DEBUG shows all of it"
+            "set the logger 'langmem_tiers' to DEBUG for details"
         )
 
 
 def _get_method(model: object, name: str) -> Callable[[Any], object]:
     method: Callable[[Any], object] | None = getattr(model, name, None)
     if isinstance(model, type):
-        raise InvalidInputError(f"{model.__name__} is a class: give an object of it")
+        raise InvalidInputError(
+            f"expected an embedding model, got the class {model.__name__}: pass an instance of it"
+        )
     if not callable(method):
-        raise InvalidInputError(f"a {type(model).__name__} is no embedding model: it has no {name}()")
+        raise InvalidInputError(
+            f"expected an embedding model, got a {type(model).__name__}: it has no {name}()"
+        )
     return method
 
 
 def _check_identity(identity: object) -> str:
-    if not isinstance(identity, str):  # not shown: a model's repr may hold its key
-        raise InvalidConfigError(f"identity must be a name, got a {type(identity).__name__}")
+    # The value is not quoted: somebody may have passed the model, whose repr may contain a key.
+    if not isinstance(identity, str):
+        raise InvalidConfigError(f"identity must be a str, got a {type(identity).__name__}")
     if not identity.strip() or not identity.isprintable():
         raise InvalidConfigError(f"identity must be a printable name, got {identity!r}")
     return identity.strip()
 
 
 def _derive_identity(model: object, adapter: type) -> str:
-    """The class, the names and the sizes that the model tells about itself; nothing else is looked at."""
+    # Class, names and sizes from known attributes. Other attributes are not read: they may contain secrets.
     kind = type(model).__name__
     names = dict.fromkeys(name for attribute in _NAME_ATTRIBUTES if (name := _read_name(model, attribute)))
     if not names:
         raise InvalidConfigError(
-            f"nothing names the model of this {kind}, so its vectors could be taken for those of another: "
+            f"cannot derive an identity from this {kind}, so its vectors could be mixed with those of another model: "
             f"use {adapter.__name__}(..., identity='NAME'), with a new NAME whenever the vectors change"
         )
     sizes = ((attribute, getattr(model, attribute, None)) for attribute in _SIZE_ATTRIBUTES)
@@ -166,16 +174,19 @@ def _read_name(model: object, attribute: str) -> str | None:
     if not isinstance(value, str) or not value.isprintable() or _SECRET_PATTERN.search(value):
         return None
     if attribute in _DEPLOYMENT_ATTRIBUTES and _is_left_at_default(model, attribute):
-        return None  # OpenAI's default deployment is called like its oldest model, whichever is used
+        # OpenAI's default deployment has the name of its oldest model, whichever model is used.
+        return None
     return None if value.strip().lower() in _PLACEHOLDER_NAMES else value.strip()
 
 
 def _is_left_at_default(model: object, attribute: str) -> bool:
-    chosen = getattr(model, "model_fields_set", None)  # of pydantic
-    return isinstance(chosen, set) and attribute not in chosen
+    # Pydantic models record the fields that were passed explicitly.
+    fields_set = getattr(model, "model_fields_set", None)
+    return isinstance(fields_set, set) and attribute not in fields_set
 
 
 def _to_sendable_text(text: object) -> str:
     if not isinstance(text, str):
         raise InvalidInputError(f"a text to embed must be a str, got a {type(text).__name__}")
-    return text.encode("utf-8", "replace").decode()  # lone surrogates, which no model takes
+    # Replace lone surrogates, which cannot be sent as UTF-8.
+    return text.encode("utf-8", "replace").decode()

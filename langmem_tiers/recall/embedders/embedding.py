@@ -1,4 +1,4 @@
-"""Asking an embedder that may raise, hang or answer nonsense, and remembering what it said."""
+"""Client of an embedder: time limit, validation, retries and a cache of query vectors."""
 
 from __future__ import annotations
 
@@ -32,45 +32,45 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langmem_tiers")
 MAX_EMBEDDED_CHARACTERS = 8000
-"""Of a text that are embedded; models look no further, or make a mush of it."""
+"""Number of characters of a text that are embedded. Most models read no further, or blur longer texts."""
 _METADATA, _DOCUMENTS, _QUERIES = _CALL_KINDS = ("itself", "documents", "queries")
-"""What an embedder is asked about; each is left alone for itself after it failed."""
+"""Kinds of calls. After a failure, each kind is paused separately."""
 _CACHE_WRITE_BATCH_SIZE = 16
-"""Queries whose vectors are written to the cache in the database together."""
+"""Number of query vectors that are written to the cache in the database together."""
 _USAGE_UPDATE_INTERVAL = timedelta(days=1)
-"""How often it is noted that a model is in use."""
-_DEBUG_LOG_HINT = "logging of 'langmem_tiers' at level DEBUG shows all of it"
+"""Interval at which the use of a model is recorded."""
+_DEBUG_LOG_HINT = "set the logger 'langmem_tiers' to DEBUG for details"
 _PROBE_TEXT = "hello"
-"""A word that every embedder takes."""
+"""A text that every working embedder accepts."""
 
 
 class _RefusedError(EmbeddingError):
-    """The embedder raised or answered nonsense: it may be down, or take this text amiss."""
+    """The embedder failed or returned invalid output: it may be down, or reject this text."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingResult:
-    """What came of some texts; those that are neither done nor refused had no time."""
+    """Result of embedding texts. Texts that are neither embedded nor rejected were skipped for lack of time."""
 
     vectors: NDArray[np.float32]
-    """One row per text."""
+    """One row per text. Zeros for texts that were not embedded."""
     embedded_numbers: list[int]
-    """The numbers of those that have one."""
+    """Numbers of the texts that were embedded."""
     refused_numbers: list[int]
-    """The numbers of those that the embedder refuses."""
+    """Numbers of the texts that the embedder rejected."""
 
 
 class EmbeddingClient:
-    """An embedder with a time limit, checks and a cache for queries, in memory and in the database.
+    """Calls an embedder with a time limit, validates its output, and caches query vectors. Thread-safe.
 
-    Vectors of messages are stored with them, so they are not in the cache.
+    The cache is in memory and in the database. Vectors of messages are stored with the messages, not in the cache.
 
     Args:
         embedder: The embedder.
-        store: Where vectors are kept.
+        store: Store of the vectors.
         config: Limits.
-        clock: Where the time comes from.
-        instruments: Told how long answers take.
+        clock: Source of the time.
+        instruments: Measures the duration of calls.
     """
 
     def __init__(
@@ -102,16 +102,24 @@ class EmbeddingClient:
 
     @property
     def identity(self) -> str:
-        """Names the model; what it is called before it has said so is its class."""
+        """Identity of the model. Before the embedder was asked, the name of its class."""
         return self._identity or type(self.embedder).__name__
 
     def get_model_key(self, patience_seconds: float | None = None) -> int:
-        """The key of the model's vectors; the first look may ask the embedder for its dimension."""
+        """Return the key of the model in the store. The first call asks the embedder for its identity and dimension.
+
+        Args:
+            patience_seconds: Maximum wait for other writers. Default: the time-out of any write.
+
+        Raises:
+            EmbeddingError: The embedder failed, or its identity or dimension is invalid.
+        """
         now = self._clock.now()
         if self._model_key is None:
             try:
                 self._identity, self._dimension = self._read_metadata()
-            except EmbeddingError:  # asked again at once it would say the same
+            except EmbeddingError:
+                # Pause all kinds of calls, unless they are paused already: without metadata no call can succeed.
                 if self._clock.monotonic() >= self._retry_at.get(_METADATA, 0.0):
                     self._back_off(*_CALL_KINDS)
                 raise
@@ -123,53 +131,64 @@ class EmbeddingClient:
         return self._model_key
 
     def _read_metadata(self) -> tuple[str, int]:
-        told: Any = self._call_embedder(_METADATA, lambda: (self.embedder.identity, self.embedder.dimension))
-        identity, dimension = told
+        metadata: Any = self._call_embedder(
+            _METADATA, lambda: (self.embedder.identity, self.embedder.dimension)
+        )
+        identity, dimension = metadata
         if not isinstance(identity, str) or not identity:
-            raise EmbeddingError(f"the embedder's identity must be a name, got a {type(identity).__name__}")
+            raise EmbeddingError(
+                f"identity of the embedder must be a non-empty str, got a {type(identity).__name__}"
+            )
         if isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1:
             raise EmbeddingError(
-                f"the embedder says that its vectors have {dimension!r} numbers: "
-                "dimension must be a whole number from 1"
+                f"dimension of the embedder must be a whole number from 1, got {dimension!r}"
             )
         return identity, dimension
 
     @property
     def batch_size(self) -> int:
-        """Texts in one question."""
+        """Maximum number of texts per call."""
         return self._config.batch_size
 
     @property
     def dimension(self) -> int:
-        """The length of its vectors."""
+        """Length of the vectors. The first access may ask the embedder."""
         self.get_model_key()
         return self._dimension
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector of a query, of length 1."""
+        """Return the unit vector of a query.
+
+        Raises:
+            EmbeddingError: The embedder failed, timed out, or rejected the text.
+        """
         text = text[:MAX_EMBEDDED_CHARACTERS]
+        # A quick embedder is faster than the cache.
         if self.is_quick:
             return self._embed_query_text(text)
         key = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
         with self._lock:
-            known = self._query_cache.get(key)
-        if known is not None:
-            return known
-        kept = self._get_cached_vector(key)
-        known = self._embed_query_text(text) if kept is None else kept
+            vector = self._query_cache.get(key)
+        if vector is not None:
+            return vector
+        stored = self._get_cached_vector(key)
+        vector = self._embed_query_text(text) if stored is None else stored
         with self._lock:
-            self._query_cache[key] = known
-            if kept is None:
-                self._unwritten[key] = known
-        return known
+            self._query_cache[key] = vector
+            if stored is None:
+                self._unwritten[key] = vector
+        return vector
 
     @property
     def has_full_cache_batch(self) -> bool:
-        """Whether it is time to write what was asked since."""
+        """True if there are enough new query vectors to write them to the database."""
         return len(self._unwritten) >= _CACHE_WRITE_BATCH_SIZE
 
     def write_cache(self, patience_seconds: float | None = None) -> None:
-        """Write the vectors of queries to the cache in the database; only a cache, so a failure loses nothing."""
+        """Write new query vectors to the cache in the database.
+
+        After a failure they are not written again: they are only a cache.
+        """
         with self._lock:
             fresh, self._unwritten = self._unwritten, {}
         if fresh:
@@ -186,61 +205,65 @@ class EmbeddingClient:
     def embed_documents(
         self, texts: Sequence[str], go_on: Callable[[], bool] = lambda: True
     ) -> EmbeddingResult:
-        """One row per text, in batches; texts that say nothing get no direction.
+        """Embed texts in batches. Blank texts get zero vectors.
 
-        A batch that fails is cut in two, again and again, until what the embedder refuses stands alone.
+        A batch that fails is halved repeatedly, until the rejected texts are isolated and all others are embedded.
 
         Args:
-            texts: What to embed.
-            go_on: Whether there is time for one more question after one that failed.
+            texts: Texts to embed.
+            go_on: Called after a failure, before each further batch. The rest is skipped when it returns False.
 
         Raises:
-            EmbeddingError: It does not come back, or refuses a plain word as well.
+            EmbeddingError: The embedder timed out, or rejected a probe text as well.
         """
-        import numpy as np  # noqa: PLC0415 - not before something is embedded
+        import numpy as np  # noqa: PLC0415 - slow to import, only needed to embed
 
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         short = [text[:MAX_EMBEDDED_CHARACTERS] for text in texts]
-        said = [number for number, text in enumerate(short) if text.strip()]
+        numbers = [number for number, text in enumerate(short) if text.strip()]
         size = self._config.batch_size
-        todo = [said[start : start + size] for start in range(0, len(said), size)]
-        refused, late, failed = list[int](), list[int](), False
+        todo = [numbers[start : start + size] for start in range(0, len(numbers), size)]
+        refused, skipped, failed = list[int](), list[int](), False
         while todo:
-            some = todo.pop(0)
+            batch = todo.pop(0)
             if failed and not go_on():
-                late += some
+                skipped += batch
                 continue
             try:
-                vectors[some] = self._embed_batch(_DOCUMENTS, [short[number] for number in some])
+                vectors[batch] = self._embed_batch(_DOCUMENTS, [short[number] for number in batch])
             except _RefusedError as error:
+                # The first failure: find out with a probe text whether the embedder works at all. If not, this raises,
+                # and saves halving every batch.
                 if not failed:
                     self._probe(_DOCUMENTS, error)
                 failed = True
-                half = len(some) // 2
-                todo[:0] = [some[:half], some[half:]] if half else []
-                refused += [] if half else some
-        left = {*refused, *late}
+                # Put both halves at the front. A single text cannot be halved: it is the one that is rejected.
+                half = len(batch) // 2
+                todo[:0] = [batch[:half], batch[half:]] if half else []
+                refused += [] if half else batch
+        without_vector = {*refused, *skipped}
         return EmbeddingResult(
-            vectors, [number for number in range(len(texts)) if number not in left], refused
+            vectors, [number for number in range(len(texts)) if number not in without_vector], refused
         )
 
     def invalidate(self) -> None:
-        """Hold no vector of a query any more."""
+        """Discard the cached query vectors in memory."""
         with self._lock:
             self._query_cache.clear()
             self._unwritten = {}
 
     def before_fork(self) -> None:
-        """Nothing to do: waiting for a model could keep the process from forking."""
+        """Do nothing: waiting for a call to end could delay the fork without limit."""
 
     def after_fork(self) -> None:
-        """Nothing to do in the parent."""
+        """Do nothing in the parent."""
 
     def after_fork_in_child(self) -> None:
-        """The lock may be held by a thread that this process does not have."""
+        """Replace the lock: it may be held by a thread that does not exist in the child."""
         self._lock = threading.Lock()
         self._abandoned_thread = None
-        self._unwritten = {}  # the parent writes them
+        # The parent writes these vectors.
+        self._unwritten = {}
 
     def _embed_query_text(self, text: str) -> NDArray[np.float32]:
         try:
@@ -251,24 +274,24 @@ class EmbeddingClient:
         return vector
 
     def _embed_batch(self, side: str, texts: list[str]) -> NDArray[np.float32]:
-        from langmem_tiers.recall.vector_index import normalize_vectors  # noqa: PLC0415 - numpy, not before it is needed
+        from langmem_tiers.recall.vector_index import normalize_vectors  # noqa: PLC0415 - imports numpy
 
         dimension = self.dimension
         with self._instruments.measure(Operation.EMBED) as watch:
             watch.record(texts=len(texts))
             if side == _QUERIES:
-                answer: object = [self._call_embedder(side, lambda: self.embedder.embed_query(texts[0]))]
+                vectors: object = [self._call_embedder(side, lambda: self.embedder.embed_query(texts[0]))]
             else:
-                answer = self._call_embedder(side, lambda: self.embedder.embed_documents(texts))
+                vectors = self._call_embedder(side, lambda: self.embedder.embed_documents(texts))
         try:
             return normalize_vectors(
-                validate_vectors(answer, len(texts), dimension, model=f"the embedder {self.identity!r}")
+                validate_vectors(vectors, len(texts), dimension, model=f"embedder {self.identity!r}")
             )
         except LangmemTiersError as error:
             raise _RefusedError(str(error)) from None
 
     def _probe(self, side: str, refusal: EmbeddingError) -> None:
-        # Is it the text or the embedder? One that refuses a plain word as well is left alone for a while.
+        # Distinguish a rejected text from a broken embedder: one that fails with the probe text too is paused.
         try:
             self._embed_batch(side, [_PROBE_TEXT])
         except EmbeddingError:
@@ -279,57 +302,60 @@ class EmbeddingClient:
         until = self._clock.monotonic() + self._config.retry_seconds
         self._retry_at.update(dict.fromkeys(sides, until))
 
-    def _call_embedder(self, side: str, question: Callable[[], object]) -> object:
+    def _call_embedder(self, side: str, call: Callable[[], object]) -> object:
         wait = self._retry_at.get(side, 0.0) - self._clock.monotonic()
         if wait > 0:
             raise EmbeddingError(
-                f"the embedder {self.identity!r} failed a moment ago: it is asked again in {wait:.0f} s"
+                f"embedder {self.identity!r} failed recently: the next attempt is in {wait:.0f} s"
             )
+        # A quick embedder runs in this thread: starting another one would take longer than the call.
         if self.is_quick:
             try:
-                return question()
+                return call()
             except Exception as raised:
                 raise self._build_refused_error(raised) from raised
-        box: queue.Queue[tuple[object, BaseException | None]] = queue.Queue(1)
+        # A call cannot be canceled. It runs in a daemon thread, which is abandoned after the time limit. No further
+        # call is started while such a thread is running, or threads would pile up behind a hanging embedder.
+        results: queue.Queue[tuple[object, BaseException | None]] = queue.Queue(1)
         if self._abandoned_thread is not None and self._abandoned_thread.is_alive():
-            raise EmbeddingError(f"the embedder {self.identity!r} has not come back from an earlier question")
-        # In the caller's context: models of frameworks look there for what they were asked by.
+            raise EmbeddingError(f"embedder {self.identity!r} is still busy with an earlier request")
+        # Run in the caller's context, because models of frameworks read their callbacks from context variables.
         context = contextvars.copy_context()
         thread = threading.Thread(
-            target=context.run, args=(_put_answer, question, box), name="langmem-tiers-embedder", daemon=True
+            target=context.run, args=(_put_answer, call, results), name="langmem-tiers-embedder", daemon=True
         )
         thread.start()
         try:
-            answer, error = box.get(timeout=self._config.time_limit_seconds)
+            result, error = results.get(timeout=self._config.time_limit_seconds)
         except queue.Empty:
             self._abandoned_thread = thread
             self._back_off(*_CALL_KINDS)
             raise EmbeddingError(
-                f"the embedder {self.identity!r} gave no answer within {self._config.time_limit_seconds:g} s"
+                f"embedder {self.identity!r} did not respond within {self._config.time_limit_seconds:g} s"
             ) from None
         if error is not None:
             raise self._build_refused_error(error)
-        return answer
+        return result
 
     def _build_refused_error(self, error: BaseException) -> _RefusedError:
-        if isinstance(error, LangmemTiersError):  # of an adapter, which says what is wrong and quotes no text
+        # An adapter's own error names the problem and quotes no text. The message of any other exception may contain
+        # texts or keys, so only its type is reported.
+        if isinstance(error, LangmemTiersError):
             return _RefusedError(str(error))
-        return _RefusedError(
-            f"the embedder {self.identity!r} raised {type(error).__name__}: check it; {_DEBUG_LOG_HINT}"
-        )
+        return _RefusedError(f"embedder {self.identity!r} raised {type(error).__name__}; {_DEBUG_LOG_HINT}")
 
     def _get_cached_vector(self, key: bytes) -> NDArray[np.float32] | None:
-        import numpy as np  # noqa: PLC0415 - not before something is embedded
+        import numpy as np  # noqa: PLC0415 - slow to import, only needed to embed
 
-        kept = self.store.get_cached_vectors(self.get_model_key(), [key], self._clock.now()).get(key)
-        return None if kept is None else np.frombuffer(kept, "<f4")
+        stored = self.store.get_cached_vectors(self.get_model_key(), [key], self._clock.now()).get(key)
+        return None if stored is None else np.frombuffer(stored, "<f4")
 
 
 def _put_answer(
-    question: Callable[[], object], box: queue.Queue[tuple[object, BaseException | None]]
+    call: Callable[[], object], results: queue.Queue[tuple[object, BaseException | None]]
 ) -> None:
     try:
-        box.put((question(), None))
-    except BaseException as error:  # noqa: BLE001 - whatever an embedder raises, recall goes on without it
+        results.put((call(), None))
+    except BaseException as error:  # noqa: BLE001 - recall continues without any failing embedder
         _log.debug("the embedder failed", exc_info=True)
-        box.put((None, error))
+        results.put((None, error))

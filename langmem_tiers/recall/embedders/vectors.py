@@ -1,4 +1,4 @@
-"""Vectors of an embedding model, checked before anybody compares them."""
+"""Validation of the vectors that an embedding model returns."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
 def validate_vectors(
     vectors: object, count: int, dimension: int | None, *, model: str = "the embedding model"
 ) -> NDArray[np.float32]:
-    """The vectors as a table of their own, one row for each text.
+    """Return the vectors as a new float32 table, one row per text.
 
     Args:
-        vectors: What the model gave: lists of numbers, or an array.
-        count: How many texts it was given.
-        dimension: The length that each vector must have; any, if None.
-        model: What to call the model in an error.
+        vectors: Output of the model: lists of numbers, or an array.
+        count: Number of texts.
+        dimension: Required length of each vector. None accepts any length.
+        model: Name of the model in errors.
 
     Raises:
-        InvalidInputError: They are too few or too many, of another length, or not finite numbers.
+        InvalidInputError: The number or the length of the vectors is wrong, or they contain other than finite numbers.
     """
     import numpy as np  # noqa: PLC0415 - importing the package stays quick
 
-    given = _get_length(vectors)
-    if given not in {None, count}:
+    length = _get_length(vectors)
+    if length not in {None, count}:
         raise InvalidInputError(
-            f"{model} gave {given} vectors for {count} texts: it must give one for each, in order"
+            f"{model} returned {length} vectors for {count} texts: it must return one per text, in order"
         )
     if count == 0:
         return np.empty((0, dimension or 0), dtype=np.float32)
     table = _to_float_table(vectors, model)
     if dimension is not None and table.shape[1] != dimension:
         raise InvalidInputError(
-            f"{model} gave vectors of {table.shape[1]} numbers, not {dimension}: correct dimension=, "
-            "or give a model that changed another identity="
+            f"{model} returned vectors of {table.shape[1]} numbers, expected {dimension}: correct dimension=, "
+            "or pass another identity= if the model has changed"
         )
     _check_finite(table, model)
     return table
@@ -48,7 +48,8 @@ def validate_vectors(
 def _get_length(vectors: object) -> int | None:
     try:
         return len(vectors) if isinstance(vectors, Sized) else None
-    except TypeError:  # a single number as an array
+    except TypeError:
+        # A numpy array without dimensions has __len__, but no length.
         return None
 
 
@@ -57,13 +58,15 @@ def _to_float_table(vectors: object, model: str) -> NDArray[np.float32]:
 
     try:
         given = np.asarray(vectors)
-    except (ValueError, TypeError, RuntimeError):  # of different lengths, or on a device
+    except (ValueError, TypeError, RuntimeError):
+        # Vectors of different lengths, or tensors on an accelerator.
         given = np.empty(0, dtype=object)
     if given.dtype.kind not in "fiu" or given.ndim != 2 or given.shape[1] == 0:
         raise InvalidInputError(
-            f"{model} gave something else than vectors of one length: each must be a list of numbers"
+            f"{model} returned invalid vectors: each must be a list of numbers, all of equal length"
         )
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
+    # A number that is too large for float32 becomes infinite, which _check_finite() rejects.
+    with np.errstate(over="ignore"):
         return np.array(given, dtype=np.float32, order="C")
 
 
@@ -74,6 +77,6 @@ def _check_finite(table: NDArray[np.float32], model: str) -> None:
     if not finite.all():
         first = int(np.argmin(finite)) + 1
         raise InvalidInputError(
-            f"{model} gave a vector that is not finite for text {first} of {len(table)}: "
+            f"{model} returned a vector that is not finite for text {first} of {len(table)}: "
             "check the model, or leave that text out"
         )

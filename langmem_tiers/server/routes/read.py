@@ -1,4 +1,4 @@
-"""Endpoints that look: what is there. Lists are read by key, page by page, never through."""
+"""Routes that read. Lists use key-based pagination, so a page never scans the pages before it."""
 
 from __future__ import annotations
 
@@ -32,77 +32,85 @@ _EMPTY_USAGE = NamespaceUsage(
 @router.get("/namespaces")
 @run_in_thread_pool()
 def list_namespaces(
-    desk: CurrentRequest, limit: LimitQuery = 50, cursor: CursorQuery = None
+    context: CurrentRequest, limit: LimitQuery = 50, cursor: CursorQuery = None
 ) -> response_models.PageResponse[response_models.NamespaceItem]:
-    """The namespaces that the token opens, in a fixed order."""
-    place = decode_cursor("namespaces", cursor, str)
-    after = None if place is None else parse_namespace(str(place[0]))
-    found = desk.engine.namespaces(desk.token_scope.namespace or (), after=after, limit=limit + 1)
+    """List the namespaces that the token opens, in a stable order."""
+    position = decode_cursor("namespaces", cursor, str)
+    after = None if position is None else parse_namespace(str(position[0]))
+    # One more than the limit tells whether there is a next page.
+    found = context.engine.namespaces(context.token_scope.namespace or (), after=after, limit=limit + 1)
     items = [
-        response_models.NamespaceItem(namespace=serializers.replace_surrogates(format_namespace(one)))
-        for one in found[:limit]
+        response_models.NamespaceItem(namespace=serializers.replace_surrogates(format_namespace(path)))
+        for path in found[:limit]
     ]
-    more = encode_cursor("namespaces", format_namespace(found[limit - 1])) if len(found) > limit else None
-    return response_models.PageResponse(items=items, next=more)
+    next_cursor = (
+        encode_cursor("namespaces", format_namespace(found[limit - 1])) if len(found) > limit else None
+    )
+    return response_models.PageResponse(items=items, next=next_cursor)
 
 
 @router.get("/overview")
 @run_in_thread_pool()
-def get_overview(desk: CurrentRequest, namespace: NamespaceQuery = None) -> response_models.OverviewResponse:
-    """What a namespace holds, by tier, and by day for 90 days."""
-    there = desk.require_namespace(namespace)
-    held = get_namespace_usage(there) or _EMPTY_USAGE
+def get_overview(
+    context: CurrentRequest, namespace: NamespaceQuery = None
+) -> response_models.OverviewResponse:
+    """Return the contents of a namespace by tier, and its growth by day for 90 days."""
+    memory = context.require_namespace(namespace)
+    usage = get_namespace_usage(memory) or _EMPTY_USAGE
     return response_models.OverviewResponse(
-        namespace=serializers.replace_surrogates(format_namespace(there.path)),
-        sessions=held.sessions,
-        messages=held.messages,
-        tokens=held.tokens,
+        namespace=serializers.replace_surrogates(format_namespace(memory.path)),
+        sessions=usage.sessions,
+        messages=usage.messages,
+        tokens=usage.tokens,
         tiers=[
-            response_models.TierUsageItem(tier=tier, entries=one.entries, tokens=one.tokens)
-            for tier, one in held.tiers.items()
+            response_models.TierUsageItem(tier=name, entries=tier.entries, tokens=tier.tokens)
+            for name, tier in usage.tiers.items()
         ],
-        knowledge=held.knowledge,
+        knowledge=usage.knowledge,
         growth=[
-            response_models.DailyUsageItem(day=one.day, messages=one.messages, tokens=one.tokens)
-            for one in held.growth
+            response_models.DailyUsageItem(day=day.day, messages=day.messages, tokens=day.tokens)
+            for day in usage.growth
         ],
-        growth_is_whole=held.growth_is_whole,
-        optimizer=serializers.serialize_optimizer_status(desk.engine.optimizer.report(there.path)),
-        budget=desk.engine.config.budget.available,
+        growth_is_whole=usage.growth_is_whole,
+        optimizer=serializers.serialize_optimizer_status(context.engine.optimizer.report(memory.path)),
+        budget=context.engine.config.budget.available,
     )
 
 
 @router.get("/sessions")
 @run_in_thread_pool()
 def list_sessions(
-    desk: CurrentRequest, namespace: NamespaceQuery = None, limit: LimitQuery = 50, cursor: CursorQuery = None
+    context: CurrentRequest,
+    namespace: NamespaceQuery = None,
+    limit: LimitQuery = 50,
+    cursor: CursorQuery = None,
 ) -> response_models.PageResponse[response_models.SessionItem]:
-    """The sessions of a namespace, newest first."""
-    place = decode_cursor("sessions", cursor, str)
-    page = desk.require_namespace(namespace).sessions(
-        after=None if place is None else str(place[0]), limit=limit
+    """List the sessions of a namespace, newest first."""
+    position = decode_cursor("sessions", cursor, str)
+    page = context.require_namespace(namespace).sessions(
+        after=None if position is None else str(position[0]), limit=limit
     )
-    more = None if page.next_after is None else encode_cursor("sessions", page.next_after)
+    next_cursor = None if page.next_after is None else encode_cursor("sessions", page.next_after)
     return response_models.PageResponse(
-        items=[serializers.serialize_session(one) for one in page.sessions], next=more
+        items=[serializers.serialize_session(info) for info in page.sessions], next=next_cursor
     )
 
 
 @router.get(f"/sessions/{build_path_parameter('session')}/messages")
 @run_in_thread_pool()
 def list_messages(
-    desk: CurrentRequest,
+    context: CurrentRequest,
     session: PathText,
     namespace: NamespaceQuery = None,
     limit: LimitQuery = 50,
     cursor: CursorQuery = None,
 ) -> response_models.PageResponse[response_models.MessageItem]:
-    """The record of a session, oldest first."""
+    """List the messages of a session, oldest first."""
     after, before = _decode_record_cursor("messages", cursor)
-    page = desk.require_session(namespace, session).page(after, limit)
+    page = context.require_session(namespace, session).page(after, limit)
     items = [
-        response_models.MessageItem(**serializers.serialize_message(one), position=position)
-        for position, one in enumerate(page.messages, before + 1)
+        response_models.MessageItem(**serializers.serialize_message(message), position=position)
+        for position, message in enumerate(page.messages, before + 1)
     ]
     return response_models.PageResponse(
         items=items, next=_encode_record_cursor("messages", page.next_after, before + limit)
@@ -111,8 +119,8 @@ def list_messages(
 
 @router.get(f"/sessions/{build_path_parameter('session')}/timeline")
 @run_in_thread_pool()
-def list_timeline(  # noqa: PLR0913, PLR0917 - each is a parameter of the address
-    desk: CurrentRequest,
+def list_timeline(  # noqa: PLR0913, PLR0917 - one for each parameter of the URL
+    context: CurrentRequest,
     session: PathText,
     namespace: NamespaceQuery = None,
     question: Annotated[str | None, Query(max_length=MAX_QUESTION_CHARACTERS)] = None,
@@ -121,25 +129,26 @@ def list_timeline(  # noqa: PLR0913, PLR0917 - each is a parameter of the addres
     limit: LimitQuery = 50,
     cursor: CursorQuery = None,
 ) -> response_models.PageResponse[response_models.TimelineItem]:
-    """The record of a session, and what would become of each message in a context.
+    """List the messages of a session with the state that each would have in a context.
 
-    Without a question nothing is recalled for it.
+    Without a question, nothing is recalled for the context.
     """
+    # The order is part of the cursor's listing: a cursor of one order means nothing in the other.
     listing = f"timeline {order}"
-    place, before = _decode_record_cursor(listing, cursor)
-    there = desk.require_session(namespace, session)
-    verdicts = desk.app_state.preview_cache.get_verdicts(
-        there, question, desk.build_budget(there, budget), is_first=cursor is None
+    after, before = _decode_record_cursor(listing, cursor)
+    record = context.require_session(namespace, session)
+    verdicts = context.app_state.preview_cache.get_verdicts(
+        record, question, context.build_budget(record, budget), is_first=cursor is None
     )
-    page = there.page(place, limit) if order == "oldest" else there.page_back(place, limit)
+    page = record.page(after, limit) if order == "oldest" else record.page_back(after, limit)
     items = [
         response_models.TimelineItem(
-            **serializers.serialize_message(one),
+            **serializers.serialize_message(message),
             position=position if order == "oldest" else None,
-            state=verdicts.state_of(one),
-            reason=serializers.replace_surrogates(verdicts.reason_of(one)),
+            state=verdicts.state_of(message),
+            reason=serializers.replace_surrogates(verdicts.reason_of(message)),
         )
-        for position, one in enumerate(page.messages, before + 1)
+        for position, message in enumerate(page.messages, before + 1)
     ]
     return response_models.PageResponse(
         items=items, next=_encode_record_cursor(listing, page.next_after, before + limit)
@@ -149,84 +158,90 @@ def list_timeline(  # noqa: PLR0913, PLR0917 - each is a parameter of the addres
 @router.get(f"/entries/{build_path_parameter('id')}")
 @run_in_thread_pool()
 def get_entry(
-    desk: CurrentRequest,
+    context: CurrentRequest,
     id: PathText,  # noqa: A002 - as in the path
     namespace: NamespaceQuery = None,
     session: SessionQuery = None,
 ) -> response_models.EntryResponse:
-    """A memory, whole: a message as it was said, an entry, an episode, a chunk, something known."""
-    return serializers.serialize_entry(desk.require_namespace(namespace).entry(id, session=session))
+    """Return a memory with its complete content: a message, an entry, an episode, a chunk or knowledge."""
+    return serializers.serialize_entry(context.require_namespace(namespace).entry(id, session=session))
 
 
 @router.get("/knowledge")
 @run_in_thread_pool()
 def list_knowledge(
-    desk: CurrentRequest,
+    context: CurrentRequest,
     namespace: NamespaceQuery = None,
     query: Annotated[str | None, Query(max_length=MAX_QUESTION_CHARACTERS)] = None,
     category: str | None = None,
     limit: LimitQuery = 50,
     cursor: CursorQuery = None,
 ) -> response_models.PageResponse[response_models.KnowledgeItem]:
-    """What is known across sessions, by category and key; with a query what answers it, best first, on one page."""
-    place = decode_cursor("knowledge", cursor, str, str)
-    known = desk.require_namespace(namespace).knowledge
+    """List knowledge by category and key; with a query, return one page of the best matches."""
+    position = decode_cursor("knowledge", cursor, str, str)
+    knowledge = context.require_namespace(namespace).knowledge
     if query:
-        hits = known.recall(query, category=category, limit=limit, use=False)
+        # An inspector only looks: its searches must not count as use.
+        hits = knowledge.recall(query, category=category, limit=limit, use=False)
         return response_models.PageResponse(
             items=[serializers.serialize_knowledge(hit.knowledge) for hit in hits]
         )
-    after = None if place is None else (str(place[0]), str(place[1]))
-    found = known.page(category, after=after, limit=limit + 1)
+    after = None if position is None else (str(position[0]), str(position[1]))
+    found = knowledge.page(category, after=after, limit=limit + 1)
     last = found[limit - 1] if len(found) > limit else None
-    more = None if last is None else encode_cursor("knowledge", last.category, last.key)
+    next_cursor = None if last is None else encode_cursor("knowledge", last.category, last.key)
     return response_models.PageResponse(
-        items=[serializers.serialize_knowledge(one) for one in found[:limit]], next=more
+        items=[serializers.serialize_knowledge(item) for item in found[:limit]], next=next_cursor
     )
 
 
 @router.get("/tasks")
 @run_in_thread_pool()
 def list_tasks(
-    desk: CurrentRequest, namespace: NamespaceQuery = None, limit: LimitQuery = 50, cursor: CursorQuery = None
+    context: CurrentRequest,
+    namespace: NamespaceQuery = None,
+    limit: LimitQuery = 50,
+    cursor: CursorQuery = None,
 ) -> response_models.PageResponse[response_models.TaskItem]:
-    """Recorded runs of agents, newest first; a page may hold fewer than were asked for, and still have a next."""
-    place = decode_cursor("tasks", cursor, int)
-    before = None if place is None else int(place[0])
-    page = desk.require_namespace(namespace).tasks(before=before, limit=limit)
-    more = None if page.next_before is None else encode_cursor("tasks", page.next_before)
+    """List recorded tasks of agents, newest first. A page with fewer items than the limit may have a next page."""
+    position = decode_cursor("tasks", cursor, int)
+    before = None if position is None else int(position[0])
+    page = context.require_namespace(namespace).tasks(before=before, limit=limit)
+    next_cursor = None if page.next_before is None else encode_cursor("tasks", page.next_before)
     return response_models.PageResponse(
-        items=[serializers.serialize_task(one) for one in page.tasks], next=more
+        items=[serializers.serialize_task(task) for task in page.tasks], next=next_cursor
     )
 
 
 @router.get(f"/tasks/{build_path_parameter('task')}/cycles")
 @run_in_thread_pool()
 def list_cycles(
-    desk: CurrentRequest,
+    context: CurrentRequest,
     task: PathText,
     namespace: NamespaceQuery = None,
     limit: LimitQuery = 50,
     cursor: CursorQuery = None,
 ) -> response_models.PageResponse[response_models.CycleItem]:
-    """The steps of a run, oldest first, each with the loop that it is part of, if it is."""
+    """List the steps of a task, oldest first; steps that belong to a loop are marked."""
     place = CyclePlace()
-    if (told := decode_cursor("cycles", cursor, str, int, int)) is not None:
-        place = CyclePlace(str(told[0]) or None, int(told[1]), int(told[2]))
-    page = desk.require_namespace(namespace).task_cycles(task, place=place, limit=limit)
-    rest = page.next_place
-    more = (
-        None if rest is None else encode_cursor("cycles", rest.after or "", rest.lookback_steps, rest.number)
+    if (position := decode_cursor("cycles", cursor, str, int, int)) is not None:
+        place = CyclePlace(str(position[0]) or None, int(position[1]), int(position[2]))
+    page = context.require_namespace(namespace).task_cycles(task, place=place, limit=limit)
+    following = page.next_place
+    next_cursor = (
+        None
+        if following is None
+        else encode_cursor("cycles", following.after or "", following.lookback_steps, following.number)
     )
     return response_models.PageResponse(
-        items=[serializers.serialize_cycle(one) for one in page.cycles], next=more
+        items=[serializers.serialize_cycle(cycle) for cycle in page.cycles], next=next_cursor
     )
 
 
 def _decode_record_cursor(listing: str, cursor: str | None) -> tuple[str | None, int]:
-    # The message before the page, and how many there are up to it.
-    place = decode_cursor(listing, cursor, str, int)
-    return (None, 0) if place is None else (str(place[0]), int(place[1]))
+    # The id of the last message before the page, and the number of messages up to it.
+    position = decode_cursor(listing, cursor, str, int)
+    return (None, 0) if position is None else (str(position[0]), int(position[1]))
 
 
 def _encode_record_cursor(listing: str, after: str | None, count: int) -> str | None:

@@ -1,4 +1,4 @@
-"""Endpoints that ask memory."""
+"""Routes that recall memories and preview contexts."""
 
 from __future__ import annotations
 
@@ -17,43 +17,41 @@ router = APIRouter()
 
 @router.post("/recall")
 @run_in_thread_pool()
-def handle_recall(desk: CurrentRequest, asked: RecallMemoriesRequest) -> response_models.RecallResponse:
-    """What was said in any session, or is known, that answers a query: best first, each with the reasons."""
-    there, now = desk.require_namespace(asked.namespace), SystemClock().monotonic
+def handle_recall(context: CurrentRequest, body: RecallMemoriesRequest) -> response_models.RecallResponse:
+    """Recall messages and knowledge that answer a query, best first, each with its score breakdown."""
+    memory, now = context.require_namespace(body.namespace), SystemClock().monotonic
     started = now()
-    found = there.recall(
-        asked.query, limit=asked.limit, strategy=asked.strategy, filters=_build_filters(asked)
-    )
+    found = memory.recall(body.query, limit=body.limit, strategy=body.strategy, filters=_build_filters(body))
     return response_models.RecallResponse(
         hits=[serializers.serialize_hit(hit) for hit in found.hits],
         strategy=found.strategy.value,
         candidates=found.candidates,
-        problems=[serializers.replace_surrogates(one) for one in found.problems],
+        problems=[serializers.replace_surrogates(problem) for problem in found.problems],
         seconds=round(now() - started, 6),
     )
 
 
-def _build_filters(asked: RecallMemoriesRequest) -> RecallFilters | None:
-    if asked.session is None and asked.since is None and asked.until is None:
+def _build_filters(body: RecallMemoriesRequest) -> RecallFilters | None:
+    if body.session is None and body.since is None and body.until is None:
         return None
     return RecallFilters(
-        sessions=None if asked.session is None else frozenset({asked.session}),
-        since=asked.since,
-        until=asked.until,
+        sessions=None if body.session is None else frozenset({body.session}),
+        since=body.since,
+        until=body.until,
     )
 
 
 @router.post("/context")
 @run_in_thread_pool()
-def preview_context(desk: CurrentRequest, asked: PreviewContextRequest) -> response_models.ContextResponse:
-    """What would go to the model for a question, within a budget, and what would be left out. Nothing is changed."""
-    session = desk.require_session(asked.namespace, asked.session)
-    counter = desk.engine.counter
-    taken = serializers.count_system_tokens(counter, asked.system)
-    whole = desk.build_budget(session, asked.budget)
-    if taken and taken + count_messages(counter, ()) >= whole.available:
+def preview_context(context: CurrentRequest, body: PreviewContextRequest) -> response_models.ContextResponse:
+    """Preview the context for a question within a budget, and the memories left out. Nothing is changed."""
+    session = context.require_session(body.namespace, body.session)
+    counter = context.engine.counter
+    system_tokens = serializers.count_system_tokens(counter, body.system)
+    budget = context.build_budget(session, body.budget)
+    if system_tokens and system_tokens + count_messages(counter, ()) >= budget.available:
         raise BudgetExceededError(
-            f"the system prompt takes {taken} of {whole.available} tokens: raise the budget or shorten it"
+            f"the system prompt takes {system_tokens} of {budget.available} tokens: raise the budget or shorten it"
         )
-    previewed = session.preview(asked.question, budget=whole.resized(whole.available - taken))
-    return serializers.serialize_context(previewed, counter, budget=whole.available, system=asked.system)
+    preview = session.preview(body.question, budget=budget.resized(budget.available - system_tokens))
+    return serializers.serialize_context(preview, counter, budget=budget.available, system=body.system)

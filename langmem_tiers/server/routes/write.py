@@ -1,4 +1,4 @@
-"""Endpoints that change what is remembered. None of them answers to GET."""
+"""Routes that change the memory. All of them require POST."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureTarget:
-    """What is to be erased, and how that is told."""
+    """Data to erase, with a description for the client."""
 
     namespace: NamespacePath
     description: str
@@ -41,43 +41,49 @@ class ErasureTarget:
     entry: str | None = None
 
 
-def find_erasure_target(desk: RequestContext, asked: ForgetMemoryRequest) -> ErasureTarget:
-    """What is meant.
+def find_erasure_target(context: RequestContext, body: ForgetMemoryRequest) -> ErasureTarget:
+    """Find the data that a request wants to erase.
 
     Raises:
-        InvalidInputError: Nothing, or two things at once.
-        NotFoundError: It is not there.
+        InvalidInputError: The request names no target, or several.
+        NotFoundError: The target does not exist.
     """
-    named = [asked.whole, asked.entry is not None, asked.knowledge is not None]
-    if sum(named) + (asked.session is not None and asked.entry is None) != 1:
-        raise InvalidInputError("name one thing to forget: an entry, a session, knowledge, or whole: true")
-    path = desk.require_namespace(asked.namespace).path
-    if asked.whole:
-        held = get_namespace_usage(desk.engine.namespace(path))
-        what = "its items" if held is None else f"{held.sessions:,} sessions and {held.messages:,} messages"
-        return ErasureTarget(namespace=path, description=f"{format_namespace(path)!r} with {what}")
-    if asked.knowledge is not None:
-        entry_id = id_from_name(asked.knowledge.category, asked.knowledge.key)
-        return _find_entry_target(desk, path, entry_id, None)
-    if asked.entry is not None:
-        return _find_entry_target(desk, path, asked.entry, asked.session)
-    assert asked.session is not None  # noqa: S101 - one of them was named
-    info = desk.require_session(asked.namespace, asked.session).info()
-    told = f"session {info.name!r} with {info.message_count:,} messages"
-    return ErasureTarget(namespace=path, session=info.name, description=told)
+    targets = [body.whole, body.entry is not None, body.knowledge is not None]
+    # With an entry, the session only says where the entry is.
+    if sum(targets) + (body.session is not None and body.entry is None) != 1:
+        raise InvalidInputError("pass exactly one target: entry, session, knowledge, or whole: true")
+    path = context.require_namespace(body.namespace).path
+    if body.whole:
+        usage = get_namespace_usage(context.engine.namespace(path))
+        contents = (
+            "its items" if usage is None else f"{usage.sessions:,} sessions and {usage.messages:,} messages"
+        )
+        return ErasureTarget(namespace=path, description=f"{format_namespace(path)!r} with {contents}")
+    if body.knowledge is not None:
+        entry_id = id_from_name(body.knowledge.category, body.knowledge.key)
+        return _find_entry_target(context, path, entry_id, None)
+    if body.entry is not None:
+        return _find_entry_target(context, path, body.entry, body.session)
+    assert body.session is not None  # noqa: S101 - the check above leaves no other case
+    info = context.require_session(body.namespace, body.session).info()
+    description = f"session {info.name!r} with {info.message_count:,} messages"
+    return ErasureTarget(namespace=path, session=info.name, description=description)
 
 
 def _find_entry_target(
-    desk: RequestContext, path: NamespacePath, entry_id: str, session: str | None
+    context: RequestContext, path: NamespacePath, entry_id: str, session: str | None
 ) -> ErasureTarget:
-    found = desk.engine.namespace(path).entry(entry_id, session=session)
+    found = context.engine.namespace(path).entry(entry_id, session=session)
     if found.message is None:
         return ErasureTarget(
             namespace=path, entry=entry_id, description=f"the {found.entry.kind} {entry_id!r}"
         )
-    of = found.entry.session
+    name = found.entry.session
     return ErasureTarget(
-        namespace=path, session=of, message=entry_id, description=f"message {entry_id!r} of session {of!r}"
+        namespace=path,
+        session=name,
+        message=entry_id,
+        description=f"message {entry_id!r} of session {name!r}",
     )
 
 
@@ -87,14 +93,17 @@ router = APIRouter()
 @router.post(f"/sessions/{build_path_parameter('session')}/messages")
 @run_in_thread_pool(writes=True)
 def add_messages(
-    desk: CurrentRequest, session: PathText, asked: AddMessagesRequest
+    context: CurrentRequest, session: PathText, body: AddMessagesRequest
 ) -> response_models.AddResponse:
-    """Store messages in a session, which is made if it is not there: all of them or none."""
-    drafts = [MessageDraft(one.role, one.content, id=one.id, name=one.name) for one in asked.messages]
-    report = desk.open_namespace(asked.namespace).session(session).add_many(drafts)
+    """Store messages in a session: all of them or none. A session that does not exist is created."""
+    drafts = [
+        MessageDraft(message.role, message.content, id=message.id, name=message.name)
+        for message in body.messages
+    ]
+    report = context.open_namespace(body.namespace).session(session).add_many(drafts)
     return response_models.AddResponse(
-        ids=[serializers.replace_surrogates(one.id) for one in report.stored],
-        known=[serializers.replace_surrogates(one.id) for one in report.duplicates],
+        ids=[serializers.replace_surrogates(message.id) for message in report.stored],
+        known=[serializers.replace_surrogates(message.id) for message in report.duplicates],
         echoes=len(report.echoes),
     )
 
@@ -102,44 +111,46 @@ def add_messages(
 @router.post(f"/entries/{build_path_parameter('id')}/promote")
 @run_in_thread_pool(writes=True)
 def promote_message(
-    desk: CurrentRequest,
+    context: CurrentRequest,
     id: PathText,  # noqa: A002 - the name in the path
-    asked: PromoteMessageRequest,
+    body: PromoteMessageRequest,
 ) -> response_models.EntryResponse:
     """Move a message into the long-term tier."""
-    there = desk.require_namespace(asked.namespace)
-    found = there.entry(id, session=asked.session)
+    memory = context.require_namespace(body.namespace)
+    found = memory.entry(id, session=body.session)
     if found.message is None or found.entry.session is None:
-        raise InvalidInputError(f"{id!r} is no message: it is in the {found.entry.tier.value} tier already")
+        raise InvalidInputError(
+            f"{id!r} is not a message but an entry of the {found.entry.tier.value} tier: pass the id of a message"
+        )
     if found.message.is_summary:
-        raise InvalidInputError(f"{id!r} is a summary: promote one of the messages that it stands for")
-    desk.require_session(asked.namespace, found.entry.session).promote(found.message)
-    return serializers.serialize_entry(there.entry(id, session=found.entry.session))
+        raise InvalidInputError(f"{id!r} is a summary: promote one of the messages that it replaces")
+    context.require_session(body.namespace, found.entry.session).promote(found.message)
+    return serializers.serialize_entry(memory.entry(id, session=found.entry.session))
 
 
 @router.post("/knowledge")
 @run_in_thread_pool(writes=True)
-def store_knowledge(desk: CurrentRequest, asked: StoreKnowledgeRequest) -> response_models.KnowledgeItem:
-    """Remember a value under a category and a key; another value than before supersedes it."""
-    known = desk.open_namespace(asked.namespace).knowledge
-    report = known.store(
-        asked.category, asked.key, asked.value, confidence=asked.confidence, source=asked.source
+def store_knowledge(context: CurrentRequest, body: StoreKnowledgeRequest) -> response_models.KnowledgeItem:
+    """Store a value under a category and a key; it supersedes another value of the same key."""
+    knowledge = context.open_namespace(body.namespace).knowledge
+    report = knowledge.store(
+        body.category, body.key, body.value, confidence=body.confidence, source=body.source
     )
     return serializers.serialize_knowledge(report.knowledge)
 
 
 @router.post("/forget")
 @run_in_thread_pool(JobClass.LONG, writes=True)
-def forget_memory(desk: CurrentRequest, asked: ForgetMemoryRequest) -> response_models.ErasureResponse:
-    """Erase something everywhere, with what was made of it; without `confirm`, say what that would be."""
-    target = find_erasure_target(desk, asked)
-    if not asked.confirm:
+def forget_memory(context: CurrentRequest, body: ForgetMemoryRequest) -> response_models.ErasureResponse:
+    """Erase data everywhere, with all data derived from it; without `confirm`, only say what would be erased."""
+    target = find_erasure_target(context, body)
+    if not body.confirm:
         raise Problem(
             409,
             "not_confirmed",
-            f"this would erase {target.description} for good: send confirm: true to do it",
+            f"this would erase {target.description} permanently: send confirm: true to do it",
         )
-    receipt = desk.engine.forget(
+    receipt = context.engine.forget(
         namespace=target.namespace, session=target.session, message=target.message, entry=target.entry
     )
     return serializers.serialize_erasure(receipt)

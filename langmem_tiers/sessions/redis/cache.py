@@ -1,4 +1,4 @@
-"""Redis between the engine and its database: a copy of what was said last, and never the only one."""
+"""Redis cache between the engine and its database: copies of the newest messages of each session."""
 
 from __future__ import annotations
 
@@ -41,55 +41,57 @@ _STATUS_FIELDS = ("aof_last_bgrewrite_status", "rdb_last_bgsave_status")
 
 
 def rewrite_redis_files(client: Redis, patience_seconds: float) -> str | None:
-    """Have Redis write its files anew, if it has any; what was not done, and what to do about it."""
+    """Have Redis rewrite its persistence files, if it has any; return a problem and its remedy, or None."""
     redis: Any = importlib.import_module("redis")
     for name, command in (("BGREWRITEAOF", client.bgrewriteaof), ("BGSAVE", client.bgsave)):
         try:
             if not _needs_rewrite(client, name):
                 continue
             if not _wait_until_idle(client, patience_seconds):
-                return f"it is at work on its files: run {name} there, later"
+                return f"Redis is busy writing its files: run {name} on the server later"
             command()
             if not _wait_until_idle(client, patience_seconds):
-                return f"{name} is still at work there: wait until it is done"
+                return f"{name} is still running on the server: wait until it has finished"
         except redis.ResponseError as error:
-            return f"it refused ({type(error).__name__}): run {name} there"
-    told = client.info("persistence")
-    failed = [name for name in _STATUS_FIELDS if told.get(name, "ok") != "ok"]
-    return f"it failed there ({', '.join(failed)}): see its log" if failed else None
+            return f"Redis refused the command ({type(error).__name__}): run {name} on the server"
+    info = client.info("persistence")
+    failed = [name for name in _STATUS_FIELDS if info.get(name, "ok") != "ok"]
+    return (
+        f"Redis could not rewrite them ({', '.join(failed)}): see the log of the server" if failed else None
+    )
 
 
 def _needs_rewrite(client: Redis, name: str) -> bool:
-    told = client.info("persistence")
+    info = client.info("persistence")
     if name == "BGREWRITEAOF":
-        return bool(told.get("aof_enabled"))
+        return bool(info.get("aof_enabled"))
     if client.config_get("save").get("save"):
         return True
-    started = client.time()[0] - client.info("server")["uptime_in_seconds"]
-    return bool(told.get("rdb_last_save_time", 0) > started + 1)  # by hand, since then
+    # No scheduled snapshots. A snapshot saved after the server was started was requested manually.
+    started_at = client.time()[0] - client.info("server")["uptime_in_seconds"]
+    return bool(info.get("rdb_last_save_time", 0) > started_at + 1)
 
 
 def _wait_until_idle(client: Redis, patience_seconds: float) -> bool:
-    def is_at_work() -> bool:
-        told = client.info("persistence")
-        return any(told.get(name) for name in _BUSY_FLAGS)
+    def is_busy() -> bool:
+        info = client.info("persistence")
+        return any(info.get(name) for name in _BUSY_FLAGS)
 
-    return wait_until(lambda: not is_at_work(), patience_seconds)
+    return wait_until(lambda: not is_busy(), patience_seconds)
 
 
 _MAX_SESSIONS = 10_000
-_VERSION_TTL_SECONDS = (
-    60.0  # no backup of a database is restored in less, to the same revision, under a process at work
-)
+# Restoring a backup of the database, up to the same revision and under a running process, takes longer than this.
+_VERSION_TTL_SECONDS = 60.0
 
 
 class RedisCache:
-    """The level of Redis above one database: puts itself before its stores.
+    """Redis cache of one database; wraps its stores.
 
     Args:
-        config: Where Redis is.
-        database: What it caches.
-        timer: Seconds that never run backwards.
+        config: URL and limits of Redis.
+        database: The cached database.
+        timer: Monotonic clock in seconds.
     """
 
     def __init__(self, config: RedisConfig, database: Database, timer: Callable[[], float]) -> None:
@@ -100,55 +102,61 @@ class RedisCache:
         self._tails = TailCache(self._windows, SqlSessionVersions(database), timer)
 
     def wrap_message_store(self, record: MessageStore) -> RedisMessageStore:
-        """The record of the database, with its newest messages cached."""
+        """Return a message store that reads the newest messages from Redis."""
         return RedisMessageStore(record, self._tails)
 
     def wrap_transcript_store(self, lists: TranscriptStore) -> RedisTranscriptStore:
-        """The lists of the database, so that what is written by them comes into the cache."""
+        """Return a transcript store that reads the end of lists from Redis and keeps the cache up to date."""
         return RedisTranscriptStore(lists, self._tails)
 
     def extend(self, written: Sequence[SessionWrite]) -> None:
-        """Add to the windows what was written to many sessions at once, from the states that they were locked in."""
+        """Append the messages of a batch to the windows of its sessions, whose rows were locked meanwhile."""
         self._tails.extend_all(written)
 
     def record_session_row(self, row: AnyRow) -> None:
-        """The row of a session was read: what is known of it spares a question before the first write."""
+        """Remember the version in a session's row, which saves a query before the first write."""
         self._tails.record_version(row.pk, to_session_version(row))
 
     def invalidate_sessions(self, sessions: Iterable[int]) -> bool:
-        """Remove what is cached of erased sessions, by their keys; False if Redis did not answer yet."""
+        """Remove the windows of erased sessions; return False if Redis is unavailable for now."""
         return self._windows.delete(dict.fromkeys(sessions))
 
     def invalidate_before_revision(self, session: int, revision: int) -> bool:
-        """Remove what is cached of a session from before a revision; False if Redis did not answer yet."""
+        """Remove cached states of a session before a revision; return False if Redis is unavailable for now."""
         return self._windows.delete({session: revision})
 
     def confirm_deleted(self, _erased: ErasedIds) -> dict[str, int]:
-        """See that Redis was told of all that was erased.
+        """Make sure that all windows with erased data are removed from Redis.
 
         Raises:
-            StorageUnavailableError: It was not.
+            StorageUnavailableError: Some could not be removed.
         """
         if not self._windows.delete({}):
             raise StorageUnavailableError(
-                f"Redis at {self._label!r} does not answer and may hold "
-                f"{self._windows.pending_deletion_count} sessions: they are "
-                f"removed once it does, and gone after {self._ttl_seconds} s anyway"
+                f"Redis at {self._label!r} is unavailable and may still contain erased data of "
+                f"{self._windows.pending_deletion_count} sessions: it is removed once Redis is available again, "
+                f"or expires after {self._ttl_seconds} s"
             )
         return {}
 
     def scrub(self, patience_seconds: float) -> str | None:
-        """Have Redis write its files anew, which hold what was erased; what was not done, and what to do about it."""
+        """Have Redis rewrite its files, which may contain erased data; return a problem and its remedy, or None."""
+        # Redis is unavailable, which confirm_deleted() has reported.
         if self._windows.pending_deletion_count:
-            return None  # it does not answer: let_go() has said so
-        told = self._connection.execute(
+            return None
+        # In a tuple, because execute() returns None for a failure.
+        outcome = self._connection.execute(
             lambda: (rewrite_redis_files(self._connection.client, patience_seconds),)
         )
-        problem = "it does not answer: forget the same again" if told is None else told[0]
-        return None if problem is None else f"files of Redis at {self._label!r} may hold it: {problem}"
+        problem = "Redis is unavailable: repeat the call to forget()" if outcome is None else outcome[0]
+        return (
+            None
+            if problem is None
+            else f"files of Redis at {self._label!r} may contain erased data: {problem}"
+        )
 
     def status(self) -> RedisStatus:
-        """How it serves. Asks Redis, unless it failed a moment ago."""
+        """Return the status. Pings Redis, unless it failed a moment ago."""
         is_connected = self._connection.ping()
         return RedisStatus(
             label=self._label,
@@ -161,24 +169,24 @@ class RedisCache:
         )
 
     def close(self) -> None:
-        """Tell Redis what it could not be told before, and give its connections back."""
+        """Try to remove windows with erased data once more, and close the connections."""
         if self._windows.pending_deletion_count:
             self._windows.delete({})
         self._connection.close()
 
 
 class TailCache:
-    """The newest messages of sessions, from Redis as long as it has them as they are now.
+    """Reads the newest messages of sessions from Redis if they are current, and from the database otherwise.
 
-    A window is used only for the state that the session's row has now, so nothing that others write is missed,
-    and it is extended only from the state right before a write, so writers that overtake each other leave an
-    older window and never a wrong one.
+    A window is used only if it has the current version of the session's row, so writes of other processes are never
+    missed. It is extended only from the version right before a write. So writers that overtake each other leave an
+    outdated window, but never a wrong one.
     """
 
     def __init__(self, windows: RedisWindows, stamps: SqlSessionVersions, timer: Callable[[], float]) -> None:
         self.windows = windows
         self.versions = stamps
-        # The last known states of sessions, which others may have gone on from.
+        # The last known versions of sessions; other processes may have written since.
         self._last_versions: TTLCache[int, SessionVersion] = TTLCache(
             _MAX_SESSIONS, _VERSION_TTL_SECONDS, timer
         )
@@ -186,21 +194,21 @@ class TailCache:
         register_fork_aware(self)
 
     def get_version_before_write(self, key: int) -> SessionVersion | None:
-        """The state of a session that is about to be written to, if the window is to be extended from there.
+        """Return the version of a session before a write, or None if Redis is unavailable.
 
-        Where nobody else writes, that is the state in which we left it, which spares a look. Else it may be an older
-        one. What is known after the write tells.
+        The last known version saves a query. If other processes write to the session too, it may be outdated, which
+        ``extend()`` detects after the write.
         """
         if not self.windows.is_available():
             return None
         with self._lock:
-            seen = self._last_versions.get(key)
-        if seen is not None:
-            return seen
-        stamp = self.versions.get(key)
-        if stamp is not None:
-            self.record_version(key, stamp)
-        return stamp
+            known = self._last_versions.get(key)
+        if known is not None:
+            return known
+        version = self.versions.get(key)
+        if version is not None:
+            self.record_version(key, version)
+        return version
 
     def extend(
         self,
@@ -211,20 +219,21 @@ class TailCache:
         now: datetime,
         was_at: datetime | None = None,
     ) -> None:
-        """Add what was just written to the windows; not if more than that happened since.
+        """Append messages that were just written to the windows, unless other processes wrote in between.
 
         Args:
-            key: The session.
-            before: A state of it.
-            added: What was written.
-            revision: Of the session, after that.
-            now: When.
-            was_at: When it was last written to before, if that is known: it tells the state right before.
+            key: Key of the session.
+            before: A former version of the session.
+            added: The messages.
+            revision: Revision of the session after the write.
+            now: Time of the write.
+            was_at: Time of the previous write, if known. With it, the version right before the write is certain.
         """
         if before is None or not added or revision is None:
             return
         if was_at is not None:
             before = before.advance(revision - 1, was_at)
+        # The known version was outdated: another process wrote in between.
         if revision != before.revision + 1:
             self.invalidate(key)
             return
@@ -233,52 +242,60 @@ class TailCache:
         self.windows.extend([SessionWrite(key, before, after, added)])
 
     def record_version(self, key: int, stamp: SessionVersion) -> None:
-        """Remember a state of a session, which others may go on from."""
+        """Remember the version of a session."""
         with self._lock:
             self._last_versions[key] = stamp
 
     def extend_all(self, written: Sequence[SessionWrite]) -> None:
-        """Add to many windows at once what was written while the rows of the sessions were locked."""
+        """Append messages to many windows at once; the rows of the sessions were locked during the writes."""
         if not self.windows.is_available():
             return
-        for one in written:
-            self.record_version(one.key, one.after)
+        for write in written:
+            self.record_version(write.key, write.after)
         self.windows.extend(written)
 
     def invalidate(self, key: int) -> None:
-        """Look anew at the state of a session before the next write."""
+        """Forget the known version of a session, so that it is read again before the next write."""
         with self._lock:
             self._last_versions.pop(key, None)
 
     def before_fork(self) -> None:
-        """Let no thread be in the middle of a change."""
+        """Acquire the lock, so that no thread is changing the state."""
         self._lock.acquire()
 
     def after_fork(self) -> None:
-        """Go on."""
+        """Release the lock."""
         self._lock.release()
 
     def get_latest(
         self, key: int, limit: int, of: WindowKind, read: Callable[[], VersionedMessages]
     ) -> VersionedMessages:
-        """The newest ``limit`` messages, from Redis or as they are read from the database."""
+        """Return the newest ``limit`` messages from Redis, or read them from the database.
+
+        Args:
+            key: Key of the session.
+            limit: Maximum number of messages.
+            of: Kind of the window.
+            read: Reads the messages from the database.
+        """
         if limit < 1 or not self.windows.is_available():
             return read()
-        stamp = self.versions.get(key)
-        if stamp is None:
+        version = self.versions.get(key)
+        if version is None:
             raise build_session_not_found_error()
-        found = self.windows.get(key, stamp, limit, of)
-        if found is not None and found.messages is not None:
-            return VersionedMessages(found.messages, stamp.revision)
+        content = self.windows.get(key, version, limit, of)
+        if content is not None and content.messages is not None:
+            return VersionedMessages(content.messages, version.revision)
         tail = read()
-        if found is not None and tail.revision == stamp.revision:
+        # Fill the window only if the session was not written to between reading its version and its messages.
+        if content is not None and tail.revision == version.revision:
             whole = len(tail.messages) < limit
-            self.windows.put(key, stamp, tail.messages, of, head=found.head, whole=whole)
+            self.windows.put(key, version, tail.messages, of, head=content.head, whole=whole)
         return tail
 
 
 class RedisMessageStore:
-    """Serves the ``MessageStore`` port: the newest messages from Redis, the rest from the database behind it."""
+    """Implements the ``MessageStore`` port: reads the newest messages from Redis, all others from the database."""
 
     def __init__(self, record: MessageStore, cached: TailCache) -> None:
         self._record = record
@@ -287,48 +304,50 @@ class RedisMessageStore:
     def append(
         self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False
     ) -> AppendResult:
-        """Store the batch, then add it to the window."""
+        """Store the batch, then append it to the window."""
         before = self._tails.get_version_before_write(key)
-        done = self._record.append(key, batch, now, new_ids=new_ids)
-        if done.has_recovered_messages:
+        result = self._record.append(key, batch, now, new_ids=new_ids)
+        # After a lost reply it is unknown which version preceded the write.
+        if result.has_recovered_messages:
             self._tails.invalidate(key)
         else:
-            self._tails.extend(key, before, done.stored, done.revision, now, done.previous_write_at)
-        return done
+            self._tails.extend(key, before, result.stored, result.revision, now, result.previous_write_at)
+        return result
 
     def list_latest(self, key: int, limit: int) -> VersionedMessages:
-        """The newest ``limit`` messages of the record."""
+        """Return the newest ``limit`` messages of the record, oldest first."""
         return self._tails.get_latest(
             key, limit, WindowKind.RECORD, lambda: self._record.list_latest(key, limit)
         )
 
     def list_after(self, key: int, *, after: str | None, limit: int) -> tuple[Message, ...]:
-        """Messages behind the message ``after``, oldest first."""
+        """Return messages following the message ``after``, oldest first."""
         return self._record.list_after(key, after=after, limit=limit)
 
     def list_before(self, key: int, *, before: str | None, limit: int) -> tuple[Message, ...]:
-        """The newest of the messages before the message ``before``, oldest first."""
+        """Return the newest messages preceding the message ``before``, oldest first."""
         return self._record.list_before(key, before=before, limit=limit)
 
     def list_visible(self, key: int, limit: int) -> tuple[Message, ...]:
-        """What is shown, as of one moment."""
+        """Return the active summary and the newest visible messages, oldest first."""
         return self._record.list_visible(key, limit)
 
     def get(self, key: int, message_id: str) -> Message | None:
-        """One message, if the session holds it."""
+        """Return one message, or None if the session does not have it."""
         return self._record.get(key, message_id)
 
     def find_known_ids(self, key: int, ids: Sequence[str]) -> AbstractSet[str]:
-        """Those of the ids that the record has."""
+        """Return the subset of the ids that the record contains."""
         return self._record.find_known_ids(key, ids)
 
     def compress(self, key: int, summary: Message, *, before: str, hidden: int, was_hidden: int) -> bool:
-        """Put ``summary`` in front of the message ``before``; the window is of a state that is no more."""
+        """Replace everything before the message ``before`` with ``summary``; False if compressed concurrently."""
+        # This changes the version of the session, so the window becomes outdated by itself.
         return self._record.compress(key, summary, before=before, hidden=hidden, was_hidden=was_hidden)
 
 
 class RedisTranscriptStore:
-    """Serves the ``TranscriptStore`` port: the end of the list from Redis, the rest from the database behind it."""
+    """Implements the ``TranscriptStore`` port: reads the end of the list from Redis, the rest from the database."""
 
     def __init__(self, lists: TranscriptStore, cached: TailCache) -> None:
         self._lists = lists
@@ -337,11 +356,12 @@ class RedisTranscriptStore:
     def list_messages(
         self, key: int, listings: Sequence[Listing], *, limit: int | None = None, offset: int = 0
     ) -> VersionedMessages:
-        """The messages that stand so in the list, oldest first."""
+        """List the messages in these states, oldest first."""
         return self._lists.list_messages(key, listings, limit=limit, offset=offset)
 
     def list_latest(self, key: int, listings: Sequence[Listing], limit: int) -> VersionedMessages:
-        """The newest of these, oldest first; those of the list as a whole are cached."""
+        """Return the newest messages in these states, oldest first."""
+        # Only the list as a whole is cached.
         if set(listings) != set(IN_LIST):
             return self._lists.list_latest(key, listings, limit)
         return self._tails.get_latest(
@@ -349,17 +369,17 @@ class RedisTranscriptStore:
         )
 
     def count(self, key: int, listings: Sequence[Listing]) -> int:
-        """How many messages stand so in the list."""
+        """Return the number of messages in these states."""
         return self._lists.count(key, listings)
 
     def apply_change(
         self, key: int, change: ListChange, now: datetime, *, revision: int | None
     ) -> int | None:
-        """Carry a change out in one transaction, then add what came with it to the window."""
+        """Apply a change in one transaction, then append its new messages to the window."""
         before = self._tails.get_version_before_write(key) if change.added else None
-        done = self._lists.apply_change(key, change, now, revision=revision)
-        self._tails.extend(key, before, change.added, done, now)
-        return done
+        new_revision = self._lists.apply_change(key, change, now, revision=revision)
+        self._tails.extend(key, before, change.added, new_revision, now)
+        return new_revision
 
     def apply_locked_change(
         self,
@@ -370,5 +390,5 @@ class RedisTranscriptStore:
         *,
         limit: int | None = None,
     ) -> bool:
-        """Carry out what is made of the list while nobody else writes to the session."""
+        """Compute and apply a change while the session is locked; return False for no change."""
         return self._lists.apply_locked_change(key, listings, make, now, limit=limit)

@@ -1,4 +1,4 @@
-"""The way to a Redis that may fail in every way: within a time limit, counted, and left alone for a while."""
+"""Fault-tolerant Redis connection: time limits, failure counts, and a pause after each failure."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langmem_tiers")
 _Reply = TypeVar("_Reply")
-_WARNING_INTERVAL_SECONDS = 600.0  # after a warning: a Redis that comes and goes fills no log
+# Minimum time between two warnings, so that an unstable Redis does not flood the log.
+_WARNING_INTERVAL_SECONDS = 600.0
+# Settings that the connection sets itself.
 _IGNORED_URL_SETTINGS = ("socket_timeout", "socket_connect_timeout", "decode_responses", "protocol", "retry")
 
 
 class RedisConnection:
-    """Asks one Redis. What fails is counted and gives nothing; then nobody asks it for some seconds.
+    """Sends commands to one Redis. A failure returns None, is counted, and pauses all commands for some seconds.
 
     Args:
-        config: Where it is, and how long to wait.
-        timer: Seconds that never run backwards.
+        config: URL, time limits and length of the pause.
+        timer: Monotonic clock in seconds.
 
     Attributes:
-        client: For commands inside ``ask()``.
-        failures: Times that it did not answer as it should.
-        skipped: Times that it was not asked.
+        client: Client for commands inside ``execute()``.
+        failures: Number of failed commands.
+        skipped: Number of commands not sent because of a recent failure.
     """
 
     def __init__(self, config: RedisConfig, timer: Callable[[], float]) -> None:
@@ -49,72 +51,75 @@ class RedisConnection:
 
     @property
     def is_up(self) -> bool:
-        """Whether it would be asked now."""
-        again = self._retry_at
-        return again is None or self._timer() >= again
+        """True if a command would be sent now."""
+        # Read once: another thread may reset it.
+        retry_at = self._retry_at
+        return retry_at is None or self._timer() >= retry_at
 
     def record_skip(self) -> bool:
-        """Count that it was not asked; never true."""
+        """Count a command that was not sent; always return False."""
         with self._lock:
             self.skipped += 1
         return False
 
     def execute(self, question: Callable[[], _Reply]) -> _Reply | None:
-        """The answer; None if there is none."""
+        """Run a function that sends commands; return its result, or None if it failed or was skipped."""
         if not self._may_execute():
             return None
         try:
-            answer = question()
-        except Exception as error:  # noqa: BLE001 - a cache that answers garbage may make its driver raise anything
+            reply = question()
+        except Exception as error:  # noqa: BLE001 - an invalid reply may make the driver raise anything
             self.record_failure(error)
             return None
         if self._retry_at is not None:
             self._retry_at = None
-            _log.debug("redis %s answers again", self._config.label)
-        return answer
+            _log.debug("redis %s is available again", self._config.label)
+        return reply
 
     def record_failure(self, error: Exception) -> None:
-        """Count a failure, and leave Redis alone for a while; the first of several is logged."""
+        """Count a failure, start a pause, and log the first of several failures."""
         with self._lock:
             now = self._timer()
             self.failures += 1
             self._retry_at = now + self._config.retry_seconds
             is_first = self._next_warning_at is None or now >= self._next_warning_at
             self._next_warning_at = now + _WARNING_INTERVAL_SECONDS if is_first else self._next_warning_at
-        if is_first:  # only what kind of error: others may hold what was sent
+        # Log only the type of the error: its text may contain messages that were sent.
+        if is_first:
             _log.warning(
-                "redis %s does not serve (%s): memory goes on with its database alone, slower and complete; "
-                "check RedisConfig.url and the server, which is asked again every %s s",
+                "redis %s is unavailable (%s): all data is read from the database, which is slower; "
+                "check RedisConfig.url and the server; next attempt in %s s",
                 self._config.label,
                 type(error).__name__,
                 self._config.retry_seconds,
             )
 
     def ping(self) -> bool:
-        """Whether it answers; it is not asked if it failed a moment ago."""
+        """Return True if Redis replies; without asking, False after a recent failure."""
         return self.execute(lambda: bool(self.client.ping())) is True
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close all connections."""
         try:
             self.client.close()
             self.client.connection_pool.disconnect()
-        except Exception as error:  # noqa: BLE001 - what cannot be closed is gone already
+        except Exception as error:  # noqa: BLE001 - a connection that cannot be closed is broken already
             _log.debug("closing redis failed: %s", type(error).__name__)
 
     def before_fork(self) -> None:
-        """Let no thread be in the middle of counting."""
+        """Acquire the lock, so that no thread is changing the state."""
         self._lock.acquire()
 
     def after_fork(self) -> None:
-        """Go on; the driver makes connections of its own in a child."""
+        """Release the lock; in a child process the driver opens new connections."""
         self._lock.release()
 
     def _may_execute(self) -> bool:
         with self._lock:
             if not self.is_up:
                 return self.record_skip()
-            if self._retry_at is not None:  # this one tries, the others wait for what comes of it
+            # After a failure only one thread tries again; the others skip Redis until it has succeeded.
+            if self._retry_at is not None:
                 self._retry_at = self._timer() + self._config.retry_seconds
             return True
 
@@ -129,20 +134,21 @@ def _build_client(config: RedisConfig) -> Redis:
         raise MissingExtraError("Redis needs redis-py: pip install 'langmem-tiers[redis]'") from error
     try:
         settings: dict[str, Any] = connection.parse_url(config.url)
-        for ours in _IGNORED_URL_SETTINGS:
-            settings.pop(ours, None)
+        for name in _IGNORED_URL_SETTINGS:
+            settings.pop(name, None)
         pool = connection.ConnectionPool(
             **settings,
             socket_timeout=config.timeout_seconds,
             socket_connect_timeout=config.timeout_seconds,
             protocol=2,
-            # Once, for connections that a restart of the server has left dead; what is slow is not asked twice.
+            # One retry, for connections that died when the server was restarted. Time-outs are not retried.
             retry=retry.Retry(backoff.NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
         )
-        pool.connection_class(**pool.connection_kwargs)  # no connection yet: refuses settings that are none
+        # Creates an object without connecting, to detect unknown settings now and not on first use.
+        pool.connection_class(**pool.connection_kwargs)
     except (TypeError, ValueError, redis.RedisError):
         raise InvalidConfigError(
-            f"the URL of {config.label!r} holds a setting that is none: leave out what stands behind the '?'"
+            f"the URL of {config.label!r} has an invalid setting: remove the query string after '?'"
         ) from None
     client: Redis = redis.Redis(connection_pool=pool)
     return client

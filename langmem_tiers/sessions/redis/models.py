@@ -1,4 +1,4 @@
-"""How Redis serves an engine."""
+"""Status of the Redis cache of an engine."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from langmem_tiers.display.displayable import Displayable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisStatus(Displayable):
-    """How Redis serves this engine, counted since the engine was opened."""
+    """Status of the Redis cache; counters start when the engine is opened."""
 
     label: str
-    """Which Redis, without the password."""
+    """URL without the password."""
     is_connected: bool
     hits: int
-    """Reads that were answered from Redis."""
+    """Reads served by Redis."""
     misses: int
-    """Reads for which Redis had nothing, or nothing of now."""
+    """Reads for which Redis had no current data."""
     failures: int
-    """Times that it did not answer, or answered what is no answer."""
+    """Commands that failed or got an invalid reply."""
     skipped: int
-    """Times that it was not asked, because it had failed a moment ago."""
+    """Commands that were not sent because of a recent failure."""
     unremoved: int
-    """Sessions of which something erased may still lie in Redis; it goes when that answers again, or by its TTL."""
+    """Sessions with erased data that Redis may still contain, until it is available again or the TTL expires."""

@@ -1,4 +1,7 @@
-"""The newest messages of sessions in Redis, each window with the state of the session that it shows."""
+"""Windows in Redis: the newest messages of a session, with the session version that they belong to.
+
+A window is a sorted set. Its first member is the head (``~version~count~bytes~whole``), the others are messages.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,14 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.session_version import SessionVersion, SessionWrite
 
 
-_DIGEST_HEX_DIGITS = 16  # hex digits
-_MAX_SCORE = (
-    2**53 - 2**40
-)  # Redis counts in doubles: whole up to 2**53, and there is room behind the farthest time
+_DIGEST_HEX_DIGITS = 16
+# Redis scores are doubles, which represent integers exactly up to 2**53. The rest is space for messages after the
+# latest possible time.
+_MAX_SCORE = 2**53 - 2**40
 
 
 def to_window_member(key: str, message: Message) -> bytes:
-    """A message of the window under that key."""
+    """Encode a message as a member of the window with this key."""
     body = json.dumps(
         [
             message.id,
@@ -53,11 +56,15 @@ def to_window_member(key: str, message: Message) -> bytes:
 
 
 def from_window_member(key: str, member: object) -> Message:
-    """The message, or a ``ValueError`` for what is none, or of another window."""
+    """Decode a message of a window.
+
+    Raises:
+        ValueError: The member is not a message, or belongs to another window.
+    """
     if not isinstance(member, bytes) or member[:_DIGEST_HEX_DIGITS] != _compute_digest(
         key, member[_DIGEST_HEX_DIGITS:]
     ):
-        raise ValueError("redis holds what is no message of ours")
+        raise ValueError("a window in redis contains a member that is not a message of this session")
     fields = json.loads(member[_DIGEST_HEX_DIGITS:].decode("utf-8", "surrogatepass"))
     return Message(
         id=fields[0],
@@ -75,12 +82,12 @@ def from_window_member(key: str, member: object) -> Message:
 
 
 def to_score(message: Message) -> int:
-    """The message's time as a score: microseconds since 1970."""
+    """Return the time of the message as a score: microseconds since 1970, within the exact range of a double."""
     return max(-_MAX_SCORE, min(_MAX_SCORE, to_microseconds(message.created_at)))
 
 
 def to_scores(messages: Sequence[Message]) -> list[int]:
-    """Their times, each behind the one before it, so that their order is that of the record."""
+    """Return strictly increasing scores, so that the order in the window is the order of the record."""
     scores: list[int] = []
     for message in messages:
         time = to_score(message)
@@ -89,16 +96,16 @@ def to_scores(messages: Sequence[Message]) -> list[int]:
 
 
 def _compute_digest(key: str, body: bytes) -> bytes:
-    # With the key: a window that was moved to another session is none there.
-    found = hashlib.blake2b(key.encode(), digest_size=_DIGEST_HEX_DIGITS // 2)
-    found.update(body)
-    return found.hexdigest().encode()
+    # The digest includes the key, so that a window renamed to the key of another session is invalid there.
+    digest = hashlib.blake2b(key.encode(), digest_size=_DIGEST_HEX_DIGITS // 2)
+    digest.update(body)
+    return digest.hexdigest().encode()
 
 
 TOMBSTONE = b"~gone"
-"""In place of what a window holds: its session was erased, and nobody may bring it back.
+"""Head of a window whose session was erased. It keeps other processes from filling the window again.
 
-With ``~`` and a revision behind it, the session is still there and what it was before that revision is not.
+Followed by ``~`` and a revision, it means that the session exists, but its state before this revision was erased.
 """
 
 _READ_HEAD_SCRIPT = """
@@ -106,7 +113,7 @@ local head = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '-inf')[1] or ''
 local stamp, count, bytes, whole = string.match(head, '^~([^~]+)~(%d+)~(%d+)~([01])$')
 """
 
-# The newest ARGV[2] messages, if they are held as of the stamp ARGV[1]: {head, '1', message, ...}; else {head}.
+# Reads the newest ARGV[2] messages if the window has the version ARGV[1]: {head, '1', message, ...}; else {head}.
 READ_SCRIPT = (
     _READ_HEAD_SCRIPT
     + """
@@ -122,8 +129,9 @@ return found
 """
 )
 
-# A window that was read from the database in place of the one that was there when it was found missing.
-# ARGV: the head that was seen, the new head, seconds to live, then score and message of each.
+# Fills a window with messages read from the database. It writes only if the head is still the one seen before that
+# read: otherwise another process has changed the window or the session was erased.
+# ARGV: the head seen before, the new head, seconds to live, then score and message of each.
 FILL_SCRIPT = (
     _READ_HEAD_SCRIPT
     + """
@@ -138,9 +146,10 @@ return 1
 """
 )
 
-# What was just written to the database, behind the windows of the state right before it and no other.
-# ARGV: the stamp before, the stamp after, '1' for a session's first messages, messages and bytes at most,
-# seconds to live, then time and message of each. Of a session's first messages the first window is made.
+# Appends messages that were just written to the database, to windows of the version right before the write and to no
+# others. The first messages of a session create its window.
+# ARGV: the version before, the version after, '1' for the first messages of a session, maximum number of messages,
+# maximum bytes, seconds to live, then time and message of each.
 EXTEND_SCRIPT = """
 local function extend(key, is_first)
   local head = redis.call('ZRANGEBYSCORE', key, '-inf', '-inf')[1] or ''
@@ -177,44 +186,45 @@ return 1
 
 
 _HEAD_PATTERN = re.compile(rb"~([^~]+)~(\d+)~(\d+)~([01])")
-_TOMBSTONE_SECONDS = 3600  # far longer than anybody takes between reading a database and filling a window
+# Far longer than any process takes between reading the database and filling a window.
+_TOMBSTONE_SECONDS = 3600
 _KEYS_PER_CALL = 500
 _Reply = TypeVar("_Reply")
 
 
 class WindowKind(Enum):
-    """What a window shows the end of, by how its key ends."""
+    """Kind of a window; the value is the suffix of its key."""
 
     RECORD = ""
-    """All that was said, with the summaries."""
+    """End of the record, including summaries."""
     LIST = ":list"
-    """The list that a framework keeps of the session."""
+    """End of the message list that a framework maintains."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowContent:
-    """What Redis holds of a session."""
+    """Result of reading a window."""
 
     messages: tuple[Message, ...] | None
-    """Those that were asked for; None if they are not there as of that state."""
+    """Requested messages; None if the window does not have them for this version."""
     head: bytes
-    """What says so, for whoever fills the window next."""
+    """Head of the window, to pass to ``RedisWindows.put()``."""
 
 
 class RedisWindows:
-    """Windows by the session's key.
+    """Windows by session key.
 
-    The key is the session's own in the database, which no other session ever gets: it stays when a session gets
-    another name, and it tells nobody a name.
+    The key of a session in the database is never reused. It does not change when the session is renamed, and it does
+    not reveal the name.
 
     Args:
-        link: To Redis.
-        config: How much is cached, and for how long.
-        database_id: Whose sessions.
+        link: Connection to Redis.
+        config: Size limits and TTL.
+        database_id: Identity of the database that contains the sessions.
 
     Attributes:
-        hits: Reads that were answered.
-        misses: Reads that were not.
+        hits: Number of reads served from a window.
+        misses: Number of other reads.
     """
 
     def __init__(self, link: RedisConnection, config: RedisConfig, database_id: str) -> None:
@@ -231,32 +241,32 @@ class RedisWindows:
         register_fork_aware(self)
 
     def is_available(self) -> bool:
-        """Whether it is worth asking; if not, that is counted as a question that was spared."""
+        """Return True if Redis can be asked; otherwise count a skipped command."""
         return self._connection.is_up or self._connection.record_skip()
 
     @property
     def pending_deletion_count(self) -> int:
-        """How many sessions of which something was erased Redis was not told of yet."""
+        """Number of sessions with erased data whose windows could not be removed yet."""
         return len(self._pending_deletions)
 
     def build_key(self, session: int, of: WindowKind = WindowKind.RECORD) -> str:
-        """The key of a session's window."""
+        """Return the Redis key of a session's window."""
         return f"{self._key_prefix}{session}{of.value}"
 
     def get(
         self, session: int, stamp: SessionVersion, limit: int, of: WindowKind = WindowKind.RECORD
     ) -> WindowContent | None:
-        """The newest ``limit`` messages as of that state; None if Redis did not answer."""
-        key, state = self.build_key(session, of), str(stamp)
-        found = self._execute(
-            lambda: _parse_reply(self._read_script([key], [state, limit]), key, state, limit), key
+        """Read the newest ``limit`` messages of a session version; None if Redis is unavailable."""
+        key, version = self.build_key(session, of), str(stamp)
+        content = self._execute(
+            lambda: _parse_reply(self._read_script([key], [version, limit]), key, version, limit), key
         )
         with self._lock:
-            if found is not None and found.messages is not None:
+            if content is not None and content.messages is not None:
                 self.hits += 1
             else:
                 self.misses += 1
-        return found
+        return content
 
     def put(
         self,
@@ -268,29 +278,29 @@ class RedisWindows:
         head: bytes,
         whole: bool,
     ) -> None:
-        """Hold what was read from the database, unless the window is another than the one that was seen.
+        """Fill a window with messages from the database, unless the window has changed since it was read.
 
         Args:
-            session: Whose.
-            stamp: The state that the messages were read at.
-            messages: The newest, oldest first.
-            of: Which of its windows.
-            head: Of the window that was seen.
-            whole: Whether these are all that the session has.
+            session: Key of the session.
+            stamp: Version of the session at which the messages were read.
+            messages: The newest messages, oldest first.
+            of: Kind of the window.
+            head: Head of the window when it was read.
+            whole: True if these are all messages of the session.
         """
         key = self.build_key(session, of)
-        held = self._encode_newest(session, messages)
-        kept = messages[len(messages) - len(held) :]
-        size = sum(map(len, held))
-        is_whole = int(whole and len(held) == len(messages))
-        arguments: list[Any] = [head, f"~{stamp}~{len(held)}~{size}~{is_whole}", self._config.ttl_seconds]
-        for score, member in zip(to_scores(kept), held, strict=True):
+        members = self._encode_newest(session, messages)
+        cached = messages[len(messages) - len(members) :]
+        size = sum(map(len, members))
+        is_whole = int(whole and len(members) == len(messages))
+        arguments: list[Any] = [head, f"~{stamp}~{len(members)}~{size}~{is_whole}", self._config.ttl_seconds]
+        for score, member in zip(to_scores(cached), members, strict=True):
             arguments += (score, member)
         self._execute(lambda: self._fill_script([key], arguments), key)
 
     def extend(self, written: Sequence[SessionWrite]) -> None:
-        """Add what was just written to the windows of the state before, all at once; any other is left as it is."""
-        calls = [call for one in written if (call := self._build_extension(one)) is not None]
+        """Append messages that were just written, to windows of the version right before; skip other windows."""
+        calls = [call for write in written if (call := self._build_extension(write)) is not None]
         if len(calls) == 1:
             keys, arguments = calls[0]
             self._execute(lambda: self._extend_script(keys, arguments), *keys)
@@ -298,54 +308,58 @@ class RedisWindows:
             self._execute(lambda: self._extend_pipelined(calls), *(key for keys, _ in calls for key in keys))
 
     def delete(self, sessions: Mapping[int, int | None]) -> bool:
-        """Remove windows of which something was erased, and let nobody bring them back who read them before.
+        """Remove windows with erased data, and keep other processes from filling them with data read before.
 
         Args:
-            sessions: Keys, each with the revision from which on it may be cached again; None for one that is gone.
+            sessions: For each session key, the revision from which it may be cached again; None if the session
+                was erased.
 
         Returns:
-            False if Redis did not answer; it is told when it does.
+            False if Redis is unavailable. The windows are removed as soon as it is available again.
         """
         with self._lock:
             self._pending_deletions.update(sessions)
         return self._flush_deletions()
 
     def before_fork(self) -> None:
-        """Let no thread be in the middle of a change."""
+        """Acquire the lock, so that no thread is changing the state."""
         self._lock.acquire()
 
     def after_fork(self) -> None:
-        """Go on."""
+        """Release the lock."""
         self._lock.release()
 
-    def _execute(self, question: Callable[[], _Reply], *keys: str) -> _Reply | None:
+    def _execute(self, command: Callable[[], _Reply], *keys: str) -> _Reply | None:
+        # Pending deletions go first: otherwise a window with erased data could be read.
         if self._pending_deletions and self._connection.is_up:
             self._flush_deletions()
 
-        def ask() -> _Reply:
+        def run() -> _Reply:
             try:
-                return question()
+                return command()
             except OSError:
                 raise
             except Exception as error:
-                # A server that answers holds something else there than a window: away with it. redis-py's own
-                # errors of connections and time limits are no OSError.
+                # The server replied, so the key contains something other than a valid window: delete it. The
+                # connection and time-out errors of redis-py are not subclasses of OSError, and redis-py is an
+                # optional dependency, so they are recognized by name.
                 if type(error).__name__ not in ("ConnectionError", "TimeoutError"):
                     with suppress(Exception):
                         self._connection.client.unlink(*keys)
                 raise
 
-        return self._connection.execute(ask)
+        return self._connection.execute(run)
 
     def _build_extension(self, written: SessionWrite) -> tuple[list[str], list[Any]] | None:
         config, added = self._config, written.added
-        held = self._encode_newest(written.key, added)
-        if len(held) < len(added):  # more than a window: whoever reads it next fills it
+        members = self._encode_newest(written.key, added)
+        # More than fits into a window: the next reader fills it.
+        if len(members) < len(added):
             return None
         is_first = int(written.before.revision == 0)
         arguments: list[Any] = [str(written.before), str(written.after), is_first]
         arguments += (config.window, config.max_window_bytes, config.ttl_seconds)
-        for message, member in zip(added, held, strict=True):
+        for message, member in zip(added, members, strict=True):
             arguments += (to_score(message), member)
         return [self.build_key(written.key, of) for of in WindowKind], arguments
 
@@ -357,13 +371,14 @@ class RedisWindows:
 
     def _flush_deletions(self) -> bool:
         with self._lock:
-            waiting = list(self._pending_deletions.items())
-        for start in range(0, len(waiting), _KEYS_PER_CALL):
-            some = waiting[start : start + _KEYS_PER_CALL]
-            if self._connection.execute(lambda some=some: self._write_tombstones(some)) is None:  # type: ignore[misc]
+            pending = list(self._pending_deletions.items())
+        for start in range(0, len(pending), _KEYS_PER_CALL):
+            chunk = pending[start : start + _KEYS_PER_CALL]
+            if self._connection.execute(lambda chunk=chunk: self._write_tombstones(chunk)) is None:  # type: ignore[misc]
                 return False
             with self._lock:
-                for session, since in some:
+                # Another thread may have requested a newer deletion of the same session: keep that one.
+                for session, since in chunk:
                     if self._pending_deletions.get(session, -1) == since:
                         del self._pending_deletions[session]
         return True
@@ -380,30 +395,31 @@ class RedisWindows:
         return True
 
     def _encode_newest(self, session: int, messages: Sequence[Message]) -> list[bytes]:
-        # The newest that a window takes, oldest first.
-        held: list[bytes] = []
+        # The newest messages that fit into a window, oldest first.
+        members: list[bytes] = []
         key = self.build_key(session)
-        room = self._config.max_window_bytes
+        free_bytes = self._config.max_window_bytes
         for message in reversed(messages[-self._config.window :]):
             member = to_window_member(key, message)
-            room -= len(member)
-            if room < 0:
+            free_bytes -= len(member)
+            if free_bytes < 0:
                 break
-            held.append(member)
-        return held[::-1]
+            members.append(member)
+        return members[::-1]
 
 
-def _parse_reply(answer: Any, key: str, stamp: str, limit: int) -> WindowContent:  # noqa: ANN401 - whatever the server says
-    if not isinstance(answer, list) or not answer or not isinstance(answer[0], bytes):
-        raise ValueError("redis answered a question that was not asked")
-    if len(answer) == 1:
-        return WindowContent(None, answer[0])
-    head, members = _HEAD_PATTERN.fullmatch(answer[0]), answer[2:]
-    # What runs in Redis has looked at all this; a server that only looks like one has not.
-    if head is None or head[1] != stamp.encode():
-        raise ValueError("redis gave a window of another state")
-    held = int(head[2])
-    if len(members) != min(limit, held) or (limit > held and head[4] != b"1"):
-        raise ValueError("redis gave a part of what it holds")
-    whose = key.removesuffix(WindowKind.LIST.value)
-    return WindowContent(tuple(from_window_member(whose, member) for member in members), answer[0])
+def _parse_reply(reply: Any, key: str, version: str, limit: int) -> WindowContent:  # noqa: ANN401 - any reply of the server
+    if not isinstance(reply, list) or not reply or not isinstance(reply[0], bytes):
+        raise ValueError("unexpected reply from redis")
+    if len(reply) == 1:
+        return WindowContent(None, reply[0])
+    head, members = _HEAD_PATTERN.fullmatch(reply[0]), reply[2:]
+    # The script has checked all of this. Check again, because a proxy or a faulty server may return anything.
+    if head is None or head[1] != version.encode():
+        raise ValueError("redis returned a window of another version")
+    count = int(head[2])
+    if len(members) != min(limit, count) or (limit > count and head[4] != b"1"):
+        raise ValueError("redis returned an incomplete window")
+    # Members of both kinds of windows are encoded with the key of the record window.
+    record_key = key.removesuffix(WindowKind.LIST.value)
+    return WindowContent(tuple(from_window_member(record_key, member) for member in members), reply[0])

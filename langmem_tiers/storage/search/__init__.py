@@ -1,4 +1,4 @@
-"""Full text, the one part in which the databases speak differently."""
+"""Full-text search, the only part with different SQL per database."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def build_index_columns(text: IndexText, namespace: int, is_sqlite: bool) -> dict[str, Any]:  # noqa: FBT001
-    """The columns of a message that recall looks at.
+    """Return the columns of a message that recall searches.
 
-    Every term begins with the namespace's key, so that a tenant's words are its own: others add
-    neither to what it costs to find them nor to how rare they seem.
+    Every term starts with the namespace's key, so that terms of different tenants are separate: other tenants
+    affect neither search costs nor term rarity.
     """
     return {
         "namespace_pk": namespace,
@@ -29,7 +29,7 @@ def build_index_columns(text: IndexText, namespace: int, is_sqlite: bool) -> dic
 
 
 def build_knowledge_columns(terms: Sequence[str], namespace: int, is_sqlite: bool) -> dict[str, Any]:  # noqa: FBT001
-    """The columns of something known that a search looks at; its terms are the namespace's own too."""
+    """Return the columns of a knowledge entry that a search uses; its terms are also separate per namespace."""
     return {"term_count": len(terms), "terms": _pack_terms(terms, namespace, is_sqlite)}
 
 

@@ -1,4 +1,4 @@
-"""Looks through vectors in PostgreSQL's own type: one by one, and by HNSW index where a namespace is large."""
+"""Vector search with pgvector: exact comparison, and an HNSW index for large namespaces."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langmem_tiers")
 MAX_INDEXED_DIMENSIONS = 2000
-"""Dimensions that pgvector indexes; longer vectors are compared one by one."""
-_PREPARE_LOCK = 0x6C6D7476  # "lmtv": one number for all who prepare a database
-_INDEXING_LOCK = 0x6C6D7469  # "lmti", with the number of the namespace
+"""Maximum number of dimensions that pgvector can index; longer vectors are compared exactly."""
+_PREPARE_LOCK = 0x6C6D7476  # "lmtv": serializes processes that prepare the same database
+_INDEXING_LOCK = 0x6C6D7469  # "lmti", combined with the key of the namespace
 _INDEX_BATCH_SIZE = 200
 MAX_UNINDEXED_VECTORS = 2000
-"""Vectors of a large namespace that may wait beside the index: so many are looked through in about a millisecond."""
+"""Maximum number of not yet indexed vectors of a large namespace; comparing these takes about a millisecond."""
 
 _VERSION_QUERY = text("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
 _STATE_QUERY = text(
@@ -43,7 +43,10 @@ _ADD_COLUMNS = """ALTER TABLE lmt_vectors ADD COLUMN IF NOT EXISTS embedding vec
     ADD COLUMN IF NOT EXISTS is_indexed boolean NOT NULL DEFAULT false"""
 _CREATE_UNINDEXED_INDEX = """CREATE INDEX IF NOT EXISTS lmt_vectors_beside ON lmt_vectors (namespace_pk, embedder_pk)
     WHERE NOT is_indexed"""
-# One statement, so one way to the server. Vectors can be made again: nobody waits until they are on the disk.
+# One statement, so one round trip. Vectors can be recomputed, so the commit does not wait for the disk. The
+# namespace row is locked (FOR SHARE) and its erasure epoch compared, so that no vector of an erased message is stored.
+# Rows are ordered by key, so that two processes that write the same vectors do not deadlock, and an unchanged vector
+# is not written again.
 _INSERT_VECTORS = """WITH given AS MATERIALIZED (
         SELECT set_config('synchronous_commit', 'off', true) AS later,
             set_config('lock_timeout', COALESCE(%(patience)s, current_setting('lock_timeout')), true) AS patience
@@ -63,8 +66,7 @@ _INSERT_VECTORS = """WITH given AS MATERIALIZED (
             WHERE lmt_vectors.embedding IS DISTINCT FROM excluded.embedding
     ) SELECT EXISTS (SELECT 1 FROM same)"""
 VECTOR_TYPE_QUERY = text("SELECT CAST(CAST('vector' AS regtype) AS oid)")
-"""The number that the server knows the type of vectors by: another one each time the extension is made."""
-# Two processes that make the same one write it once.
+"""Query for the server's OID of the vector type, which changes each time the extension is created."""
 _COUNT_UNINDEXED = text(
     """SELECT count(*) FROM (SELECT 1 FROM lmt_vectors WHERE namespace_pk = :namespace AND embedder_pk = :model
         AND NOT is_indexed LIMIT :few + 1) AS waiting"""
@@ -78,42 +80,41 @@ _MARK_INDEXED = text(
 
 
 def build_index_name(model: int) -> str:
-    """What the HNSW index of a model is called."""
+    """Return the name of a model's HNSW index."""
     return f"lmt_vectors_near_{model}"
 
 
 def prepare(database: Database, model: int, dimension: int, patience_seconds: float | None = None) -> bool:
-    """Make room and an index for a model's vectors; False if the server has no pgvector."""
-    with database.read() as connection:  # looked at first: preparing waits for everybody who writes vectors
+    """Create the columns and the index for a model's vectors; return False if the server has no pgvector."""
+    with database.read() as connection:  # checked first, because preparing waits for all writers of vectors
         if _is_prepared(connection, model, dimension):
             return True
     try:
         with database.write(patience_seconds) as connection:
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_PREPARE_LOCK})"))
-            if _is_prepared(connection, model, dimension):  # by somebody else, meanwhile
+            if _is_prepared(connection, model, dimension):  # by another process, meanwhile
                 return True
             connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
             version = connection.execute(_VERSION_QUERY).scalar_one()
             if not _is_new_enough(version):
                 _log.warning(
-                    "pgvector %s is too old: vectors are compared in this process; 0.8 is needed", version
+                    "pgvector %s is too old, expected 0.8 or later: vectors are compared in this process",
+                    version,
                 )
                 return False
             connection.execute(text(_ADD_COLUMNS))
             connection.execute(text(_CREATE_UNINDEXED_INDEX))
             if dimension <= MAX_INDEXED_DIMENSIONS:
-                # One from before, over the vectors of small namespaces as well, would make each of them dear to store.
+                # An older index also covers vectors of small namespaces, which makes storing each of them expensive.
                 connection.execute(text(f"DROP INDEX IF EXISTS {build_index_name(model)}"))
                 connection.execute(text(_build_index_ddl(model, dimension)))
-    except (
-        StorageBusyError,
-        StorageUnavailableError,
-    ):  # says nothing about the server: the next recall asks again
+    except (StorageBusyError, StorageUnavailableError):
+        # Temporary: returning False would mean "no pgvector". The next recall tries again.
         raise
     except StorageError as error:
         _log.warning(
-            "pgvector is not to be had (%s): vectors are compared in this process; "
-            "let somebody who may do so run CREATE EXTENSION vector",
+            "pgvector is not available (%s): vectors are compared in this process; "
+            "ask a database administrator to run CREATE EXTENSION vector",
             type(error).__name__,
         )
         return False
@@ -121,7 +122,7 @@ def prepare(database: Database, model: int, dimension: int, patience_seconds: fl
 
 
 def ensure_vector_columns(database: Database) -> bool:
-    """Make room for vectors of any model, and no index yet; False if the server has no pgvector."""
+    """Create the columns for vectors of any model, without an index; return False if the server has no pgvector."""
     return prepare(database, 0, MAX_INDEXED_DIMENSIONS + 1)
 
 
@@ -148,14 +149,17 @@ def insert_vectors(
     rows: Mapping[int, NDArray[np.float32]],
     patience_seconds: float | None = None,
 ) -> bool:
-    """Keep vectors of messages by their keys; those that are gone are left out, all if anything was erased.
+    """Store vectors of messages by key. Deleted messages are skipped; after an erasure, nothing is stored.
 
     Args:
-        connection: Where, in no transaction.
-        tenant: Whose messages they are.
-        made_by: The model's key, and the number that the server knows the type of vectors by.
-        rows: The vectors.
-        patience_seconds: How long to wait for others who write; as long as for any write, if left out.
+        connection: A connection without a transaction.
+        tenant: Namespace of the messages.
+        made_by: Key of the model, and the OID of the vector type.
+        rows: Vectors by message key.
+        patience_seconds: Maximum wait for other writers. Default: as for any write.
+
+    Returns:
+        False if the namespace was erased or changed by an erasure since it was read.
     """
     model, kind = made_by
     values = {
@@ -175,17 +179,24 @@ def insert_vectors(
 
 
 def _encode_array(kind: int, parts: Sequence[bytes]) -> EncodedVector:
-    # As PostgreSQL reads an array from the wire: one dimension, no nulls, the type, how many, counted from 1.
+    # PostgreSQL's binary array format: 1 dimension, no nulls, element type, length, lower bound 1.
     head = struct.pack(">5i", 1, 0, kind, len(parts), 1)
     return EncodedVector(head + b"".join(struct.pack(">i", len(part)) + part for part in parts))
 
 
 def index_vectors(database: Database, place: tuple[int, int], go_on: Callable[[], bool], *, few: int) -> int:
-    """Put vectors of a namespace by a model into the index, if more than a few wait for that; how many those were."""
+    """Index the vectors of a namespace and a model, if more than ``few`` are waiting; return their number.
+
+    Args:
+        database: The database.
+        place: Keys of the namespace and the model.
+        go_on: Called before each batch; False stops.
+        few: Number of unindexed vectors up to which nothing is done.
+    """
     namespace, model = place
-    of = {"namespace": namespace, "model": model}
+    keys = {"namespace": namespace, "model": model}
     with database.read() as connection:
-        if connection.execute(_COUNT_UNINDEXED, of | {"few": few}).scalar_one() <= few:
+        if connection.execute(_COUNT_UNINDEXED, keys | {"few": few}).scalar_one() <= few:
             return 0
     done = 0
     while go_on():
@@ -193,48 +204,48 @@ def index_vectors(database: Database, place: tuple[int, int], go_on: Callable[[]
             if not connection.execute(
                 _TRY_INDEXING_LOCK, {"lock": _INDEXING_LOCK, "namespace": namespace}
             ).scalar():
-                return done  # another process is at it
-            brought = connection.execute(_MARK_INDEXED, of | {"limit": _INDEX_BATCH_SIZE}).rowcount
-        done += brought
-        if brought < _INDEX_BATCH_SIZE:
+                return done  # another process is indexing this namespace
+            indexed = connection.execute(_MARK_INDEXED, keys | {"limit": _INDEX_BATCH_SIZE}).rowcount
+        done += indexed
+        if indexed < _INDEX_BATCH_SIZE:
             break
     return done
 
 
 def encode_vector(vector: NDArray[np.float32]) -> EncodedVector:
-    """A vector as pgvector reads it from the wire: as text it would take longer than all the rest."""
-    import numpy as np  # noqa: PLC0415 - not before something is embedded
+    """Return a vector in pgvector's binary format, which is much faster than text."""
+    import numpy as np  # noqa: PLC0415 - slow import, needed only for embedding
 
     return EncodedVector(len(vector).to_bytes(2, "big") + b"\0\0" + np.asarray(vector, ">f4").tobytes())
 
 
 class EncodedVector(bytes):
-    """The bytes of a vector."""
+    """Bytes of a vector in pgvector's binary format."""
 
     __slots__ = ()
 
 
-def register_dumper(cursor: Any) -> Any:  # noqa: ANN401 - psycopg's own
-    """The cursor, able to send vectors."""
+def register_dumper(cursor: Any) -> Any:  # noqa: ANN401 - a psycopg object
+    """Register the binary format of vectors on a cursor and return the cursor."""
     cursor.adapters.register_dumper(EncodedVector, _get_dumper_class())
     return cursor
 
 
 @cache
-def _get_dumper_class() -> Any:  # noqa: ANN401 - psycopg's own
-    from psycopg.adapt import Dumper  # noqa: PLC0415 - an extra
+def _get_dumper_class() -> Any:  # noqa: ANN401 - a psycopg object
+    from psycopg.adapt import Dumper  # noqa: PLC0415 - optional dependency
     from psycopg.pq import Format  # noqa: PLC0415 - as above
 
     class SentDumper(Dumper):
         format = Format.BINARY
 
-        def dump(self, obj: Any) -> bytes:  # noqa: ANN401 - by its interface
+        def dump(self, obj: Any) -> bytes:  # noqa: ANN401 - signature of Dumper.dump
             return bytes(obj)
 
     return SentDumper
 
 
-# A vector without a direction has no cosine: it is as near as anything.
+# The cosine with a zero vector is NaN; it counts as 0.
 _COSINE = """COALESCE(NULLIF(
     1 - (CAST(embedding AS vector({d})) <=> CAST(%(query)s AS vector({d}))), 'NaN'), 0) AS cosine"""
 _FROM_NAMESPACE = """FROM lmt_vectors
@@ -245,9 +256,11 @@ _MESSAGE_FILTER = " AND EXISTS (SELECT 1 FROM lmt_messages WHERE pk = message_pk
 _ORDER_BY_INDEX = (
     " ORDER BY CAST(embedding AS vector({d})) <=> CAST(%(query)s AS vector({d})) LIMIT %(limit)s"
 )
-_ORDER_BY_COSINE = " ORDER BY cosine DESC LIMIT %(limit)s"  # by what no index knows
+_ORDER_BY_COSINE = (
+    " ORDER BY cosine DESC LIMIT %(limit)s"  # an expression that no index matches: exact search
+)
 _IS_INDEXED, _IS_NOT_INDEXED = " AND is_indexed", " AND NOT is_indexed"
-# As two strings of bytes: a driver that makes an object of each number takes longer than the server for all of it.
+# Packed into two byte strings: creating a Python object per number in the driver takes longer than the whole query.
 _PACK_COSINES = """SELECT string_agg(int8send(message_pk), ''::bytea), string_agg(float4send(cosine::real), ''::bytea)
     FROM ({rows}) AS found"""
 _PACK_VECTORS = (
@@ -269,7 +282,7 @@ def find_nearest(
     limit: int,
     within: VectorSearchFilter,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The nearest messages of a namespace by a model, best first, and as many as there are up to the limit."""
+    """Return the nearest messages of a namespace by a model, best first, up to the limit."""
     namespace, model = place
     own = {"namespace": namespace, "query": encode_vector(query), "limit": limit}
     values = own | {name: value for name, value in _build_filter_values(within).items() if value is not None}
@@ -281,13 +294,14 @@ def find_nearest(
     with database.read_raw() as connection:
         found = None
         if _should_use_index(database, connection, (model, len(query)), limit, within):
-            # What is new is not in the index yet, and is looked through beside it.
+            # New vectors are not in the index yet and are compared exactly.
             beside = f"{chosen}{_IS_NOT_INDEXED}{_ORDER_BY_COSINE}"
             rows = f"{chosen}{_IS_INDEXED}{_ORDER_BY_INDEX}) UNION ALL (SELECT message_pk, {beside}"
             found = _run_cosine_query(connection, rows, len(query), model, values)
-        # The index knows nothing of tenants, and gives up at some point: what it missed is found one by one.
+        # The index does not filter by tenant and stops after max_scan_tuples. If it found too few, compare exactly.
         if found is None or len(found[0]) < min(limit, within.count):
             found = _run_cosine_query(connection, chosen + _ORDER_BY_COSINE, len(query), model, values)
+    # The index and the exact comparison return up to ``limit`` rows each, so the union is sorted and cut here.
     order = found[1].argsort(kind="stable")[::-1][:limit]
     return found[0][order], found[1][order]
 
@@ -308,7 +322,8 @@ def _should_use_index(
         total = (cursor.fetchone() or (0,))[0]
     finally:
         cursor.close()
-    # Of what the index looks at before it gives up, so many are of this namespace.
+    # Expected number of this namespace's vectors among the max_scan_tuples that the index visits, compared with
+    # the limit: max_scan_tuples * count / total >= limit, without the division.
     return bool(config.max_scan_tuples * within.count >= limit * total)
 
 
@@ -320,7 +335,7 @@ def _build_filter_values(within: VectorSearchFilter) -> dict[str, Any]:
 def compute_cosines(
     database: Database, model: int, query: NDArray[np.float32], keys: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The cosines of some messages."""
+    """Return the cosines of the given messages to the query."""
     values = {"query": encode_vector(query), "keys": _format_keys(keys.tolist())}
     with database.read_raw() as connection:
         return _run_cosine_query(connection, _COSINE + " " + _FROM_KEYS, len(query), model, values)
@@ -329,7 +344,7 @@ def compute_cosines(
 def _run_cosine_query(
     connection: PoolProxiedConnection, rows: str, dimension: int, model: int, values: Mapping[str, Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    import numpy as np  # noqa: PLC0415 - not before something is recalled
+    import numpy as np  # noqa: PLC0415 - slow import, needed only for recall
 
     statement = _PACK_COSINES.format(rows=("(SELECT message_pk, " + rows + ")").format(d=dimension, m=model))
     keys, near = _fetch_packed_row(connection, statement, values)
@@ -355,8 +370,8 @@ def _format_keys(keys: Sequence[int]) -> str:
 def get_vectors(
     database: Database, model: int, keys: Sequence[int], dimension: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The vectors of some messages."""
-    import numpy as np  # noqa: PLC0415 - not before something is recalled
+    """Return the vectors of the given messages."""
+    import numpy as np  # noqa: PLC0415 - slow import, needed only for recall
 
     with database.read_raw() as connection:
         found = _fetch_packed_row(connection, _PACK_VECTORS.format(m=model), {"keys": _format_keys(keys)})

@@ -1,7 +1,7 @@
-"""Full text on PostgreSQL: text search vectors of messages and of knowledge, and indexes over them.
+"""Full-text search on PostgreSQL: text search vectors of messages and knowledge, and indexes over them.
 
-A vector is made of terms that come made, so no configuration of the server has a say.
-How much a place is worth is not left to ``ts_rank``, which does not know how rare a word is.
+The vectors consist of terms that are already tokenized, so the server's text search
+configuration has no effect. Ranking is not left to ``ts_rank``, which ignores term rarity.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ if TYPE_CHECKING:
 
 MESSAGES_DDL = (
     "CREATE INDEX lmt_messages_terms ON lmt_messages USING gin (terms)",
-    # Keys are given before transactions end, so a reader that goes by them may miss a late one:
-    # it goes by the transaction instead, and asks for all that may not have been over when it last looked.
+    # Keys are assigned before transactions commit, so a reader that polls by key would miss late commits.
+    # Readers poll by transaction id instead, starting at the oldest one that may have been active last time.
     "ALTER TABLE lmt_messages ADD COLUMN written_by xid8 DEFAULT pg_current_xact_id()",
     "CREATE INDEX lmt_messages_by_writer ON lmt_messages (namespace_pk, written_by)",
 )
-# What is asked of messages by time alone, without holding their namespace in memory: what is older than a date, of
-# one tenant or of all, how much there is of it, and what mattered lately: retention and figures for operators. Nothing
-# that recall does needs them; all three together cost 2 to 4 % of an add.
+# Indexes for queries by time that do not load a namespace into memory: messages older than a date (of one tenant or
+# all), their number, and recent important ones. Retention and statistics use them; recall does not. All three
+# together cost 2 to 4 % of an add.
 BY_TIME_DDL = (
-    # A tenant's messages by day, with their tokens, from the index alone. Not with their text, as one could think:
-    # an index row takes 2,704 bytes, and a longer message could not be stored.
+    # A tenant's messages by day with their tokens, from the index alone. The text is not included: an index row
+    # is limited to 2,704 bytes, so longer messages could not be stored.
     """CREATE INDEX lmt_messages_by_time ON lmt_messages (namespace_pk, created_at DESC)
         INCLUDE (role, importance, token_count)""",
-    # The few that are worth keeping when the rest of their age goes.
+    # The few important messages that outlive the retention period.
     """CREATE INDEX lmt_messages_important ON lmt_messages (namespace_pk, created_at DESC)
         WHERE importance > 0.7""",
-    # The oldest of all tenants: some kilobytes for millions of rows, which lie about in the order of their time.
+    # Messages of all tenants by age. BRIN takes a few kilobytes for millions of rows, as they are stored roughly
+    # in the order of time.
     "CREATE INDEX lmt_messages_by_age ON lmt_messages USING brin (created_at)",
 )
 DDL = (
@@ -49,30 +50,31 @@ _POSTINGS_QUERY = """SELECT place.lexeme, array_agg(pk ORDER BY pk), array_agg(c
         GROUP BY place.lexeme"""
 
 
-_MAX_VECTOR_BYTES = 1_000_000  # of a vector; PostgreSQL takes 1 MB
+_MAX_VECTOR_BYTES = 1_000_000  # PostgreSQL limits a tsvector to 1 MB
 
 
 def pack_terms(terms: Sequence[str]) -> str:
-    """Terms as a text search vector with their places."""
-    places: dict[str, list[str]] = {}
-    for place, term in enumerate(terms, 1):
-        places.setdefault(term, []).append(str(place))
+    """Return the terms as a text search vector with their positions."""
+    positions: dict[str, list[str]] = {}
+    for position, term in enumerate(terms, 1):
+        positions.setdefault(term, []).append(str(position))
     lexemes, left = [], _MAX_VECTOR_BYTES
-    for term, where in places.items():
-        left -= len(term.encode()) + 2 * len(where) + 8
-        if left < 0:  # of a message that is longer still, the beginning is indexed
+    for term, term_positions in positions.items():
+        left -= len(term.encode()) + 2 * len(term_positions) + 8
+        if left < 0:  # only the beginning of a longer message is indexed
             break
-        lexemes.append(f"{_quote_term(term)}:{','.join(where[:255])}")  # no more places are kept anyway
+        # PostgreSQL stores at most 255 positions per term.
+        lexemes.append(f"{_quote_term(term)}:{','.join(term_positions[:255])}")
     return " ".join(lexemes)
 
 
 def unpack_terms(vector: str) -> list[str]:
-    """The terms of a vector, each as often as it is there."""
+    """Return the terms of a vector, repeated by their number of positions."""
     terms: list[str] = []
     for lexeme in vector.split():
-        term, _, places = lexeme.rpartition(":")
-        if "," in places:
-            terms.extend([term[1:-1]] * (places.count(",") + 1))
+        term, _, positions = lexeme.rpartition(":")
+        if "," in positions:
+            terms.extend([term[1:-1]] * (positions.count(",") + 1))
         else:
             terms.append(term[1:-1])
     return [term.replace("''", "'") for term in terms] if "''" in vector else terms
@@ -81,8 +83,8 @@ def unpack_terms(vector: str) -> list[str]:
 def find_postings(
     connection: PoolProxiedConnection, terms: Sequence[str], of: Literal["messages", "knowledge"] = "messages"
 ) -> Postings:
-    """Where the terms are, in messages or in what is known."""
-    import numpy as np  # noqa: PLC0415 - not before something is recalled
+    """Return the occurrences of the terms in messages or in knowledge."""
+    import numpy as np  # noqa: PLC0415 - slow import, needed only for recall
 
     query = " | ".join(_quote_term(term) for term in terms)
     cursor = connection.cursor()

@@ -14,17 +14,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Where terms are: for each the keys of the messages that hold it, ascending, and how often."""
+    """Occurrences of terms: for each term, the ascending keys of the messages that contain it, with counts."""
 
     terms: Sequence[str]
-    """Those that are anywhere at all."""
+    """Terms that occur at all."""
     term_numbers: NDArray[np.int64]
-    """Which of the terms it is, in their order."""
+    """Index into ``terms`` of each occurrence."""
     keys: NDArray[np.int64]
+    """Message key of each occurrence."""
     counts: NDArray[np.float32]
+    """Number of times that the message contains the term."""
 
     def count_messages(self) -> Mapping[str, int]:
-        """How many messages hold each term."""
+        """Return the number of messages that contain each term."""
         counts: dict[int, int] = {}
         for number in self.term_numbers.tolist():
             counts[number] = counts.get(number, 0) + 1

@@ -1,11 +1,11 @@
-"""Full text on SQLite: an FTS5 index over the terms of messages and one over those of knowledge, kept by triggers.
+"""Full-text search on SQLite: FTS5 indexes over the terms of messages and knowledge, maintained by triggers.
 
-Triggers fire inside the transaction of the row, also for rows that a cascade deletes, so
-the index never holds more or less than the table. The text itself is not stored twice.
+Triggers fire inside the transaction of the row, also for rows deleted by a cascade, so
+the index always matches the table. The text itself is not stored twice.
 
-Terms come made: FTS5 keeps where they are, and a second virtual table reads
-that back term by term. How much a place is worth is not left to FTS5, whose statistics span
-all tenants.
+The terms are already tokenized. FTS5 stores their positions, and a second virtual table
+(fts5vocab) reads them back term by term. Ranking is not left to FTS5, whose statistics
+span all tenants.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy.pool import PoolProxiedConnection
 
 MESSAGES_DDL = (
-    # The plain tokenizer splits at ASCII marks alone, and terms hold none but the underscore.
+    # The ascii tokenizer splits only at ASCII punctuation, and the underscore is the only one in terms.
     """CREATE VIRTUAL TABLE lmt_messages_terms USING fts5(
         terms, content='lmt_messages', content_rowid='pk', tokenize="ascii tokenchars '_'"
     )""",
@@ -57,24 +57,24 @@ _KEY_MASK = (1 << _KEY_BITS) - 1
 
 
 def pack_terms(terms: Sequence[str]) -> str:
-    """Terms as the text that is indexed."""
+    """Return the terms as the text to be indexed."""
     return " ".join(terms)
 
 
 def unpack_terms(stored: str) -> list[str]:
-    """The terms of an indexed text."""
+    """Return the terms of an indexed text."""
     return stored.split()
 
 
 def find_postings(
     connection: PoolProxiedConnection, terms: Sequence[str], of: Literal["messages", "knowledge"] = "messages"
 ) -> Postings:
-    """Where the terms are, in messages or in what is known."""
-    import numpy as np  # noqa: PLC0415 - not before something is recalled
+    """Return the occurrences of the terms in messages or in knowledge."""
+    import numpy as np  # noqa: PLC0415 - slow import, needed only for recall
 
     marks = ",".join("?" * len(terms))
-    # One text for all places of a term: a row for each would cost more to hand over than to find.
-    query = f"SELECT term, group_concat(doc) FROM lmt_{of}_places WHERE term IN ({marks}) GROUP BY term"  # noqa: S608 - marks
+    # One text with all occurrences of a term: fetching a row for each costs more than finding them.
+    query = f"SELECT term, group_concat(doc) FROM lmt_{of}_places WHERE term IN ({marks}) GROUP BY term"  # noqa: S608 - only placeholders
     cursor = connection.cursor()
     try:
         cursor.execute(query, terms)
@@ -83,9 +83,10 @@ def find_postings(
         cursor.close()
     sizes = [places.count(",") + 1 for _, places in rows]
     each = np.fromstring(",".join(places for _, places in rows), np.int64, sep=",")
-    # One place of one term after the other, by term and message: where one repeats, it is counted.
+    # Term number and message key are packed into one integer, so that one sort groups equal pairs. The length of
+    # each group is the number of occurrences.
     together = np.sort(np.repeat(np.arange(len(rows)) << _KEY_BITS, sizes) | each)
-    is_first = np.ones(len(together) + 1, np.bool_)  # and one behind the last
+    is_first = np.ones(len(together) + 1, np.bool_)  # with a sentinel after the last group
     np.not_equal(together[1:], together[:-1], out=is_first[1:-1])
     starts = np.flatnonzero(is_first)
     first, counts = together[starts[:-1]], (starts[1:] - starts[:-1]).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Tells when a run of an agent goes in circles, and how surely."""
+"""Detection of loops in a run of an agent, with a score for each."""
 
 from __future__ import annotations
 
@@ -40,60 +40,62 @@ __all__ = [
 ]
 
 _MIN_REPEATS = 3
-"""Times that make a loop worth telling of."""
+"""Minimum number of occurrences of a reported loop."""
 _MAX_REMEMBERED_ACTIONS = 512
-"""Actions done once, and as many done again, that a tracker remembers: the latest ones."""
+"""Maximum number of remembered single actions, and of repeated actions. The oldest are dropped first."""
 _MAX_CHAINS = 64
 
 
 class LoopKind(StrEnum):
-    """In which way it goes in circles."""
+    """Kind of a loop."""
 
     EXACT = "exact"
-    """The same tool with the same parameters at the same address."""
+    """Repeats with the same tool and parameters on the same page."""
     NEAR = "near"
-    """Parameters that differ in a counter, an id or a little, or the same at several addresses."""
+    """Repeats with slightly different parameters, for example a counter or id, or on several pages."""
     OSCILLATION = "oscillation"
-    """A-B-A-B, and longer cycles."""
+    """Repeated sequences of two or more actions, such as A-B-A-B."""
     UNCHANGED = "unchanged"
-    """Repeats that succeed and change nothing."""
+    """Repeats that succeed without any change of the observation."""
     FAILURE = "failure"
-    """The same failed again."""
+    """Repeats that fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop(Displayable):
-    """Something that was done again and again."""
+    """A loop in a run."""
 
     kind: LoopKind
     tool: str
     count: int
-    """Steps in it."""
+    """Number of steps in the loop."""
     first: int
-    """Number of its first step, from 0."""
+    """Number of the first step, from 0."""
     last: int
+    """Number of the last step."""
     period: int = 1
-    """Steps until it starts again."""
+    """Number of steps in one round."""
     score: float
-    """From 0 to 1, how surely it is no progress."""
+    """Confidence from 0 to 1 that the loop makes no progress."""
     message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopReport(Displayable):
-    """What was found in a run."""
+    """Loops of a whole run."""
 
     loops: tuple[Loop, ...] = ()
-    """All repeats worth telling of, the surest first; by themselves they need not make the run a loop."""
+    """Reported repeats, highest score first. A run may contain repeats without being a loop."""
     score: float = 0.0
     is_loop: bool = False
+    """True if the score reaches the threshold."""
 
 
 class LoopTracker:
-    """Follows a run step by step, in bounded memory and at the same cost each step.
+    """Follows a run step by step, with bounded memory and constant cost per step.
 
     Args:
-        start: How many steps of the run came before the first one that it is told.
+        start: Number of steps before the first one that is added. Default: 0.
     """
 
     def __init__(self, start: int = 0) -> None:
@@ -107,67 +109,81 @@ class LoopTracker:
         self._latest_step: StepKey | None = None
 
     def add(self, step: Step) -> Loop | None:
-        """Takes in the next step and gives the surest loop that it is part of, if any."""
+        """Add the next step and return the loop with the highest score that it belongs to, or None."""
         return self.add_step_key(build_step_key(step))
 
-    def add_step_key(self, mark: StepKey) -> Loop | None:
-        """As `add`, for a step whose mark is known already."""
-        at = self.step_count
-        chain, how = self._chains.add(mark, at)
-        repeats = self._count_repeat(mark, at)
-        is_variant = how in (ActionDifference.DRIFT, ActionDifference.LITTLE)
-        is_new = repeats.count == 1 and mark.kind in (StepKind.ACT, StepKind.VISIT)
+    def add_step_key(self, step_key: StepKey) -> Loop | None:
+        """Add the next step by its key, see `add`."""
+        number = self.step_count
+        # Each step is counted in three ways: as repeat of the same action, as part of a chain of similar actions, and
+        # as part of an oscillation.
+        chain, difference = self._chains.add(step_key, number)
+        repeats = self._count_repeat(step_key, number)
+        # A step is new if its action occurs for the first time, succeeds and is not a variant of an earlier action.
+        # Repeats that observe something new count too. The number of new steps between two repeats tells progress
+        # from a loop.
+        is_variant = difference in (ActionDifference.DRIFT, ActionDifference.LITTLE)
+        is_new = repeats.count == 1 and step_key.kind in (StepKind.ACT, StepKind.VISIT)
         self._new_step_count += (
-            is_new and not mark.is_unsuccessful and not is_variant
+            is_new and not step_key.is_unsuccessful and not is_variant
         ) or repeats.is_progress
         repeats.new_steps_before = self._new_step_count
         if chain.count >= _MIN_REPEATS and chain.differing_count:
             self._found_chains[chain.first] = chain
             self._found_chains.move_to_end(chain.first)
             _limit_size(self._found_chains, _MAX_CHAINS)
-        cycle = self._cycles.add(mark, at)
+        cycle = self._cycles.add(step_key, number)
         self.step_count += 1
-        self._latest_step = mark
-        parts: list[Tally] = [repeats, chain, *([cycle] if cycle else [])]
-        surest = max((one for one in parts if _is_reportable(one)), key=self._compute_weight, default=None)
-        return None if surest is None else self._to_loop(surest)
+        self._latest_step = step_key
+        tallies: list[Tally] = [repeats, chain, *([cycle] if cycle else [])]
+        strongest = max(
+            (tally for tally in tallies if _is_reportable(tally)), key=self._compute_weight, default=None
+        )
+        return None if strongest is None else self._to_loop(strongest)
 
     def report(self, *, threshold: float = RUN_LOOP_THRESHOLD) -> LoopReport:
-        """What the run holds up to here."""
-        repeats = [one for one in self._done_again.values() if _is_reportable(one)]
+        """Return the loops of the run so far.
+
+        Args:
+            threshold: Minimum score at which the whole run is called a loop.
+        """
+        repeats = [tally for tally in self._done_again.values() if _is_reportable(tally)]
         others = [*self._found_chains.values(), *self._cycles.active_tallies, *self._cycles.ended_tallies]
-        tallies: list[Tally] = [*repeats, *(one for one in others if _is_reportable(one))]
+        tallies: list[Tally] = [*repeats, *(tally for tally in others if _is_reportable(tally))]
         if not tallies:
             return LoopReport()
-        weights = sorted((self._compute_weight(one) for one in repeats), reverse=True)
-        strongest = max(self._compute_weight(one) for one in tallies)
+        # The score of the run is that of its strongest loop plus a share of all other repeated actions. Chains and
+        # oscillations are not added: their steps are counted as repeats already.
+        weights = sorted((self._compute_weight(tally) for tally in repeats), reverse=True)
+        strongest = max(self._compute_weight(tally) for tally in tallies)
         score = _compute_score(strongest + OTHER_REPEATS_FACTOR * sum(weights[1:]))
-        loops = sorted((self._to_loop(one) for one in tallies), key=_certainty_key, reverse=True)
+        loops = sorted((self._to_loop(tally) for tally in tallies), key=_certainty_key, reverse=True)
         return LoopReport(loops=tuple(loops), score=score, is_loop=score >= threshold)
 
-    def _count_repeat(self, mark: StepKey, at: int) -> ActionRepeats:
-        known = self._done_again.get(mark.action) or self._done_once.pop(mark.action, None)
-        if known is None:
-            known = self._done_once[mark.action] = ActionRepeats(mark, at, at)
-            known.record_address(mark, self._new_step_count)
+    def _count_repeat(self, step_key: StepKey, number: int) -> ActionRepeats:
+        # Single and repeated actions have separate limits, so that many new actions do not push out a repeated one.
+        repeats = self._done_again.get(step_key.action) or self._done_once.pop(step_key.action, None)
+        if repeats is None:
+            repeats = self._done_once[step_key.action] = ActionRepeats(step_key, number, number)
+            repeats.record_address(step_key, self._new_step_count)
             _limit_size(self._done_once, _MAX_REMEMBERED_ACTIONS)
-            return known
-        known.add_repeat(mark, at, self._new_step_count)
-        self._done_again[mark.action] = known
-        self._done_again.move_to_end(mark.action)
+            return repeats
+        repeats.add_repeat(step_key, number, self._new_step_count)
+        self._done_again[step_key.action] = repeats
+        self._done_again.move_to_end(step_key.action)
         _limit_size(self._done_again, _MAX_REMEMBERED_ACTIONS)
-        return known
+        return repeats
 
     def _compute_weight(self, tally: Tally) -> float:
-        """The evidence in the light of the whole run."""
-        after = self.step_count - 1 - tally.last
+        """Adjust the evidence by the position of the loop in the run and its share of all steps."""
+        steps_after = self.step_count - 1 - tally.last
         weight = tally.weight
-        answered = self._latest_step is not None and self._latest_step.kind is StepKind.TALK
-        if after >= 5 and after * 3 >= self.step_count:
+        is_answered = self._latest_step is not None and self._latest_step.kind is StepKind.TALK
+        if steps_after >= 5 and steps_after * 3 >= self.step_count:
             weight *= MOVED_ON_FACTOR
-        elif answered and tally.latest_step.kind is not StepKind.TALK:
+        elif is_answered and tally.latest_step.kind is not StepKind.TALK:
             weight *= ANSWERED_FACTOR
-        elif after <= tally.period:
+        elif steps_after <= tally.period:
             weight *= ENDED_IN_LOOP_FACTOR
         share = tally.count / self.step_count
         if share >= 0.4:
@@ -189,11 +205,16 @@ class LoopTracker:
 
 
 def find_loops(steps: Sequence[Step], *, threshold: float = RUN_LOOP_THRESHOLD) -> LoopReport:
-    """The loops of a whole run.
+    """Find the loops of a whole run.
 
     Args:
-        steps: In order.
-        threshold: The score from which on the run as a whole is called a loop.
+        steps: The steps in chronological order.
+        threshold: Minimum score at which the run as a whole is called a loop.
+
+    Example::
+
+        report = find_loops([Step.of("click('a51')")] * 4)
+        report.is_loop  # True
     """
     return _track(steps).report(threshold=threshold)
 
@@ -206,12 +227,14 @@ def _track(steps: Iterable[Step]) -> LoopTracker:
 
 
 def _is_reportable(tally: Tally) -> bool:
+    # An oscillation needs two full rounds. A chain of identical actions is reported as repeats, not as a chain.
     if tally.period > 1:
         return tally.count >= 2 * tally.period
     return tally.count >= _MIN_REPEATS and (isinstance(tally, ActionRepeats) or tally.differing_count > 0)
 
 
 def _classify(tally: Tally) -> LoopKind:
+    # The first round is not a repeat. A property of the loop holds if more than half of the repeats have it.
     repeats = tally.count - tally.period
     if tally.period > 1:
         return LoopKind.OSCILLATION
@@ -239,6 +262,7 @@ def _format_message(kind: LoopKind, tally: Tally) -> str:
 
 
 def _compute_score(weight: float) -> float:
+    # Maps evidence to 0..1; LOOP_EVIDENCE gives 0.5.
     return weight / (weight + LOOP_EVIDENCE)
 
 

@@ -1,4 +1,4 @@
-"""What is kept of a step to compare it with others: keys and digests of bounded size, plain as JSON."""
+"""Keys for the comparison of steps: digests of bounded size that can be stored as JSON."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from langmem_tiers.tasks.loop_detection.actions import Step
 
 _MAX_HASHED_CHARACTERS = 50_000
-"""Of the beginning and of the end of a text; what lies between is not looked at."""
+"""Number of characters at the beginning and at the end of a text that are compared. The middle is ignored."""
 _MIN_PAGE_CHARACTERS = 200
-"""From here on an observation is taken for a page, below for a word on how it went."""
+"""Minimum length of an observation that is treated as a page. A shorter one is a status message."""
 _MIN_PAGE_LINES = 5
-"""From here on two pages may be nearly the same."""
+"""Minimum number of lines of a page that can be nearly equal to another."""
 _MAX_SKETCH_LINES = 32
 _MIN_SAME_LINES_SHARE = 0.9
 _MAX_SHORT_TEXT_WORDS = 8
@@ -40,10 +40,10 @@ _MAX_WORDS = 64
 _MAX_SHOWN_CHARACTERS = 60
 _MAX_ADDRESS_CHARACTERS = 2_000
 _JSON_TYPES = frozenset({str, int, bool, type(None)})
-"""Types that JSON holds as they are."""
+"""Types that need no conversion to JSON."""
 _NUMBER = re.compile(r"-?\d+")
 _VOLATILE = re.compile(r"\[[a-zA-Z]{0,3}\d+\]|\b\d{1,2}:\d\d(?::\d\d)?\b|, focused\b")
-"""What differs between two looks at one page: numbers of elements, clocks, the focus."""
+"""Parts that vary between observations of the same page: element numbers, times of day and the focus."""
 _ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _FAILURE = re.compile(
@@ -57,68 +57,74 @@ _FRUITLESS = re.compile(
     r"|nothing|empty|none)\b",
     re.IGNORECASE,
 )
+# Prefixes that tool servers and libraries add to the name of a browser action.
 _PREFIX = re.compile(r"^(?:browser_|page\.|playwright_|mcp__\w+?__)")
 
 
 class StepKey(NamedTuple):
-    """A step as it is compared."""
+    """Comparison key of a step."""
 
     tool: str
     shown: str
-    """The call as a person reads it, shortened."""
+    """Shortened display text of the call."""
     kind: StepKind
     action: str
-    """The same for the same tool and parameters."""
+    """Digest of the tool and all parameters."""
     rest: str
-    """The same for all but the element."""
+    """Digest of the tool and the parameters without the element."""
     shape: str
-    """The same for all but numbers."""
+    """Digest of the tool and the parameters with all numbers replaced."""
     element: str
+    """The element that the action addresses, or a digest of it."""
     words: tuple[str, ...]
-    """Of the text it was given, sorted."""
+    """Sorted words of the parameters without the element."""
     url: str
     page: str
-    """Of what was observed; empty if nothing was."""
+    """Digest of the observation; empty without one."""
     lines: tuple[int, ...]
-    """A sample of the page's lines, for pages that are nearly the same; empty if it is no page."""
+    """Checksums of a sample of the page's lines; empty if the observation is not a page."""
     failed: bool
     is_fruitless: bool = False
-    """Whether it went well and brought nothing."""
+    """True if the action succeeded without a result."""
 
     @property
     def is_unsuccessful(self) -> bool:
-        """Whether it failed or brought nothing."""
+        """True if the action failed or had no result."""
         return self.failed or self.is_fruitless
 
 
-def _matches_short_text(said: re.Pattern[str], observation: object) -> bool:
-    # A tool may say that it could do nothing, and call that a success.
+def _matches_short_text(pattern: re.Pattern[str], observation: object) -> bool:
+    # Some tools report "nothing found" or "not clickable" as success. Only short texts are searched: a page may
+    # contain such words anywhere.
     text = observation if isinstance(observation, str) else ""
-    return 0 < len(text) <= _MIN_PAGE_CHARACTERS and said.search(text) is not None
+    return 0 < len(text) <= _MIN_PAGE_CHARACTERS and pattern.search(text) is not None
 
 
 def build_step_key(step: Step) -> StepKey:
-    """The mark of a step. Never raises, whatever its parts are."""
+    """Build the comparison key of a step. Never raises, whatever the step contains."""
     tool = _to_text(step.tool) or "unknown"
-    short = _PREFIX.sub("", tool.lower())
+    short_name = _PREFIX.sub("", tool.lower())
     plain = _to_plain(step.parameters)
-    where = {
-        key for key in plain if key.lower() in ELEMENT_KEYS or (key == "0" and short in ELEMENT_FIRST_TOOLS)
+    # Separate the parameters that address an element from the others.
+    element_keys = {
+        key
+        for key in plain
+        if key.lower() in ELEMENT_KEYS or (key == "0" and short_name in ELEMENT_FIRST_TOOLS)
     }
-    what = {key: value for key, value in plain.items() if key not in where} if where else plain
+    other = {key: value for key, value in plain.items() if key not in element_keys} if element_keys else plain
     whole = _dump_json(plain)
-    rest = _dump_json(what) if where else whole
+    rest = _dump_json(other) if element_keys else whole
     action = hash_text(f"{tool}\n{whole}")
     page, lines = _digest_page(cut_middle(_to_text(step.observation)))
     return StepKey(
         tool=tool,
         shown=_format_call(tool, plain),
-        kind=_classify_tool(short, plain),
+        kind=_classify_tool(short_name, plain),
         action=action,
-        rest=hash_text(f"{tool}\n{rest}") if where else action,
+        rest=hash_text(f"{tool}\n{rest}") if element_keys else action,
         shape=hash_text(f"{tool}\n{_NUMBER.sub('#', whole)}"),
-        element=_get_element_key(plain, where),
-        words=tuple(sorted(set(_WORD.findall(rest.lower())) - _find_key_words(what))[:_MAX_WORDS]),
+        element=_get_element_key(plain, element_keys),
+        words=tuple(sorted(set(_WORD.findall(rest.lower())) - _find_key_words(other))[:_MAX_WORDS]),
         url=_normalize_address(_to_text(step.url)),
         page=page,
         lines=lines,
@@ -128,28 +134,33 @@ def build_step_key(step: Step) -> StepKey:
 
 
 def compare_actions(new: StepKey, old: StepKey) -> ActionDifference | None:
-    """How two actions of the same tool differ; `None` if they have nothing to do with each other."""
+    """Return the difference between two actions of the same tool, or None if they are unrelated."""
     if new.tool != old.tool:
         return None
+    # From the smallest difference to the largest. Scrolling by another amount counts as the same action.
     if new.action == old.action or (new.kind is StepKind.EXPLORE and new.element == old.element):
         return ActionDifference.NONE
     if new.rest == old.rest:
         return ActionDifference.DRIFT if new.words else ActionDifference.NUMBER
     if new.shape == old.shape:
         return ActionDifference.NUMBER
+    # Similar texts in different fields of the same page are the filling of a form.
     other_field = new.element != old.element and bool(new.url) and new.url == old.url
     is_variant = new.kind is not StepKind.VISIT and not other_field and _are_similar(new.words, old.words)
     return ActionDifference.LITTLE if is_variant else None
 
 
 def compare_pages(new: StepKey, old: StepKey) -> PageComparison:
-    """How what was observed with one compares to what was observed with the other."""
+    """Compare the observations of two steps."""
     if not new.page or not old.page:
         return PageComparison.UNKNOWN
     if new.page == old.page:
         return PageComparison.SAME
-    if len(new.lines) < 2 or len(old.lines) < 2:  # nothing, or a text without lines, which is another one
+    # A status message or a text without lines has no sample to compare; another digest means another text.
+    if len(new.lines) < 2 or len(old.lines) < 2:
         return PageComparison.CHANGED
+    # Estimate the share of common lines. Each sample contains the lines with the smallest checksums (see
+    # _digest_page()), and the smallest of the union are a random sample of both pages: a min-hash sketch.
     ours, theirs = frozenset(new.lines), frozenset(old.lines)
     both = sorted(ours | theirs)[:_MAX_SKETCH_LINES]
     shared = sum(1 for line in both if line in ours and line in theirs)
@@ -157,12 +168,12 @@ def compare_pages(new: StepKey, old: StepKey) -> PageComparison:
 
 
 def hash_text(text: str) -> str:
-    """A short name for a text."""
+    """Return a short digest of a text."""
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def cut_middle(text: str) -> str:
-    """The beginning and the end of a long text."""
+    """Return a text, or only the beginning and the end of a long one."""
     if len(text) <= 2 * _MAX_HASHED_CHARACTERS:
         return text
     return text[:_MAX_HASHED_CHARACTERS] + text[-_MAX_HASHED_CHARACTERS:]
@@ -171,19 +182,20 @@ def cut_middle(text: str) -> str:
 def _to_plain(parameters: object) -> dict[str, Any]:
     if not isinstance(parameters, Mapping):
         return {"value": to_plain_value(parameters)}
+    # Fast path for the usual case of flat parameters.
     if all(type(key) is str and type(value) in _JSON_TYPES for key, value in parameters.items()):
         return dict(parameters)
     plain: dict[str, Any] = to_plain_value(parameters)
     return plain
 
 
-def _get_element_key(parameters: Mapping[str, Any], where: set[str]) -> str:
-    if not where:
+def _get_element_key(parameters: Mapping[str, Any], element_keys: set[str]) -> str:
+    if not element_keys:
         return ""
     whole = (
-        _to_text(parameters[next(iter(where))])
-        if len(where) == 1
-        else _dump_json({key: parameters[key] for key in where})
+        _to_text(parameters[next(iter(element_keys))])
+        if len(element_keys) == 1
+        else _dump_json({key: parameters[key] for key in element_keys})
     )
     return whole if len(whole) <= _MAX_SHOWN_CHARACTERS else hash_text(whole)
 
@@ -191,7 +203,8 @@ def _get_element_key(parameters: Mapping[str, Any], where: set[str]) -> str:
 def _dump_json(parameters: Mapping[str, Any]) -> str:
     try:
         return cut_middle(_ENCODER.encode(parameters))
-    except (ValueError, RecursionError):  # whole numbers of thousands of digits
+    except (ValueError, RecursionError):
+        # An integer with thousands of digits, or very deep nesting: use only the names of the parameters.
         return cut_middle(json.dumps(sorted(parameters)))
 
 
@@ -201,6 +214,7 @@ def _are_similar(new: tuple[str, ...], old: tuple[str, ...]) -> bool:
     ours, theirs = frozenset(new), frozenset(old)
     shared = len(ours & theirs)
     smaller, larger = sorted((len(ours), len(theirs)))
+    # Short texts, such as search queries, are similar if half of the words are equal or one contains the other.
     if larger <= _MAX_SHORT_TEXT_WORDS:
         return shared > 0.5 * len(ours | theirs) or (shared == smaller and smaller >= 2)
     return shared >= 0.75 * len(ours | theirs)
@@ -211,18 +225,18 @@ def _digest_page(text: str) -> tuple[str, tuple[int, ...]]:
         return "", ()
     if len(text) < _MIN_PAGE_CHARACTERS:
         return hash_text(" ".join(text.split())), ()
-    steady = _VOLATILE.sub("", text)
-    lines = steady.splitlines()
+    stable_text = _VOLATILE.sub("", text)
+    lines = stable_text.splitlines()
     if len(lines) < _MIN_PAGE_LINES:
-        return hash_text(steady), (zlib.crc32(steady.encode("utf-8", "replace")),)
-    found = {zlib.crc32(line.strip().encode("utf-8", "replace")) for line in lines}
-    return hash_text(steady), tuple(sorted(found)[:_MAX_SKETCH_LINES])
+        return hash_text(stable_text), (zlib.crc32(stable_text.encode("utf-8", "replace")),)
+    checksums = {zlib.crc32(line.strip().encode("utf-8", "replace")) for line in lines}
+    return hash_text(stable_text), tuple(sorted(checksums)[:_MAX_SKETCH_LINES])
 
 
 def _normalize_address(url: str) -> str:
-    """Without the place on the page (``#top``, ``#map=7/42/-75``), but with a route (``#/inbox``)."""
-    page, mark, place = url.strip().partition("#")
-    whole = (url.strip() if mark and place[:1] in ("/", "!") else page).rstrip("/")
+    """Remove a fragment that is a position (``#top``, ``#map=7/42/-75``), but keep a route (``#/inbox``)."""
+    page, separator, fragment = url.strip().partition("#")
+    whole = (url.strip() if separator and fragment[:1] in ("/", "!") else page).rstrip("/")
     return whole if len(whole) <= _MAX_ADDRESS_CHARACTERS else hash_text(cut_middle(whole))
 
 

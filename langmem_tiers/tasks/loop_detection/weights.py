@@ -1,4 +1,4 @@
-"""What counts for how much when runs are searched for loops: one table, and the kinds of actions."""
+"""Weights, thresholds and tool kinds of loop detection."""
 
 from __future__ import annotations
 
@@ -10,49 +10,52 @@ if TYPE_CHECKING:
 
 
 class StepKind(StrEnum):
-    """What sort of thing an action is: some are repeated for good reason."""
+    """Kind of an action. Some kinds are often repeated for good reason."""
 
     ACT = "act"
-    """Clicks, fills, calls: to do the same again is suspect."""
+    """Click, fill or call; repeats are suspicious."""
     VISIT = "visit"
-    """Going to an address of one's own choice."""
+    """Navigation to an address."""
     BACK = "back"
-    """Going back, as one does from each item of a list."""
+    """Navigation back or forward, as after each item of a list."""
     EXPLORE = "explore"
-    """Scrolling, waiting, changing tabs: done again and again while reading."""
+    """Scrolling, waiting or switching tabs; often repeated while reading."""
     TALK = "talk"
-    """A message to the user, or the end of the task."""
+    """Message to the user, or the end of the task."""
 
 
 class ActionDifference(StrEnum):
-    """How an action differs from an earlier one of the same tool."""
+    """Difference between an action and an earlier one of the same tool."""
 
     NONE = "none"
     DRIFT = "drift"
-    """The same text at an element with another number."""
+    """Same text, but another element."""
     LITTLE = "little"
     """Some words differ."""
     NUMBER = "number"
-    """Only a counter or an id differs."""
+    """Only a counter or id differs."""
 
 
 class PageComparison(StrEnum):
-    """How what was observed compares to what was observed before."""
+    """Comparison of two observations."""
 
     UNKNOWN = "unknown"
     SAME = "same"
     NEARLY = "nearly"
-    """All but a few lines of it are the same."""
+    """All but a few lines are equal."""
     CHANGED = "changed"
 
 
 LOOP_EVIDENCE = 1.7
-"""The evidence at which a run is called a loop: a little less than two full repeats."""
+"""Evidence that gives a score of 0.5: a little less than two full repeats."""
 DEFAULT_LOOP_THRESHOLD = 0.5
-"""The score that this evidence has: from here on an agent under way is warned."""
+"""Minimum score at which a running agent is warned."""
 RUN_LOOP_THRESHOLD = 0.38
-"""The score from which on a run that is over is called a loop. Lower: who looks back need not be as sure as who
-interrupts, and of runs with three equal actions most are loops."""
+"""Minimum score at which a finished run is called a loop.
+
+It is lower than ``DEFAULT_LOOP_THRESHOLD``: a wrong report costs less than a wrong interruption, and most runs with
+three equal actions are loops.
+"""
 
 REPEAT_WEIGHTS: Mapping[StepKind, float] = {
     StepKind.ACT: 1.0,
@@ -61,14 +64,14 @@ REPEAT_WEIGHTS: Mapping[StepKind, float] = {
     StepKind.EXPLORE: 0.33,
     StepKind.TALK: 0.5,
 }
-"""What one repeat is worth."""
+"""Evidence of one repeat, by kind of action."""
 DIFFERENCE_FACTORS: Mapping[ActionDifference, float] = {
     ActionDifference.NONE: 1.0,
     ActionDifference.DRIFT: 0.8,
     ActionDifference.LITTLE: 0.5,
     ActionDifference.NUMBER: 0.3,
 }
-"""Times this for an action that differs."""
+"""Factor for an action that differs from the earlier one."""
 
 PAGE_FACTORS: Mapping[PageComparison, float] = {
     PageComparison.UNKNOWN: 1.0,
@@ -76,44 +79,48 @@ PAGE_FACTORS: Mapping[PageComparison, float] = {
     PageComparison.NEARLY: 1.0,
     PageComparison.CHANGED: 0.4,
 }
-"""Times this by what was observed."""
+"""Factor by the comparison of the observations."""
 SAME_STATUS_FACTOR = 1.25
-"""Times this when the same was observed, but is too short to be a page or comes of mere looking."""
+"""Factor for an equal observation that is too short for a page, or that follows an exploring action."""
 NEW_ADDRESS_FACTOR = 0.5
-"""Times this at an address where it was not done before: numbers of elements mean something else there."""
+"""Factor for an address where the action is new: element numbers have another meaning there."""
 NEXT_ADDRESS_FACTOR = 0.2
-"""Times this when each repeat follows at once and each is at a new address: paging."""
+"""Factor for immediate repeats that are each at a new address, such as "next page"."""
 NEW_BETWEEN_FACTOR = 0.5
-"""Times this when all that was done between was new; in proportion when some of it was."""
+"""Factor if all steps since the previous repeat were new; proportionally closer to 1 if only some were."""
 REPEATED_FAILURE_FACTOR = 1.5
-"""Times this when it failed before and failed again."""
+"""Factor if the action failed before and fails again."""
 CYCLE_ELSEWHERE_WEIGHT = 0.7
-"""A step of a cycle through several addresses, at an element with another number."""
+"""Evidence of a step in an oscillation over several addresses, if the step addresses another element."""
 CYCLE_HERE_WEIGHT = 0.2
-"""The same where the address never changes: rows of a form look like that."""
+"""Evidence of such a step if the address never changes, as when filling the rows of a form."""
 MAX_NUMBERS_ONLY_EVIDENCE = 0.5
-"""The most evidence that counters and ids can give while the page is not known to stand still."""
+"""Maximum evidence of steps that differ in counters and ids, unless the page is known to be unchanged."""
 
 MAX_CHANGED_ONLY_EVIDENCE = 1.3
-"""The most evidence of repeats after which something new was observed each time, such as the next of many items: who
-looks back may call that a loop, but an agent under way is not interrupted for it."""
+"""Maximum evidence of repeats with a new observation each time, such as processing a list of items.
+
+It is below ``LOOP_EVIDENCE``, so a running agent is not interrupted, but high enough to call a finished run a loop.
+"""
 
 PROGRESS_FACTOR = 0.5
-"""What is left of the evidence after a step of the loop that brought something new: early failures are made good."""
+"""Factor for the earlier evidence after a step that observed something new."""
 MIN_NEW_STEPS_SHARE = 0.5
-"""The share of the steps between two repeats from which on the repeat belongs to work that goes on."""
+"""Minimum share of new steps between two repeats for the repeat to count as part of progressing work."""
 
+# Factors for the position of a loop in the run and for its share of all steps.
 ENDED_IN_LOOP_FACTOR = 1.1
+"""Factor if the run ends within the loop."""
 MOVED_ON_FACTOR = 0.85
-"""A third of the run, and five steps, came afterwards."""
+"""Factor if at least five steps, and at least a third of the run, follow the loop."""
 ANSWERED_FACTOR = 0.9
-"""The run ended with a message to the user."""
+"""Factor if the run ended with a message to the user."""
 LARGE_SHARE_FACTOR = 1.15
-"""From two fifths of the steps on."""
+"""Factor if the loop contains at least two fifths of all steps."""
 SMALL_SHARE_FACTOR = 0.85
-"""Below an eighth of the steps."""
+"""Factor if the loop contains less than an eighth of all steps."""
 OTHER_REPEATS_FACTOR = 0.25
-"""What the evidence of the other repeated actions adds."""
+"""Share of the evidence of other repeated actions that is added to the score of a run."""
 
 EXPLORING_TOOLS = frozenset(
     "scroll scroll_page scroll_down scroll_up scroll_to scroll_at noop wait sleep wait_for mouse_move "
@@ -127,16 +134,16 @@ GOING_BACK_TOOLS = frozenset("go_back go_forward back forward navigate_back navi
 VISITING_TOOLS = frozenset(
     "goto navigate navigate_to open_url visit goto_url new_tab open go_to go_to_url".split()
 )
-"""Tools that lead to an address."""
+"""Tools that navigate to an address."""
 KEY_PRESS_TOOLS = frozenset("press keyboard_press key_press press_key key send_keys".split())
 READING_KEYS = frozenset("pagedown pageup arrowdown arrowup down up space end home".split())
 
 ELEMENT_KEYS = frozenset(
     "bid element element_id elementid selector index node ref target xpath id coordinate coordinates x y".split()
 )
-"""Parameters that say where on the page, not what."""
+"""Parameters that address an element on the page."""
 ELEMENT_FIRST_TOOLS = frozenset(
     "click dblclick double_click fill type select_option select hover press focus clear check uncheck "
     "drag_and_drop upload_file input input_text right_click tap".split()
 )
-"""Tools whose first argument by position is the element."""
+"""Tools whose first positional argument is the element."""

@@ -1,1 +1,1 @@
-"""The times that a text mentions: dates, durations, relative expressions."""
+"""Time expressions in text: dates, durations and relative expressions."""

@@ -1,6 +1,6 @@
-"""The calendar behind words of time: stretches of aware UTC time, half-open.
+"""Calendar arithmetic for time expressions, on half-open spans of aware UTC time.
 
-Everything here raises ValueError or OverflowError where the calendar ends.
+All functions raise ValueError or OverflowError outside the range of datetime.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
 FIRST_YEAR: Final = 1900
+"""First number that is read as a year; open-ended ranges start here."""
 LAST_YEAR: Final = 2100
-"""Numbers outside are no years; open ranges end here."""
+"""Last number that is read as a year; open-ended ranges end here."""
 
 DAY: Final = timedelta(days=1)
 WEEK: Final = timedelta(days=7)
@@ -25,49 +26,49 @@ _UNIT_LENGTHS = {
 }
 _MONTHS_PER_UNIT = {"month": 1, "quarter": 3, "year": 12, "decade": 120}
 UNIT_SLACK: Final = {"minute": timedelta(minutes=5), "hour": timedelta(hours=1), "week": timedelta(days=2)}
-"""How much wider than the calendar's unit "two weeks ago" is, on either side."""
+"""Extension of "two weeks ago" beyond the calendar unit, on either side."""
 _MAX_YEARS_SEARCHED = 9  # 29 February may be eight years away
 
 PeriodChoice: TypeAlias = str | int
-""" "last", "this", "next", "" for the most recent one that has begun, or a year."""
+""""last", "this", "next", "" for the most recent one that has begun, or a year."""
 
 
 class TimeSpan(NamedTuple):
-    """From a moment up to another, which it does not hold."""
+    """A half-open span of time."""
 
     start: datetime
     end: datetime
 
 
 SpanFactory: TypeAlias = Callable[[int], TimeSpan]
-"""What comes again, by how many periods away from now."""
+"""Returns the span of a recurring time, given the number of periods from now."""
 
 
 def build_days_span(day: datetime, count: int = 1) -> TimeSpan:
-    """So many days from the one of a moment on."""
+    """Return ``count`` whole days, starting with the day of a moment."""
     start = floor_to_unit(day, "day")
     return TimeSpan(start, start + DAY * count)
 
 
 def build_day_span(year: int, month: int, day: int) -> TimeSpan:
-    """One day."""
+    """Return one day."""
     return build_days_span(datetime(year, month, day, tzinfo=UTC))
 
 
 def build_months_span(year: int, month: int, count: int = 1) -> TimeSpan:
-    """So many whole months."""
+    """Return ``count`` whole months."""
     start = datetime(year, month, 1, tzinfo=UTC)
     return TimeSpan(start, shift_by_units(start, "month", count))
 
 
 def build_night_span(day: datetime) -> TimeSpan:
-    """The night that begins on a day, from noon to noon: nobody knows the speaker's time zone."""
+    """Return the night that begins on a day, from noon to noon, as the speaker's time zone is unknown."""
     noon = floor_to_unit(day, "day") + DAY / 2
     return TimeSpan(noon, noon + DAY)
 
 
 def floor_to_unit(moment: datetime, unit: str) -> datetime:
-    """The beginning of the calendar's unit that a moment lies in."""
+    """Return the start of the calendar unit that contains a moment."""
     if unit in {"minute", "hour"}:
         return moment.replace(minute=moment.minute if unit == "minute" else 0, second=0, microsecond=0)
     day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -80,22 +81,23 @@ def floor_to_unit(moment: datetime, unit: str) -> datetime:
 
 
 def build_unit_span(moment: datetime, unit: str) -> TimeSpan:
-    """The calendar's unit that a moment lies in; weeks begin on Monday."""
+    """Return the calendar unit that contains a moment; weeks begin on Monday."""
     start = floor_to_unit(moment, unit)
     return TimeSpan(start, start + DAY * 2 if unit == "weekend" else shift_by_units(start, unit, 1))
 
 
 def shift_by_units(moment: datetime, unit: str, count: int) -> datetime:
-    """A moment so many units later; a day that its month lacks becomes the last one."""
+    """Return the moment shifted by ``count`` units; a day missing in the new month becomes its last day."""
     if unit in _UNIT_LENGTHS:
         return moment + _UNIT_LENGTHS[unit] * count
+    # Months are counted from year 0, so that adding a negative number also borrows from the year.
     year, month = divmod(moment.year * 12 + moment.month - 1 + count * _MONTHS_PER_UNIT[unit], 12)
     first = moment.replace(year=year, month=month + 1, day=1)
     return first.replace(day=min(moment.day, calendar.monthrange(year, month + 1)[1]))
 
 
 def build_relative_span(now: datetime, unit: str, low: int, high: int) -> TimeSpan:
-    """From ``low`` to ``high`` units after a moment: calendar units, and a little more."""
+    """Return the calendar units from ``low`` to ``high`` units after a moment, with some slack."""
     slack = UNIT_SLACK.get(unit, timedelta())
     first, last = (
         build_unit_span(shift_by_units(now, unit, low), unit),
@@ -105,22 +107,23 @@ def build_relative_span(now: datetime, unit: str, low: int, high: int) -> TimeSp
 
 
 def find_nearest_weekday(moment: datetime, weekday: int, step: int) -> TimeSpan:
-    """The last such day that is over at a moment, or the first that has not begun."""
+    """Return the last such weekday that is over at a moment, or the first that has not begun."""
     day = floor_to_unit(moment, "day")
     if step < 0:
+        # 1 to 7 days back: the weekday of the day itself counts as not over.
         return build_days_span(day - DAY * ((day.weekday() - weekday - 1) % 7 + 1))
     return build_days_span(day + DAY * ((weekday - day.weekday()) % 7))
 
 
 def find_nearest_weekend(moment: datetime, step: int) -> TimeSpan:
-    """The last weekend that is over at a moment, or the first that has not begun."""
+    """Return the last weekend that is over at a moment, or the first that has not begun."""
     if step < 0:
         return build_days_span(find_nearest_weekday(moment, 6, -1).start - DAY, 2)
     return build_days_span(find_nearest_weekday(moment, 5, 1).start, 2)
 
 
 def build_adjacent_span(anchor: TimeSpan, unit: str, step: int) -> TimeSpan:
-    """So many units that end where the anchor begins, or begin where it ends."""
+    """Return the units that end where the anchor begins, or begin where it ends."""
     if unit == "weekend":
         return find_nearest_weekend(anchor.start if step < 0 else anchor.end, step)
     if step < 0:
@@ -129,15 +132,15 @@ def build_adjacent_span(anchor: TimeSpan, unit: str, step: int) -> TimeSpan:
 
 
 def slice_span(span: TimeSpan, first: int, last: int, of: int = 3) -> TimeSpan:
-    """A part of a span, in whole days."""
+    """Return a part of a span in whole days."""
     days = (span.end - span.start).days
     return TimeSpan(span.start + DAY * round(days * first / of), span.start + DAY * round(days * last / of))
 
 
 def pick_occurrence(repeated: SpanFactory, which: PeriodChoice, now: datetime) -> TimeSpan | None:
-    """The one that is meant of what comes again.
+    """Select one occurrence of a recurring time.
 
-    The last one is over at ``now``, the next one has not begun, this one is of the year or week of ``now``.
+    "last" is over at ``now``, "next" has not begun, and "this" is in the year or week of ``now``.
     """
     if isinstance(which, int):
         return repeated(which - now.year)
@@ -147,7 +150,7 @@ def pick_occurrence(repeated: SpanFactory, which: PeriodChoice, now: datetime) -
     for period in periods:
         try:
             span = repeated(period)
-        except (ValueError, OverflowError):  # 29 February
+        except (ValueError, OverflowError):  # this period has no such day: 29 February
             continue
         if _is_chosen(span, which, now, period):
             return span
@@ -155,7 +158,7 @@ def pick_occurrence(repeated: SpanFactory, which: PeriodChoice, now: datetime) -
 
 
 def _is_chosen(span: TimeSpan, which: str, now: datetime, period: int) -> bool:
-    if which == "this":  # a winter that began in the year before may still go on
+    if which == "this":  # a winter that began in the previous year may not be over yet
         return period == 0 or span.end > now
     if which == "next":
         return span.start > now

@@ -1,7 +1,7 @@
-"""Times in text without spaces between words - Chinese, and dates in Japanese and Korean - by pattern.
+"""Times in scripts without spaces between words: Chinese, and dates in Japanese and Korean, by pattern.
 
-"上周五" is the Friday of the calendar's last week, "周五" the most recent one. A season counts with a
-year or with "这个" in front of it: by itself it is any.
+"上周五" is the Friday of the last calendar week, "周五" the most recent one. A season is read only with a
+year or "这个" before it; on its own it is generic.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ _WORD = re.compile(rf"(?<![{CHINESE_NOT_AFTER}])(?:{_WORDS})(?![{CHINESE_NOT_BEF
 
 
 def iter_chinese_times(text: str, now: datetime) -> Iterator[tuple[int, int, TimeSpan]]:
-    """Each time with its place in the text; a date wins over the words in it."""
+    """Yield each time with its start and end in the text; a date takes precedence over the words in it."""
     end, text = 0, simplify_chinese(text)
+    # All patterns are searched; of matches with the same start, the longest comes first.
     matches = [match for pattern in _RULES for match in pattern.finditer(text)]
     for match in sorted(matches, key=lambda match: (match.start(), -match.end())):
         if match.start() < end:
@@ -83,9 +84,10 @@ def iter_chinese_times(text: str, now: datetime) -> Iterator[tuple[int, int, Tim
 
 
 def parse_chinese_number(text: str) -> int:
-    """A number up to 99 in digits or in Chinese; a year digit by digit."""
+    """Parse a number up to 99 in digits or in Chinese, or a year digit by digit."""
     if text.isdecimal():
         return int(text)
+    # 十 is 10, 十五 is 15, 二十 is 20, 二十五 is 25.
     tens, ten, ones = text.rpartition("十")
     if ten:
         return 10 * (_DIGITS[tens] if tens else 1) + (_DIGITS[ones] if ones else 0)
@@ -106,7 +108,7 @@ def _parse_year(match: re.Match[str], now: datetime) -> int | None:
 def _parse_date(match: re.Match[str], now: datetime) -> TimeSpan | None:
     try:
         month, day = parse_chinese_number(match["month"]), parse_chinese_number(match["day"] or "0")
-    except KeyError:  # ten times ten
+    except KeyError:  # not a number, such as 十十
         return None
     year = _parse_year(match, now)
     if match["day"]:

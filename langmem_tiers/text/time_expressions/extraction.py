@@ -1,16 +1,16 @@
-"""The times that a text speaks of, without a model and without a clock.
+"""Extraction of time ranges from a text, without a model and without a clock.
 
-A question looks back, so a date without a year is the most recent one that has begun. Everything is in
-UTC. The choices where words leave one:
+Questions are about the past, so a date without a year is the most recent one that has begun. All times are in
+UTC. Ambiguous expressions are resolved as follows:
 
 =========================== ==========================================================================
-words                       what they mean
+expression                  meaning
 =========================== ==========================================================================
 7 May, in May, on Friday    the most recent one that has begun at ``now``
 last May, last Friday       the most recent one that is over at ``now``
 this May, next May          the one of this year (weekdays: this week); the first that has not begun
-last week, month, year      the one of the calendar before that of ``now``; weeks begin on Monday
-the last week, past 10 days so many whole days back, to the end of today
+last week, month, year      the calendar unit before that of ``now``; weeks begin on Monday
+the last week, past 10 days that many whole days back, to the end of today
 last weekend                Saturday and Sunday of last week; over the weekend: the last that has begun
 two days ago                that day
 two weeks ago               the week of that day and two days on either side
@@ -19,13 +19,13 @@ a couple of, a few, several 2 to 3, 2 to 5, 3 to 8
 last night, tonight         from noon to noon
 spring, summer, autumn      March to May, June to August, September to November: northern seasons
 winter 2022                 December 2022 to February 2023
-early, mid, late; end of    thirds; so are the beginning, the middle and the end of something
-5/7/2023, 15/7/2023         7 May (month first), 15 July (no other reading); 5.7.2023 is 5 July
+early, mid, late; end of    thirds; also the beginning, the middle and the end of something
+5/7/2023, 15/7/2023         7 May (month first), 15 July (the only reading); 5.7.2023 is 5 July
 2023-05-07T10:30            that minute
-in 2022                     only beside a word that makes it a year; 1900 to 2100
+in 2022                     only after a word that indicates a year; 1900 to 2100
 since May, after May        from its start, from its end, until the end of today
 before May, until May       from 1900 up to its start, up to its end
-between May and July        both are part of it
+between May and July        both included
 the week before 3 June      the seven days before; the month after it likewise
 a week before 3 June        as "a week ago", seen from 3 June
 the weekend before 3 June   the last one that is over when 3 June begins
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from langmem_tiers.text.time_expressions.calendar import TimeSpan
 
 MAX_TIME_TEXT_CHARACTERS: Final = 10_000
-"""Of a text that are read; a question that is longer names its time before."""
+"""Maximum number of characters read; longer questions usually name their time earlier."""
 
 
 _TIME_HINT = re.compile(
@@ -61,34 +61,35 @@ _TIME_HINT = re.compile(
     rf"|\b(?:{'|'.join([*ALL_MONTHS, *WEEKDAYS, *SEASONS, *UNITS, *DAY_OFFSETS, 'tonight'])})\b",
     re.IGNORECASE,
 )
-"""Without one of these a text speaks of no time, which is told far sooner than by reading it."""
+"""Quick check: a text without a match contains no time expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """A half-open stretch of time that a text speaks of."""
+    """A half-open time range mentioned in a text."""
 
     start: datetime
-    """Aware, in UTC."""
+    """Start, an aware datetime in UTC."""
     end: datetime
+    """End, which is excluded."""
     text: str
-    """The words that said it, as in the text."""
+    """The expression as written in the text."""
 
 
 def find_time_ranges(text: str, now: datetime) -> tuple[TimeRange, ...]:
-    """The times that a text speaks of, in its order; of readings that overlap, the longest.
+    """Return the time ranges mentioned in a text, in order; of overlapping ones, the longest.
 
     Args:
-        text: A question, or anything else; only the first ``MAX_CHARACTERS`` are read.
-        now: When it is asked, in UTC.
+        text: A question or other text; only the first ``MAX_TIME_TEXT_CHARACTERS`` are read.
+        now: Time of the question, in UTC.
     """
     text = text[:MAX_TIME_TEXT_CHARACTERS]
     if _TIME_HINT.search(text) is None:
         return ()
     found = [
-        one
-        for one in (*_iter_phrases(text, now), *iter_chinese_times(text, now))
-        if one[2].start < one[2].end
+        match
+        for match in (*_iter_phrases(text, now), *iter_chinese_times(text, now))
+        if match[2].start < match[2].end
     ]
     return tuple(TimeRange(*span, text[first:last]) for first, last, span in _remove_overlaps(found))
 
@@ -106,10 +107,11 @@ def _iter_phrases(text: str, now: datetime) -> Iterator[tuple[int, int, TimeSpan
 
 def _remove_overlaps(found: list[tuple[int, int, TimeSpan]]) -> list[tuple[int, int, TimeSpan]]:
     kept: list[tuple[int, int, TimeSpan]] = []
-    for one in sorted(found, key=lambda one: (one[0], -one[1])):
-        if kept and one[0] < kept[-1][1]:
-            if one[1] - one[0] > kept[-1][1] - kept[-1][0]:
-                kept[-1] = one
+    for match in sorted(found, key=lambda match: (match[0], -match[1])):
+        first, last, _ = match
+        if kept and first < kept[-1][1]:
+            if last - first > kept[-1][1] - kept[-1][0]:
+                kept[-1] = match
             continue
-        kept.append(one)
+        kept.append(match)
     return kept

@@ -1,4 +1,4 @@
-"""Times that are said by others: parts of a month, days ago, the week before a date, from one to another."""
+"""Compound time expressions: parts of a month, days ago, the week before a date, ranges."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from langmem_tiers.text.time_expressions.points import PointReader
 from langmem_tiers.text.time_expressions.token_reader import TimeMatch, find_longest
 
 _DIVISIBLE_UNITS = frozenset("week month quarter season year decade".split())
-"""What has parts."""
+"""Units that have parts."""
 _MAX_WORDS_BETWEEN = 6
-"""At most, from "the week before" to "on 3 June"."""
+"""Maximum number of words between "the week before" and "on 3 June"."""
 _PHRASE_STARTS: Final = frozenset(
     {
         *vocabulary.ALL_MONTHS, *vocabulary.WEEKDAYS, *vocabulary.SHORT_WEEKDAYS, *vocabulary.SEASONS,
@@ -44,10 +44,10 @@ _PHRASE_STARTS: Final = frozenset(
 
 
 class PhraseReader(PointReader):
-    """Reads whole phrases of time."""
+    """Reads whole time expressions."""
 
     def read_phrase(self, index: int) -> TimeMatch | None:
-        """The longest time that begins at a token."""
+        """Return the longest time expression at a token."""
         if self.kind(index) in {"word", "mark", "other"} and self.word(index) not in _PHRASE_STARTS:
             return None
         rules = (
@@ -60,13 +60,13 @@ class PhraseReader(PointReader):
         return find_longest(index, *rules, self.read_point)
 
     def read_simple_phrase(self, index: int, *, is_sure: bool = False) -> TimeMatch | None:
-        """The longest time that is not seen from another one."""
+        """Return the longest time expression that does not depend on another one."""
         rules = (self._read_part, self._read_nth, self._read_unit_of, self._read_ago, self._read_trailing)
         found = find_longest(index, lambda index: self.read_point(index, is_sure=is_sure), *rules)
         return found if found and found.span else None
 
     def _read_part(self, index: int) -> TimeMatch | None:
-        """Early May, the end of last year, the first half of 2023."""
+        """Read early May, the end of last year, the first half of 2023."""
         at = self.skip_word(index, "the")
         word, of = self.word(at), self.skip_word(at + 1, "of", "in", "-")
         if word in vocabulary.SPAN_PARTS and (of > at + 1 or word in vocabulary.SPAN_PARTS_WITHOUT_OF):
@@ -81,7 +81,7 @@ class PhraseReader(PointReader):
         return whole._replace(span=slice_span(whole.span, first, last, count), unit="part")
 
     def _read_nth(self, index: int) -> TimeMatch | None:
-        """The first weekend of August, the last Friday in May, the first two weeks of May."""
+        """Read the first weekend of August, the last Friday in May, the first two weeks of May."""
         at = self.skip_word(index, "the")
         nth = -1 if self.word(at) in {"last", "final"} else self._read_ordinal(at)
         counted = self.read_count(at + 1)
@@ -105,7 +105,7 @@ class PhraseReader(PointReader):
         return self.read_day_number(index) if self.kind(index) != "number" else 0
 
     def _read_unit_of(self, index: int) -> TimeMatch | None:
-        """The week of 3 June, the month of May, the weekend of 3 June."""
+        """Read the week of 3 June, the month of May, the weekend of 3 June."""
         at = self.skip_word(index, "the")
         unit = self.word(at)
         if unit not in vocabulary.CALENDAR_UNITS or self.word(at + 1) != "of":
@@ -116,7 +116,7 @@ class PhraseReader(PointReader):
         return TimeMatch(build_unit_span(inner.span.start, unit), inner.stop, unit, inner.is_floating)
 
     def _read_ago(self, index: int) -> TimeMatch | None:
-        """Two weeks ago, a few years back, three days from now."""
+        """Read two weeks ago, a few years back, three days from now."""
         counted = self.read_count(index)
         if counted is None or self.word(index - 1) == "half":
             return None
@@ -131,18 +131,18 @@ class PhraseReader(PointReader):
         return None
 
     def _read_trailing(self, index: int) -> TimeMatch | None:
-        """The last 10 days, the past week, the next two months."""
+        """Read the last 10 days, the past week, the next two months."""
         at = self.skip_word(index, "the")
-        said = self.word(at)
-        step = {"last": -1, "past": -1, "previous": -1, "next": 1, "coming": 1}.get(said)
+        direction = self.word(at)
+        step = {"last": -1, "past": -1, "previous": -1, "next": 1, "coming": 1}.get(direction)
         counted = self.read_count(at + 1)
-        if counted is None and said != "previous" and (at > index or said == "past"):
-            counted = 1, 1, at + 1  # the last week; last week is another
+        if counted is None and direction != "previous" and (at > index or direction == "past"):
+            counted = 1, 1, at + 1  # "the last week"; "last week" is a calendar week
         if step is None or counted is None or self.word(at - 1) in vocabulary.POSSESSIVES:
             return None
         _, count, at = counted
         unit = vocabulary.UNITS.get(self.word(at), "")
-        is_one_day = self.word(at) == "day" and said != "past"  # the next day
+        is_one_day = self.word(at) == "day" and direction != "past"  # "the next day"
         if unit not in vocabulary.TRAILING_UNITS or self.word(at + 1) == "of" or is_one_day:
             return None
         far = shift_by_units(self.now, unit, step * count)
@@ -157,10 +157,10 @@ class PhraseReader(PointReader):
         return TimeMatch(span, at + 1, "span")
 
     def _read_adjacent(self, index: int) -> TimeMatch | None:
-        """The week before 3 June, two days after 3 June, the Friday before my party on 3 June."""
+        """Read the week before 3 June, two days after 3 June, the Friday before my party on 3 June."""
         at = self.skip_word(index, "the")
         has_article = at > index
-        at = self.skip_word(at, "last")  # the last week before 3 June
+        at = self.skip_word(at, "last")  # "the last week before 3 June"
         counted = self.read_count(at)
         low, high, at = counted or (1, 1, at)
         word = self.word(at)
@@ -192,7 +192,7 @@ class PhraseReader(PointReader):
         return None
 
     def _read_before_last(self, index: int) -> TimeMatch | None:
-        """The week before last, the Friday before last."""
+        """Read the week before last, the Friday before last."""
         unit = vocabulary.UNITS.get(self.word(index), "")
         if self.word(index + 1) != "before" or (unit not in vocabulary.CALENDAR_UNITS and unit):
             return None
@@ -202,7 +202,7 @@ class PhraseReader(PointReader):
         return TimeMatch(build_days_span(day - WEEK), index + 3, "day")
 
     def _read_last_as_of_date(self, index: int) -> TimeMatch | None:
-        """Last Friday on 23 January: seen from that day; the day is part of it."""
+        """Read "last Friday on 23 January": seen from that day, and including it."""
         rule = (
             PointReader.read_weekday if self.word(index + 1) in vocabulary.WEEKDAYS else PointReader.read_unit
         )
@@ -216,7 +216,7 @@ class PhraseReader(PointReader):
         return day._replace(span=TimeSpan(then.span.start, day.span.end)) if then and then.span else None
 
     def _read_open_range(self, index: int) -> TimeMatch | None:
-        """Since May, before 3 June, after 3 June 2023, until Friday."""
+        """Read since May, before 3 June, after 3 June 2023, until Friday."""
         word, at = self.word(index), index + 1
         if word == "prior" and self.word(at) == "to":
             word, at = "before", at + 1
@@ -239,7 +239,7 @@ class PhraseReader(PointReader):
         return None
 
     def _read_range(self, index: int) -> TimeMatch | None:
-        """Between May and July 2023, from 3 to 7 June, May 3-7."""
+        """Read between May and July 2023, from 3 to 7 June, May 3-7."""
         opener = self.word(index) if self.word(index) in {"between", "from"} else ""
         at = self.skip_word(index, "between", "from")
         days = self._read_days_of_month(at, vocabulary.RANGE_JOINERS[opener])
@@ -255,8 +255,9 @@ class PhraseReader(PointReader):
         last = self._read_range_end(first.stop + 1, first)
         if last is None or last.span is None or (first.is_floating and last.is_floating and not opener):
             return None
-        if first.is_floating:  # the one before the end
-            first = self.with_now(last.span.start)._read_range_start(at, opener)  # noqa: SLF001 - ourselves
+        if first.is_floating:
+            # A start without a year is the most recent one before the end, so it is read again as of the end.
+            first = self.with_now(last.span.start)._read_range_start(at, opener)  # noqa: SLF001 - of this class
         if first is None or first.span is None or first.span.start >= last.span.start:
             return None
         return TimeMatch(TimeSpan(first.span.start, last.span.end), last.stop, "span", last.is_floating)
@@ -270,20 +271,23 @@ class PhraseReader(PointReader):
         last = self.read_simple_phrase(index, is_sure=True)
         if last is None or first.span is None or first.is_floating or not last.is_floating:
             return last
+        # An end without a year is within a year after the start.
         return self.with_now(shift_by_units(first.span.start, "year", 1) - DAY).read_simple_phrase(
             index, is_sure=True
         )
 
-    def _read_days_of_month(self, index: int, joints: frozenset[str]) -> TimeMatch | None:
+    def _read_days_of_month(self, index: int, joiners: frozenset[str]) -> TimeMatch | None:
+        # Days before the month: "3 to 7 June".
         at = self.skip_word(index, "the")
-        if (day := self.read_day_number(at)) and self.kind(at) != "word" and self.word(at + 1) in joints:
+        if (day := self.read_day_number(at)) and self.kind(at) != "word" and self.word(at + 1) in joiners:
             last = self.read_date(at + 2)
             if last is None or last.span is None or self.kind(at + 2) == "date":
                 return None
             first = last.span.start.replace(day=day)
             return last._replace(span=TimeSpan(first, last.span.end)) if first < last.span.start else None
+        # Days after the month: "May 3-7".
         first_day = self.read_date(index)
-        if first_day is None or first_day.span is None or self.word(first_day.stop) not in joints:
+        if first_day is None or first_day.span is None or self.word(first_day.stop) not in joiners:
             return None
         at = self.skip_word(first_day.stop + 1, "the")
         day, start = self.read_day_number(at), first_day.span.start

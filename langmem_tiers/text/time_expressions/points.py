@@ -1,4 +1,4 @@
-"""Single times in a text: dates, months, years, seasons, weekdays and words like "yesterday"."""
+"""Single times in a text: dates, months, years, seasons, weekdays and words such as "yesterday"."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 
 class PointReader(TokenReader):
-    """Reads single times; each rule takes the index of a token and returns what begins there."""
+    """Reads single times; each rule takes the index of a token and returns the match that starts there."""
 
     def __init__(self, tokens: Sequence[TimeToken], now: datetime) -> None:
         super().__init__(tokens, now)
         self._points_cache: dict[tuple[int, bool], TimeMatch | None] = {}
 
     def read_point(self, index: int, *, is_sure: bool = False) -> TimeMatch | None:
-        """The longest single time that begins there.
+        """Return the longest single time that starts at a token.
 
         Args:
-            index: Of the first token.
-            is_sure: Whether the text around it says that it is a time.
+            index: Index of the first token.
+            is_sure: True if the surrounding text shows that it is a time.
         """
-        if (index, is_sure) not in self._points_cache:  # phrases ask again
+        if (index, is_sure) not in self._points_cache:  # several phrase rules read the same point
             self._points_cache[index, is_sure] = find_longest(
                 index,
                 self.read_date,
@@ -58,7 +58,7 @@ class PointReader(TokenReader):
         return self._points_cache[index, is_sure]
 
     def read_date(self, index: int) -> TimeMatch | None:
-        """A day: 2023-05-07, 7 May, last May 7th, Friday, 7 May 2023."""
+        """Read a day: 2023-05-07, 7 May, last May 7th, Friday, 7 May 2023."""
         if self.kind(index) == "date":
             return TimeMatch(self.tokens[index].span, index + 1, "day")
         which, at = self.read_choice(index)
@@ -84,7 +84,7 @@ class PointReader(TokenReader):
         month = vocabulary.ALL_MONTHS.get(self.word(at))
         if not day or month is None or (self.kind(index) == "word" and self.word(at - 1) != "of"):
             return None
-        if self._is_verb_like(at) and not self.is_date_end(at + 1):  # all 7 may come
+        if self._is_verb_like(at) and not self.is_date_end(at + 1):  # "all 7 may come"
             return None
         return day, month, self.skip_word(at + 1, ".") if self._is_short_month(at) else at + 1
 
@@ -102,9 +102,8 @@ class PointReader(TokenReader):
             "on",
             *vocabulary.MONTH_CUES,
         }
-        if (is_loose or is_verb_like) and not self.is_date_end(
-            at + 1
-        ):  # in May 3 people came; may 7 of us come
+        # "in May 3 people came", "may 7 of us come"
+        if (is_loose or is_verb_like) and not self.is_date_end(at + 1):
             return None
         return day, month, at + 1
 
@@ -116,7 +115,7 @@ class PointReader(TokenReader):
         return self.word(index) in vocabulary.SHORT_MONTHS
 
     def read_month(self, index: int, *, is_sure: bool = False, year: int | None = None) -> TimeMatch | None:
-        """A month: May 2023, in May, last May."""
+        """Read a month: May 2023, in May, last May."""
         which, at = self.read_choice(index)
         month = vocabulary.ALL_MONTHS.get(self.word(at))
         if month is None or self.word(at - 1) in vocabulary.GENERIC_DAY_WORDS:
@@ -137,22 +136,24 @@ class PointReader(TokenReader):
             return token.is_capital
         sign = self.get_preceding_word(first)
         if token.text in vocabulary.VERB_MONTHS and not token.is_capital:
-            if sign == "this":  # this may well be
+            if sign == "this":  # "this may well be"
                 return self.kind(index + 1) in {"", "mark"}
             return sign in vocabulary.SURE_MONTH_CUES or (
                 sign in vocabulary.MONTH_CUES and self.is_date_end(index + 1)
             )
         if self._is_short_month(index) and not token.is_capital:
             return sign in vocabulary.SURE_MONTH_CUES
-        if self.word(index - 1) in vocabulary.DETERMINERS and self.kind(index + 1) == "word":  # the May trip
+        # "the May trip"
+        if self.word(index - 1) in vocabulary.DETERMINERS and self.kind(index + 1) == "word":
             is_noun = not self.tokens[index + 1].is_capital and self.word(index + 1) not in {"on", "of", "is"}
             return token.is_capital and is_noun and not self.is_date_end(index + 1)
         return sign in vocabulary.MONTH_CUES
 
     def _find_first_of_list(self, index: int) -> int:
-        """The first month of "March, April and May"."""
+        """Return the index of the first month in a list such as "March, April and May"."""
         for _ in range(len(vocabulary.MONTHS)):
             before = index - 1
+            # At most two joiners between months, as in ", and".
             while before > index - 3 and self.word(before) in {"and", "or", ","}:
                 before -= 1
             if before == index - 1 or self.word(before) not in vocabulary.ALL_MONTHS:
@@ -161,7 +162,7 @@ class PointReader(TokenReader):
         return index
 
     def read_year(self, index: int, *, is_sure: bool = False) -> TimeMatch | None:
-        """A year, if the words around it do not make it an amount; a decade: the 1990s."""
+        """Read a year, unless the words around it make it an amount, or a decade such as the 1990s."""
         if self.kind(index) == "decade":
             start = build_months_span(self.tokens[index].number, 1).start
             return TimeMatch(build_unit_span(start, "decade"), index + 1, "decade")
@@ -169,6 +170,7 @@ class PointReader(TokenReader):
             return None
         if self.word(index + 1) in vocabulary.RANGE_JOINERS[""] and self.kind(index + 2) == "number":
             return None
+        # A year that is set off by punctuation on both sides, as in "(2023)".
         is_alone = self.word(index - 1) in {"", ",", "("} and self.kind(index + 1) in {"", "mark"}
         if not is_sure and not is_alone and self.get_preceding_word(index) not in vocabulary.YEAR_CUES:
             return None
@@ -181,16 +183,16 @@ class PointReader(TokenReader):
         return word in vocabulary.COUNTED_NOUNS or (word.endswith("s") and len(word) > 3)
 
     def read_season(self, index: int) -> TimeMatch | None:
-        """A season: summer 2022, last winter, during the summer."""
+        """Read a season: summer 2022, last winter, during the summer."""
         which, at = self.read_choice(index)
         month = vocabulary.SEASONS.get(self.word(at))
         if month is None:
             return None
         year, stop = self.read_following_year(at + 1)
         sign = self.get_preceding_word(at)
-        is_accident = self.word(at) == "fall" and sign == "during"
+        is_accident = self.word(at) == "fall" and sign == "during"  # "during the fall" may be an accident
         if year is not None and self.word(stop) == "-" and self.word(stop + 1) == str(year + 1):
-            stop += 2  # winter 2022-2023
+            stop += 2  # "winter 2022-2023"
         if year is None and not which and (sign not in vocabulary.SEASON_CUES or is_accident):
             return None
         which = which if year is None else year
@@ -200,7 +202,7 @@ class PointReader(TokenReader):
         return span and TimeMatch(span, stop, "season", which == "")
 
     def read_quarter(self, index: int) -> TimeMatch | None:
-        """A quarter of a year: Q3 2023."""
+        """Read a quarter of a year: Q3 2023."""
         word = self.word(index)
         if len(word) != 2 or word[0] != "q" or not word[1].isdigit():
             return None
@@ -215,21 +217,21 @@ class PointReader(TokenReader):
         return span and TimeMatch(span, stop, "quarter", which == "")
 
     def read_day_word(self, index: int) -> TimeMatch | None:
-        """A day or night by its word: yesterday, last night, this morning."""
-        one, two = self.word(index), self.word(index + 1)
-        for said in ((one, two), (one,)):
-            if said in vocabulary.NIGHT_OFFSETS:
-                night = build_night_span(self.now + DAY * vocabulary.NIGHT_OFFSETS[said])
-                return TimeMatch(night, index + len(said), "night")
-        if (one, two) in vocabulary.TODAY_PHRASES:
+        """Read a day or night by its word: yesterday, last night, this morning."""
+        word, next_word = self.word(index), self.word(index + 1)
+        for words in ((word, next_word), (word,)):
+            if words in vocabulary.NIGHT_OFFSETS:
+                night = build_night_span(self.now + DAY * vocabulary.NIGHT_OFFSETS[words])
+                return TimeMatch(night, index + len(words), "night")
+        if (word, next_word) in vocabulary.TODAY_PHRASES:
             return TimeMatch(build_days_span(self.now), index + 2, "day")
-        if one not in vocabulary.DAY_OFFSETS:
+        if word not in vocabulary.DAY_OFFSETS:
             return None
-        stop = index + 2 if two in vocabulary.PARTS_OF_DAY else index + 1
-        return TimeMatch(build_days_span(self.now + DAY * vocabulary.DAY_OFFSETS[one]), stop, "day")
+        stop = index + 2 if next_word in vocabulary.PARTS_OF_DAY else index + 1
+        return TimeMatch(build_days_span(self.now + DAY * vocabulary.DAY_OFFSETS[word]), stop, "day")
 
     def read_unit(self, index: int) -> TimeMatch | None:
-        """A unit of the calendar: last week, this month; last week on Friday, last year in May."""
+        """Read a calendar unit: last week, this month; last week on Friday, last year in May."""
         if self.word(index) == "weekend" and self.word(index - 1) == "the":
             return self._read_weekend(index)
         which, at = self.read_choice(index)
@@ -257,7 +259,7 @@ class PointReader(TokenReader):
         return span and TimeMatch(span, index + 1, "weekend", is_floating=True)
 
     def read_weekday(self, index: int) -> TimeMatch | None:
-        """A day of the week: on Friday, last Friday, Friday of last week."""
+        """Read a weekday: on Friday, last Friday, Friday of last week."""
         which, at = self.read_choice(index)
         weekday = vocabulary.WEEKDAYS.get(self.word(at))
         if weekday is None or self.word(at - 1) in vocabulary.GENERIC_DAY_WORDS:
@@ -273,7 +275,7 @@ class PointReader(TokenReader):
         return span and TimeMatch(span, stop, "day", which == "")
 
     def read_day_of_month(self, index: int) -> TimeMatch | None:
-        """A day without its month: on the 7th, the 7th of last month."""
+        """Read a day without its month: on the 7th, the 7th of last month."""
         at = self.skip_word(index, "the")
         if self.kind(at) != "ordinal" or not (day := self.read_day_number(at)):
             return None

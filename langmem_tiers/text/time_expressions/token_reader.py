@@ -1,4 +1,4 @@
-"""What every rule for times needs: to look at tokens, and to read the small words of time."""
+"""Base of the parsing rules: access to tokens, and parsing of small parts of time expressions."""
 
 from __future__ import annotations
 
@@ -15,64 +15,67 @@ if TYPE_CHECKING:
 
 
 class TimeMatch(NamedTuple):
-    """What was read from some token up to another."""
+    """A parsed time expression."""
 
     span: TimeSpan | None
-    """None for what looks like a date and is none, as 31 June."""
+    """The time; None if it looks like a date but is not one, such as 31 June."""
     stop: int
+    """Index of the token after the expression."""
     unit: str
+    """Calendar unit of the time, such as "day"; "span" or "part" for others."""
     is_floating: bool = False
-    """Whether the year, or the week, is only guessed."""
+    """True if the year, or the week, is only assumed."""
 
 
 class TokenReader:
-    """Looks at the tokens of a text, by their index."""
+    """Reads the tokens of a text by index. Indexes outside the text are allowed."""
 
     def __init__(self, tokens: Sequence[TimeToken], now: datetime) -> None:
         self.tokens = tokens
         self.now = now
 
     def with_now(self, now: datetime) -> Self:
-        """The same text, read at another time."""
+        """Return a reader of the same text at another time."""
         return type(self)(self.tokens, now)
 
     def word(self, index: int) -> str:
-        """The token in lower case; nothing outside the text."""
+        """Return the token in lower case; empty outside the text."""
         return self.tokens[index].text if 0 <= index < len(self.tokens) else ""
 
     def kind(self, index: int) -> str:
-        """The kind of the token; nothing outside the text."""
+        """Return the kind of the token; empty outside the text."""
         return self.tokens[index].kind if 0 <= index < len(self.tokens) else ""
 
     def skip_word(self, index: int, *skipped: str) -> int:
-        """Behind the token, if it is one of these words."""
+        """Return the index after the token if it is one of these words, otherwise the same index."""
         return index + 1 if self.word(index) in skipped else index
 
     def get_preceding_word(self, index: int) -> str:
-        """The word in front, over a hyphen or article."""
+        """Return the word before the token, skipping a hyphen or an article."""
         return self.word(index - 2 if self.word(index - 1) in {"-", "the"} else index - 1)
 
     def is_date_end(self, index: int) -> bool:
-        """Whether what stands there does not go on with the noun or verb before it."""
+        """Return True if the token cannot continue the preceding words as a noun or verb phrase."""
         return self.kind(index) in {"", "mark", "year"} or self.word(index) in vocabulary.WORDS_AFTER_DATE
 
     def read_choice(self, index: int) -> tuple[PeriodChoice, int]:
-        """Last, this, next or nothing, and where it ends."""
+        """Read "last", "this", "next" or nothing; return it and the index after it."""
         if self.word(index) == "this" and self.word(index + 1) == "past":
             return "last", index + 2
+        # "My last week there" is not the last week of the calendar.
         if self.word(index) == "last" and self.word(index - 1) in vocabulary.POSSESSIVES:
             return "", index
         which = vocabulary.CHOICE_WORDS.get(self.word(index), "")
         return which, index + bool(which)
 
     def read_day_number(self, index: int) -> int:
-        """A day of a month, 0 if there is none."""
+        """Read a day of a month; return 0 if there is none."""
         if self.kind(index) in {"number", "ordinal"}:
             return self.tokens[index].number if self.tokens[index].number <= 31 else 0
         return vocabulary.ORDINALS.get(self.word(index), 0)
 
     def read_count(self, index: int) -> tuple[int, int, int] | None:
-        """How many, from and to, and where it ends: two, a, a few, a couple of."""
+        """Read a count such as "two", "a", "a few" or "a couple of"; return minimum, maximum and the index after it."""
         at = self.skip_word(index, "a", "an")
         if self.word(at) in vocabulary.VAGUE_NUMBERS:
             low, high = vocabulary.VAGUE_NUMBERS[self.word(at)]
@@ -85,7 +88,7 @@ class TokenReader:
         return (number, number, at + 1) if number else None
 
     def read_following_year(self, index: int) -> tuple[int | None, int]:
-        """The year of the date that ends there, and where it ends then: 2023, of 2023, last year."""
+        """Read the year after a date ("2023", "of 2023", "last year"); return it and the index after it."""
         at = self.skip_word(index, ",", "of", "-")
         if self.kind(at) == "year":
             return self.tokens[at].number, at + 1
@@ -97,7 +100,7 @@ class TokenReader:
 
 
 def find_longest(index: int, *rules: Callable[[int], TimeMatch | None]) -> TimeMatch | None:
-    """What the rule that reads most makes of the text there; where the calendar ends, a rule finds nothing."""
+    """Return the longest match of the rules at a token; a rule that leaves the calendar finds nothing."""
     best: TimeMatch | None = None
     for rule in rules:
         try:

@@ -1,7 +1,7 @@
-"""A text as words, numbers, dates and marks, each with its place.
+"""Tokenizer for time expressions: words, numbers, dates and marks with their positions.
 
-Whatever is glued to something else - URLs, versions, prices, clock times, ids - is one token that
-nobody reads: so no rule for dates has to know them.
+Compounds such as URLs, versions, prices, clock times and ids become a single token of kind "other",
+so that no date rule has to handle them.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ _HYPHENED_WORDS = frozenset(word for word in (*ORDINALS, *NUMBERS) if "-" in wor
 
 
 class TimeToken(NamedTuple):
-    """One piece of a text."""
+    """A piece of a text."""
 
     kind: str
-    """word, number, ordinal, decade, year, date, mark or other."""
+    """One of word, number, ordinal, decade, year, date, mark or other."""
     text: str
-    """In lower case."""
+    """The text in lower case."""
     start: int
     end: int
     is_capital: bool = False
     number: int = 0
     span: TimeSpan | None = None
-    """Of a date; None if the calendar has no such day."""
+    """Span of a date; None if the calendar has no such day."""
 
 
 def tokenize_time_text(text: str) -> list[TimeToken]:
-    """The pieces of a text in their order."""
+    """Return the tokens of a text in order."""
     found: list[TimeToken] = []
     for chunk in _CHUNK.finditer(text):
         found += _split_chunk(chunk.group(), chunk.start())
@@ -72,6 +72,7 @@ def tokenize_time_text(text: str) -> list[TimeToken]:
 
 
 def _split_chunk(chunk: str, at: int) -> Iterator[TimeToken]:
+    # Yields the opening punctuation, the core and the closing punctuation of a chunk without spaces.
     if chunk in {"—", ",", *_DASHES}:
         yield _build_mark(chunk, at)
         return
@@ -96,6 +97,7 @@ def _build_mark(mark: str, at: int) -> TimeToken:
 def _read_core(core: str, at: int) -> Iterator[TimeToken]:
     bare = _POSSESSIVE.sub("", core)
     whole = _read_simple(bare, at) or _read_date(bare, at)
+    # Compounds such as "May-June" or "3-7" are split at their separators, which the split keeps at odd indexes.
     if whole is None and len(parts := _GLUE.split(bare)) > 1 and _is_date_phrase(parts):
         for part in parts:
             yield _read_simple(part, at) or _build_mark(part, at)
@@ -110,6 +112,7 @@ def _read_simple(text: str, at: int) -> TimeToken | None:
         return TimeToken("word", lowered, at, end, text[:1].isupper())
     if short := _SHORT_YEAR.fullmatch(text):
         number = int(short[1])
+        # '69 is 2069, '70 is 1970.
         return TimeToken("year", lowered, at, end, number=number + (2000 if number < 70 else 1900))
     if not (match := _NUMBER.fullmatch(lowered)):
         return None
@@ -140,7 +143,7 @@ def _read_date(text: str, at: int) -> TimeToken | None:
 
 
 def _order_date_parts(first: int, second: int, year: str, *, is_day_first: bool) -> tuple[int, int, int]:
-    # Month first, as 5/7/2023 is 7 May; 15/7/2023 can only be read the other way, and dots always are.
+    # Month first: 5/7/2023 is 7 May. 15/7/2023 can only be day first, and dates with dots always are.
     month, day = (second, first) if is_day_first or first > 12 else (first, second)
     return int(year) + (2000 if len(year) == 2 else 0), month, day
 
@@ -158,7 +161,7 @@ def _read_minute(text: str) -> TimeSpan | None:
 
 
 def _is_date_phrase(parts: list[str]) -> bool:
-    """Whether the parts, with what glues them at the odd places, are words and numbers of a date."""
+    """Return True if the parts at even indexes, joined by separators at odd ones, are words and numbers of a date."""
     for index, part in enumerate(parts[::2]):
         if part.lower() in _GLUED_WORDS:
             continue
@@ -171,7 +174,10 @@ def _is_date_phrase(parts: list[str]) -> bool:
     return True
 
 
-def _can_join(glue: str, before: int, behind: int) -> bool:
-    if glue == ",":
-        return before <= 2 and behind == 4
-    return glue != "/" and (before == behind == 4 or (before <= 2 and behind <= 2))
+def _can_join(separator: str, digits_before: int, digits_after: int) -> bool:
+    # "7,2023" is a day and a year. Ranges join two years or two days; with a slash they may be a fraction.
+    if separator == ",":
+        return digits_before <= 2 and digits_after == 4
+    return separator != "/" and (
+        digits_before == digits_after == 4 or (digits_before <= 2 and digits_after <= 2)
+    )

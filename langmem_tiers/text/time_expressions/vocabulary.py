@@ -1,4 +1,4 @@
-"""The words in which people speak of time, as plain tables: another language is other tables."""
+"""Vocabulary of time expressions as plain tables; another language needs other tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHORT_MONTHS: Final = {
 }  # fmt: skip
 ALL_MONTHS: Final = MONTHS | SHORT_MONTHS
 AMBIGUOUS_MONTHS: Final = frozenset({"march", "april", "may", "june", "august", *SHORT_MONTHS})
-"""Also names, verbs or adjectives: something beside them must say that they are months."""
+"""Also names, verbs or adjectives: read as months only with a cue next to them."""
 VERB_MONTHS: Final = frozenset({"march", "may"})
 
 WEEKDAYS: Final = {
@@ -24,12 +24,12 @@ SHORT_WEEKDAYS: Final = {
     "mon": 0, "tue": 1, "tues": 1, "wed": 2, "weds": 2, "thu": 3, "thur": 3, "thurs": 3, "fri": 4, "sat": 5,
     "sun": 6,
 }  # fmt: skip
-"""Only read in front of a date: most are ordinary words."""
+"""Read only before a date, because most are ordinary words."""
 GENERIC_DAY_WORDS: Final = frozenset("every each any per most black good ash palm cyber easter".split())
-"""What makes a weekday or month in general, or a feast, of the next word."""
+"""Words before a weekday or month that make it generic ("every Monday") or a feast ("Easter Monday")."""
 
 SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
-"""The first of three months, on the northern half of the earth."""
+"""First of three months, in the northern hemisphere."""
 
 NUMBERS: Final = {
     word: number
@@ -40,7 +40,7 @@ NUMBERS: Final = {
     )
 } | {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "ninety": 90}
 VAGUE_NUMBERS: Final = {"couple": (2, 3), "few": (2, 5), "several": (3, 8)}
-"""From and to."""
+"""Minimum and maximum."""
 _ORDINALS = "first second third fourth fifth sixth seventh eighth ninth".split()
 ORDINALS: Final = {
     word: number
@@ -67,47 +67,47 @@ UNITS: Final = {
     for end in ("", "s")
 }  # fmt: skip
 CALENDAR_UNITS: Final = frozenset("week weekend month quarter year decade".split())
-"""Those of "last week", "this month", "next year"."""
+"""Units allowed in "last week", "this month", "next year"."""
 TRAILING_UNITS: Final = frozenset("hour day week month year decade".split())
-"""Those of "the past week", which ends now."""
+"""Units allowed in "the past week", which ends now."""
 PARTS_OF_DAY: Final = frozenset("morning afternoon evening night".split())
 
 CHOICE_WORDS: Final = {"last": "last", "previous": "last", "this": "this", "next": "next"}
 STEP_BY_CHOICE: Final = {"last": -1, "this": 0, "next": 1}
 DAY_OFFSETS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
-"""Days from the one of now."""
+"""Days relative to today."""
 NIGHT_OFFSETS: Final = {
     ("last", "night"): -1,
     ("this", "night"): 0,
     ("tomorrow", "night"): 1,
     ("tonight",): 0,
 }
-"""Nights from the one that begins on the day of now."""
+"""Nights relative to the one that begins today."""
 TODAY_PHRASES: Final = frozenset((("this", "morning"), ("this", "afternoon"), ("this", "evening")))
 
 SPAN_PARTS: Final = {
     "early": (0, 1), "mid": (1, 2), "late": (2, 3), "beginning": (0, 1), "start": (0, 1), "middle": (1, 2),
     "end": (2, 3),
 }  # fmt: skip
-"""From and to, in thirds."""
+"""First and last third."""
 SPAN_PARTS_WITHOUT_OF: Final = frozenset(("early", "mid", "late"))
 
 ADJACENT_STEPS: Final = {"before": -1, "preceding": -1, "after": 1, "following": 1}
 NEARNESS_WORDS: Final = frozenset("just right shortly soon directly immediately".split())
-"""In front of before and after: within a week."""
+"""Before "before" and "after": within a week."""
 UNTIL_WORDS: Final = frozenset(("until", "till", "by"))
 RANGE_JOINERS: Final = {
     "between": frozenset(("and",)),
     "from": frozenset(("to", "until", "till", "through", "-")),
     "": frozenset(("to", "until", "till", "through", "-", "/")),
 }
-"""What stands between the two ends of a range, by the word in front of it."""
+"""Words between the two ends of a range, by the word before it."""
 
 MONTH_CUES: Final = frozenset(
     "in since during early mid late until till throughout last next this before after".split()
 )
 SURE_MONTH_CUES: Final = frozenset("in since during early mid late until till throughout".split())
-"""In front of "may" and "march" also where what follows could belong to a verb."""
+"""Before "may" and "march", even if the next word could belong to a verb."""
 YEAR_CUES: Final = frozenset(
     "in since during early mid late until till throughout before after year from between".split()
 )
@@ -116,16 +116,16 @@ SEASON_CUES: Final = frozenset(
 )
 DETERMINERS: Final = frozenset("the our my your his her their".split())
 POSSESSIVES: Final = frozenset("my your his its our their".split())
-""" "My last week there" is not last week; "her" is left out for "I told her last week"."""
+""""My last week there" is not last week. "Her" is not included because of "I told her last week"."""
 
 WORDS_AFTER_DATE: Final = frozenset(
     "and or at but for with when where did was were to the in by until from about".split()
 )
-"""Words that may stand behind a date, and hardly behind "may" as a verb."""
+"""Words that may follow a date, but hardly "may" as a verb."""
 COUNTED_NOUNS: Final = frozenset(
     "people men women children feet meter metre km kg usd eur percent am pm rpm mile model edition word".split()
 )
-"""What turns 2000 into an amount; so do words in the plural."""
+"""Nouns that turn 2000 into an amount; plurals do the same."""
 NOT_PLURALS: Final = frozenset(
     "this does always perhaps besides towards afterwards was is as has his its us".split()
 )
@@ -148,7 +148,7 @@ CHINESE_WORDS: Final = {
     "지난주": ("week", -1), "다음 주": ("week", 1), "이번 달": ("month", 0), "지난달": ("month", -1),
     "올해": ("year", 0), "작년": ("year", -1), "재작년": ("year", -2), "내년": ("year", 1),
 }  # fmt: skip
-"""In simplified characters; of Japanese and Korean the words that are like them."""
+"""In simplified characters, with similar words of Japanese and Korean."""
 CHINESE_NOT_AFTER: Final = "大目以之从如过晚早身世马年月日周"
-"""Characters that make another word of what follows, as in 目前天气."""
+"""Characters that form another word with the following ones, as in 目前天气."""
 CHINESE_NOT_BEFORE: Final = "围边密转轻纪"

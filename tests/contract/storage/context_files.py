@@ -210,7 +210,7 @@ class ContextStoreConformance:
         self, store: ContextStore, session_id: str
     ) -> None:
         context = store.save(ContextData(session_id=session_id), NOW).context
-        with pytest.raises(InvalidInputError, match=r"takes \d+ bytes.*compact"):
+        with pytest.raises(InvalidInputError, match=r"has \d+ bytes.*compact"):
             store.save(context.with_fact("x" * 100_000), NOW)
         assert store.load(session_id) == context
 
