@@ -24,7 +24,7 @@ from langgraph.store.base import (
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.errors import InvalidConfigError, InvalidInputError
 from langmem_tiers.items.models import ItemChange, NamespaceMatch
-from langmem_tiers.recall.item_index import to_search_text
+from langmem_tiers.recall.item_text import to_search_text
 from langmem_tiers_langchain.embeddings import LangChainEmbedder
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from langmem_tiers.errors import InvalidInputError, InvalidMessageError
 from langmem_tiers.items.filters import check_filter, matches
 from langmem_tiers.items.models import ItemChange, ItemHit, ItemWrite
 from langmem_tiers.recall.embedders.embedding import EmbeddingClient
-from langmem_tiers.recall.item_index import build_item_texts, embed_texts, to_search_text
+from langmem_tiers.recall.item_text import build_item_texts, embed_texts, to_search_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from langmem_tiers.recall.arrays import Floats, Rows
     from langmem_tiers.recall.positions import MessagePositions
-    from langmem_tiers.recall.records import Floats, Rows
     from langmem_tiers.storage.search.postings import Postings
 
 K1, B = 1.2, 0.75

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from langmem_tiers.common.background_tasks import BackgroundWorker
     from langmem_tiers.common.clock import Clock
     from langmem_tiers.config import EmbeddingConfig
+    from langmem_tiers.recall.arrays import Floats
     from langmem_tiers.recall.embedders.embedding import EmbeddingClient
     from langmem_tiers.recall.namespace_index import NamespaceIndex
     from langmem_tiers.recall.query import Query
-    from langmem_tiers.recall.records import Floats, IndexStore, Tenant, TrialRecord, Trust
+    from langmem_tiers.recall.records import IndexStore, Tenant, TrialRecord, Trust
     from langmem_tiers.recall.vector_index import VectorIndex
 
 

@@ -26,10 +26,10 @@ from langmem_tiers.recall.records import VectorSearchFilter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from langmem_tiers.recall.arrays import Flags, Floats, Rows
     from langmem_tiers.recall.embedding_backfill import QueryVector
     from langmem_tiers.recall.models import RecallFilters
     from langmem_tiers.recall.namespace_index import NamespaceIndex
-    from langmem_tiers.recall.records import Flags, Floats, Rows
     from langmem_tiers.recall.retriever import RecallRequest, Retriever
     from langmem_tiers.storage.search.postings import Postings
 

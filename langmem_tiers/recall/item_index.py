@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from langmem_tiers.common.clock import to_microseconds
-from langmem_tiers.errors import EmbeddingError
 from langmem_tiers.recall.bm25 import (
     NGRAM_WEIGHT,
     compute_idf,
@@ -23,58 +21,16 @@ from langmem_tiers.recall.bm25 import (
     compute_max_idf,
     saturate_counts,
 )
-from langmem_tiers.recall.item_records import ItemText, ItemTextKey
-from langmem_tiers.text.tokenize import count_words, extract_terms, is_unspaced
+from langmem_tiers.recall.item_records import ItemTextKey
+from langmem_tiers.text.tokenize import count_words, is_unspaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from langmem_tiers.recall.embedders.embedding import EmbeddingClient
+    from langmem_tiers.recall.arrays import Floats, Rows
     from langmem_tiers.recall.item_records import IndexedItem, ItemNamespaceState
-    from langmem_tiers.recall.records import Floats, Rows
-
-
-def to_search_text(value: Mapping[str, Any]) -> str:
-    """Return a value as text, one line per leaf: ``{"user": {"name": "Ann"}}`` gives "user name: Ann"."""
-    return "\n".join(_iter_lines(value, ""))
-
-
-def build_item_texts(texts: Sequence[str], vectors: Mapping[str, bytes]) -> tuple[ItemText, ...]:
-    """Build texts of an item with their terms, and with their vectors where given."""
-    return tuple(
-        ItemText(text=text, terms=" ".join(extract_terms(text)), vector=vectors.get(text)) for text in texts
-    )
-
-
-def embed_texts(texts: Sequence[str], embedding: EmbeddingClient) -> dict[str, bytes]:
-    """Embed the distinct texts, and return their vectors as bytes.
-
-    Raises:
-        EmbeddingError: The embedder failed or rejected a text.
-    """
-    distinct = list(dict.fromkeys(texts))
-    embedded = embedding.embed_documents(distinct)
-    if embedded.refused_numbers:
-        raise EmbeddingError(
-            f"embedder {embedding.identity!r} rejected {len(embedded.refused_numbers)} of {len(distinct)} texts: "
-            "leave them out of the index, or shorten them; nothing was written"
-        )
-    return {
-        text: vector.astype("<f4").tobytes() for text, vector in zip(distinct, embedded.vectors, strict=True)
-    }
-
-
-def _iter_lines(value: object, name: str) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _iter_lines(part, f"{name} {key}" if name else str(key))
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _iter_lines(part, name)
-    elif value is not None:
-        yield f"{name}: {value}" if name else str(value)
 
 
 WORD_LIFT_WEIGHT = 0.5

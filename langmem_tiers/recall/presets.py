@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langmem_tiers.common.recall_strategy import HybridWeights, TfIdfWeights
+    from langmem_tiers.recall.arrays import Flags, Floats, Rows
     from langmem_tiers.recall.positions import MessagePositions
-    from langmem_tiers.recall.records import Flags, Floats, Rows
 
 CANDIDATES_PER_RESULT = 3
 """Number of candidates of each kind per requested memory."""

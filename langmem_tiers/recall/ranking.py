@@ -18,9 +18,10 @@ from langmem_tiers.recall.vector_index import combine_neighbor_cosines
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from langmem_tiers.recall.arrays import Flags, Floats, Rows
     from langmem_tiers.recall.bm25 import WordScores
     from langmem_tiers.recall.positions import MessagePositions
-    from langmem_tiers.recall.records import Flags, Floats, Rows, Trust
+    from langmem_tiers.recall.records import Trust
     from langmem_tiers.text.time_expressions.extraction import TimeRange
 
 NEAR_KERNEL, WIDE_KERNEL = 0, 1

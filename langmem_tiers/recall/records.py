@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from langmem_tiers.common.entries import Tier, ViewItem
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.storage.search.postings import Postings
-
-
-Floats: TypeAlias = NDArray[np.floating[Any]]
-Rows: TypeAlias = NDArray[np.int64]
-Flags: TypeAlias = NDArray[np.bool_]
 
 
 DEFAULT_TRUST_SHARE = 0.5

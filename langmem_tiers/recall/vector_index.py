@@ -22,7 +22,7 @@ from langmem_tiers.recall.records import Trust
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from langmem_tiers.recall.records import Flags, Floats, Rows
+    from langmem_tiers.recall.arrays import Flags, Floats, Rows
 
 MAX_SAMPLE_PAIRS, MAX_SAMPLE_OTHERS = 64, 512
 """Maximum size of a sample: pairs of consecutive messages, and messages to compare them with."""

@@ -16,7 +16,7 @@ from langmem_tiers import (
     NamespaceMatch,
     RecallConfig,
 )
-from langmem_tiers.recall.item_index import to_search_text
+from langmem_tiers.recall.item_text import to_search_text
 from langmem_tiers.testing import HashEmbedder
 from tests.work_counters import count_statements
 

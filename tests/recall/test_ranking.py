@@ -13,8 +13,8 @@ from langmem_tiers.recall.records import Trust
 from tests.recall.test_positions import filled, index_rows
 
 if TYPE_CHECKING:
+    from langmem_tiers.recall.arrays import Floats, Rows
     from langmem_tiers.recall.positions import MessagePositions
-    from langmem_tiers.recall.records import Floats, Rows
 
 MANY = 2 * MAX_EXHAUSTIVE_MESSAGES + 200
 WORDS, SESSION, SPEAKER, TIME, MEANING, SECOND = (100, 200, 300, 400, 500, 600)
