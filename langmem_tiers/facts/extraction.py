@@ -20,6 +20,7 @@ from langmem_tiers.facts.patterns import (
 from langmem_tiers.facts.validation import is_question
 from langmem_tiers.text.facts import Fact, FactKind
 from langmem_tiers.text.proper_names import find_proper_names
+from langmem_tiers.text.word_lists import load_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,13 +35,7 @@ _TOPIC = re.compile(r"[^\W\d_][\w+#-]{2,29}")
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,:]\d+)*(?:\s?%)?")
 # Kinds that match whole phrases; a mention is a name, a number or another detail inside a phrase.
 _PHRASE_KINDS = frozenset({FactKind.NEGATION, FactKind.DECISION, FactKind.PERSONAL, FactKind.ERROR})
-_NOT_TOPICS = frozenset(
-    """
-    use uses used using make makes making work works working want wants need needs prefer prefers like likes must should
-    cannot can't goal goals aim target decided chose selected went keep takes take give gives going user users really
-    always never name called live lives every each our own new run runs
-    """.split()
-)
+_NOT_TOPICS = frozenset(load_words(__name__, "not_topics", "words"))
 
 
 class FactExtractor:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common.prompt_fences import FENCE_OPENING, strip_fences
+from langmem_tiers.text.word_lists import load_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,14 +26,9 @@ _CLOSING_MARKS = r"[\"'”’)\]*_]*"
 _LINE_END = re.compile(rf"[.!?:;…\u3002\uff01\uff1f]{_CLOSING_MARKS}$")
 _SENTENCE_END = re.compile(rf"[.!?…]+{_CLOSING_MARKS}(?=\s)|[\u3002\uff01\uff1f]+[\u300d\u300f\uff09”’]*")
 _LAST_WORD = re.compile(r"[^\s(\[\"'“\u2018]*\Z")
-_ABBREVIATIONS = frozenset(
-    """
-    dr mr mrs ms prof st sr jr vs sq e.g i.e eg ie cf ca approx no nr fig vol pp ed eds al dept est gen gov hon rev sgt
-    jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat sun z.b d.h bzw usw inkl
-    """.split()
-)
+_ABBREVIATIONS = frozenset(load_words(__name__, "abbreviations", "never final"))
 # Abbreviations that may also end a sentence; they do if a capital letter follows.
-_FINAL_ABBREVIATIONS = frozenset("etc inc ltd co corp a.m p.m am pm u.s u.k e.u ph.d no sat sun".split())
+_FINAL_ABBREVIATIONS = frozenset(load_words(__name__, "abbreviations", "sometimes final"))
 
 
 def extract_spoken_text(content: str) -> str:

@@ -15,6 +15,7 @@ from langmem_tiers.common.entries import check_score
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.long_term.models import EntryKind
 from langmem_tiers.text.stop_words import STOP_WORDS
+from langmem_tiers.text.word_lists import load_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,13 +44,7 @@ OPTIONAL_ADVERBS = rf"(?:{_ADVERB} ){{0,2}}"
 _AUXILIARY = build_any_of_pattern("do does did will would don't doesn't didn't do_not does_not did_not never")
 _AUXILIARY_AND_ADVERBS = rf"(?:{_AUXILIARY} )?{OPTIONAL_ADVERBS}"
 _IS = r"(?:\b(?:am|are|is|was|were)|['’](?:m|re|s)) (?:now )?"
-PERSON_WORDS = build_any_of_pattern(
-    """
-    i we they he she everyone everybody people folks users customers clients kids children parents friends developers
-    engineers designers testers students readers colleagues managers team boss wife husband partner mother father mom
-    mum dad son daughter brother sister
-    """
-)
+PERSON_WORDS = build_any_of_pattern(" ".join(load_words(__name__, "patterns", "persons")))
 """Subjects that decide, like and want."""
 _OTHERS = build_any_of_pattern("me us him them you")
 _PERFECT_TENSE = r"have (?:been|had|gone|done|got|made|seen|\w+ed)\b"
@@ -226,21 +221,11 @@ EXTRACTION_PATTERNS: tuple[ExtractionPattern, ...] = (
 )
 """Default rows for decisions, goals, constraints and preferences."""
 
-_STATE = build_any_of_pattern(
-    r"""
-    \w+ing broken down slow stuck wrong fine ok okay good great bad green red done ready gone empty sure sorry glad
-    happy full flaky up off back here there late tired better worse crashed failed it that this what why how like
-    """
-)
+_STATE = build_any_of_pattern(r"\w+ing " + " ".join(load_words(__name__, "patterns", "temporary states")))
 _TEMPORARY_STATE = (
     rf"(?:{build_any_of_pattern('not still now all very so too just quite really a_bit')} ){{0,2}}{_STATE}\b"
 )
-_TALK_NOUNS = build_any_of_pattern(
-    """
-    question point guess problem issue concern understanding suspicion idea thought apology apologies mistake bad fault
-    feeling impression worry hope answer opinion request turn pleasure
-    """
-)
+_TALK_NOUNS = build_any_of_pattern(" ".join(load_words(__name__, "patterns", "talk nouns")))
 _REFERRING_WORDS = build_any_of_pattern(
     "This That These Those It Here There He She They We You I What Who Which Where How So And But Now"
 )
@@ -324,20 +309,7 @@ GERMAN_PATTERNS: tuple[ExtractionPattern, ...] = (
 """Example rows for German: ``FactExtractor((*EXTRACTION_PATTERNS, *GERMAN_PATTERNS))``."""
 
 REFERRING_WORDS: Mapping[str, frozenset[str]] = {
-    "en": STOP_WORDS
-    | frozenset(
-        """
-        i'm we're it's that's i've we've i'd we'd i'll we'll don't one ones first second third last latter former same
-        thing things something anything everything way yes no yeah ok okay else either both another too well really
-        think guess already again today finally actually maybe definitely instead option indeed right sure thanks
-        wants need needs want also do does done have got get s t d m ll re ve
-        """.split()
-    ),
-    "de": frozenset(
-        """
-        ich du er sie es wir ihr uns euch mich dich das dies dieses diese der die den dem dafür dagegen so auch ja nein
-        haben hat habe ist sind war und oder aber schon jetzt noch man zu an auf für mit von
-        """.split()
-    ),
+    "en": STOP_WORDS | frozenset(load_words(__name__, "referring_words", "english")),
+    "de": frozenset(load_words(__name__, "referring_words", "german")),
 }
 """Words per language that only refer to earlier statements; a sentence made of these is not a fact."""

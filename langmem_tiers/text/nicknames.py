@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 
+from langmem_tiers.text.word_lists import load_words
+
 _HAN_NAME = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]{2,4}")
 _HANGUL_NAME = re.compile("[\uac00-\ud7af]{3}")
 _HAN_AND_KANA = re.compile("([\u3400-\u4dbf\u4e00-\u9fff]{2,3})([\u3040-\u30ff]{2,})")
 _HONORIFICS = frozenset("さん くん ちゃん さま".split())
-_TWO_CHARACTER_SURNAMES = frozenset(
-    "欧阳 上官 司马 司徒 诸葛 东方 皇甫 慕容 令狐 夏侯 尉迟 公孙 南宫 端木".split()
-)
+_TWO_CHARACTER_SURNAMES = frozenset(load_words(__name__, "names", "chinese surnames"))
 _FAMILIAR_PREFIXES = "小阿老大"
 
 

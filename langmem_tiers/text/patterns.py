@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from langmem_tiers.text.facts import WORD_PATTERN, FactKind, FactPattern
+from langmem_tiers.text.word_lists import load_words
 
 _MONTH = (
     r"(?i:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
@@ -17,25 +18,11 @@ _MONTH = (
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 # Programs whose name is not an English word: the rest of the line is a command.
-_PROGRAM = (
-    r"(?:ansible|apt(?:-get)?|awk|aws|az|bash|brew|cargo|cd|chmod|chown|cmake|conda|cp|curl|docker(?:-compose)?|"
-    r"gcloud|gh|git|gradle|grep|helm|java|javac|journalctl|kubectl|ls|mkdir|mv|mvn|mypy|mysql|npm|npx|nvm|pip3?|pipx|"
-    r"pnpm|podman|poetry|psql|pytest|python3?|redis-cli|rg|rm|rsync|ruff|rustc|scp|sed|sqlite3|ssh|systemctl|tar|"
-    r"terraform|tox|unzip|uv|uvicorn|wget|xargs|yarn|zsh)"
-)
+_PROGRAM = rf"(?:{'|'.join(load_words(__name__, 'programs_and_files', 'programs'))})"
 # Programs whose name is also an English word: only with an option, a path or a value after it.
-_PROGRAM_OR_WORD = (
-    r"(?:bundle|cat|composer|dig|echo|export|find|gem|go|head|kill|make|node|perl|php|ping|ps|ruby|sh|sort|source|"
-    r"tail|touch|which|zip)"
-)
-_SUFFIXES = tuple(
-    """
-    py pyi js mjs ts tsx jsx json jsonl yaml yml toml md rst txt csv tsv html htm css scss sql sh rb rs go java kt c h
-    cc cpp hpp cs php ini cfg conf env lock log db sqlite xml ipynb parquet pdf doc docx xls xlsx png jpg jpeg gif svg
-    zip tar gz whl proto vue swift scala lua ex exs tf gradle patch diff bak
-    """.split()
-)
-_DOT_FILES = ("env", "gitignore", "dockerignore", "editorconfig", "bashrc", "zshrc", "npmrc", "ssh")
+_PROGRAM_OR_WORD = rf"(?:{'|'.join(load_words(__name__, 'programs_and_files', 'programs named like words'))})"
+_SUFFIXES = load_words(__name__, "programs_and_files", "file suffixes")
+_DOT_FILES = load_words(__name__, "programs_and_files", "dot files")
 _VERSIONED_NAMES = tuple(
     "version release python node java ruby php postgres postgresql sqlite redis django numpy pandas".split()
 )

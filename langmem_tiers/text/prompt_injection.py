@@ -11,6 +11,7 @@ from unicodedata import category, normalize
 
 from langmem_tiers.common.messages import SUMMARY_PREFIX
 from langmem_tiers.common.prompt_fences import FENCE_OPENING, neutralize_fence_tags
+from langmem_tiers.text.word_lists import load_words
 
 MAX_INSPECTED_CHARACTERS = 8_000
 """Maximum number of characters inspected per text."""
@@ -108,14 +109,7 @@ _KEY_NAME = (
     r"|(?:client|app|shared)[ _-]?secret"
     r"|secret|(?:(?:access|auth|bearer|refresh|api|session|bot|id)[ _-]?)?token)"
 )
-# Words after "the password is" that describe a password instead of quoting it.
-_NOT_A_SECRET = (
-    r"(?!(?:on|in|at|with|by|for|from|to|not|never|no|always|too|the|a|an|very|also|still|now|only|stored|kept|saved"
-    r"|required|needed|optional|missing|wrong|incorrect|correct|invalid|valid|expired|empty|set|unset|hashed|encrypted"
-    r"|rotated|changed|reset|secret|hidden|different|the same|same|known|unknown|shared|safe|secure|weak|strong|long"
-    r"|short|at|least|longer|shorter|checked|sent|shown|read|written|validated|broken|leaked|lost|gone|ready|there|here"
-    r"|managed|generated|created|case|rejected|accepted|being|used|unique|limited|part|one|what|how|why|where)\b)"
-)
+_NOT_A_SECRET = rf"(?!(?:{'|'.join(load_words(__name__, 'not_secrets', 'words')).replace('_', ' ')})\b)"
 SECRET_PATTERNS: tuple[UnsafePattern, ...] = (
     UnsafePattern("it looks like a private key", re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY")),
     UnsafePattern(

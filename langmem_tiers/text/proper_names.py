@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from langmem_tiers.text.stop_words import STOP_WORDS
+from langmem_tiers.text.word_lists import load_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,25 +15,12 @@ _WORD = re.compile(r"[^\W_][\w&+-]*(?:['’](?!s\b)\w+)*")
 # Allowed between two parts of a name: a space (after a title also a period) and particles such as "van der".
 _NAME_JOINT = re.compile(r"\.? (?:(?:de|van|von|der|da|di|la|of) ){0,2}")
 _SENTENCE_START = re.compile(r"(?:\A|[\w)\"]{2}[.!?:]|\n)[\s\"'`“\u2018(\[*_#>-]*\Z")
-# A list of verbs, because an ending alone does not distinguish "Anna answers" from "Short answers".
-_VERBS = """
-is was has had will can cannot can't must should does likes wants prefers needs uses lives works says thinks owns plans
-runs hates loves enjoys drinks eats plays studies leads manages handles knows speaks reports asks moves comes goes takes
-gets pays makes writes reads teaches dislikes avoids chose went said told got made left bought wrote [a-z]+ed
-"""
-_VERB_BEHIND = re.compile(rf"(?:['’]s)? (?:{'|'.join(_VERBS.split())}|and [A-Z])\b".replace("'t", "['’]t"))
+_VERBS = (*load_words(__name__, "names", "verbs after a name"), "[a-z]+ed")
+_VERB_BEHIND = re.compile(rf"(?:['’]s)? (?:{'|'.join(_VERBS)}|and [A-Z])\b".replace("'t", "['’]t"))
 _TITLES = frozenset("dr mr mrs ms prof st".split())
 _SHORT_FORMS = frozenset("i'm i'd i'll i've it's that's we're we've we'll let's don't can't".split())
 # Capitalized at the start of sentences and headings, but not names unless part of a longer name.
-_NEVER_ALONE = frozenset(
-    """
-    yes ok okay user users team everyone everybody
-    nobody someone project database server app application service code company customer customers client clients
-    budget deadline meeting name email language location address everything nothing something anything one two three
-    today tomorrow yesterday each every both either neither another first second last next new old version decision
-    goal objective target preference constraint fact must never always need needs data access work support time money
-    """.split()
-)
+_NEVER_ALONE = frozenset(load_words(__name__, "names", "never alone"))
 _NEVER_NAMES = STOP_WORDS | _SHORT_FORMS
 _UNLIKELY_NAME_END = re.compile(r"(?:s|ing|ed|ion|ment|ity|ness|ly)\Z")
 

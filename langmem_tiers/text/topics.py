@@ -16,6 +16,7 @@ from langmem_tiers.text.stop_words import (
     STOP_WORDS,
 )
 from langmem_tiers.text.tokenize import extract_terms, find_unspaced_runs
+from langmem_tiers.text.word_lists import load_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,21 +49,8 @@ _FILLER_WORDS = (
     STOP_WORDS
     | DATE_WORDS
     | NUMBER_WORDS
-    | frozenset(
-        """
-    assert async await class const debug def elif else error eur false foo function gbp import info int let none null
-    passed per print return self str sek true usd var via void warn warning
-    able actually again already always another anyone anything back best better bit both call called case change come
-    day different done each either else enough even ever every everything find fine first get gets getting give go
-    goes going good got great gonna help hey hi hello hope however idea instead keep kind know last later least less
-    lets little long look looks lot made make makes making many matter maybe mean means might much must need needs new
-    next nice nothing off ok okay old once one ones ours own part perhaps point probably put quite rather ready really
-    right run said same say see seems set shall show since something soon sorry start still stuff sure take talk thank
-    thanks thing things think though thought time today together tomorrow tried try trying two under until use used
-    uses using usually want wants way week well went whether without work working works yeah yes yesterday yet user
-    assistant agent system message dont doesnt didnt cant wont isnt im ive ill youre were theyre thats whats
-    """.split()
-    )
+    | frozenset(load_words(__name__, "topic_fillers", "code"))
+    | frozenset(load_words(__name__, "topic_fillers", "talk"))
 )
 """Words that say nothing about the topic of a conversation."""
 

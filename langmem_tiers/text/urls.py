@@ -7,6 +7,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from langmem_tiers.text.word_lists import load_words
+
 MAX_URL_CHARACTERS = 8000
 """Maximum length of a URL; longer ones are not considered links to pages."""
 # Whitespace that browsers strip around a URL.
@@ -32,18 +34,11 @@ _BEFORE_QUERY = re.compile(r"[^?#]*")
 
 _TRACKING_PREFIXES = ("utm_", "aspsessionid")
 _TRACKING_PARAMETERS = frozenset(
-    # `ref`, `sid`, `source` and `id` are kept, because they often select the page (a branch, a story).
-    # Two pages under one URL would lose one of them; one page under two URLs is only visited twice.
-    "_ga _gl _hsenc _hsmi cfid cftoken dclid fbclid gbraid gclid gclsrc igshid jsessionid li_fat_id mc_cid "
-    "mc_eid mkt_tok msclkid oly_anon_id oly_enc_id phpsessid ref_src ref_url session_id sessionid ttclid "
-    "twclid vero_id wbraid wickedid yclid".split()
+    # Two pages under one URL would lose one of them; one page under two URLs is only visited twice. So parameters
+    # that often select the page are not in the list.
+    load_words(__name__, "urls", "tracking parameters")
 )
-_DOCUMENT_EXTENSIONS = frozenset(
-    "7z aac apk avi avif bin bmp bz2 css csv deb dmg doc docx eot eps epub exe flac flv gif gz ico iso jar "
-    "jpeg jpg json m4a m4v mkv mobi mov mp3 mp4 mpeg mpg msi odp ods odt ogg ogv otf pdf pkg png "
-    "ppt pptx ps psd rar rpm rss rtf svg tar tgz tif tiff ttf txt wasm wav webm webp wma wmv woff woff2 xls "
-    "xlsx xml xz zip".split()
-)
+_DOCUMENT_EXTENSIONS = frozenset(load_words(__name__, "urls", "document extensions"))
 
 
 class _UrlParts(NamedTuple):

@@ -34,6 +34,7 @@ from langmem_tiers.long_term.conflicts.vocabulary import (
     get_canonical_keys,
 )
 from langmem_tiers.long_term.conflicts.word_families import are_related_words
+from langmem_tiers.text.word_lists import load_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -241,45 +242,6 @@ def _has_more(
     return bool(rest)
 
 
-_TABLE = """
-find: seek search look need want lose lost unemployed miss
-fix: broken break fail crash open bug down leak defective faulty flaky unresolved
-repair: broken break fail crash down leak defective faulty
-replace: broken break old cracked
-resolve: open pending broken bug
-finish: read write study attend work watch build train plan draft take learn school unfinished ongoing
-complete: read write study attend work build draft pending ongoing incomplete
-graduate: study attend student enroll school
-die: own have live alive be name
-divorce: marry married date engage engaged together relationship spouse wife husband couple live see partner
-separate: marry date engage together
-recover: ill sick injured suffer covid flu cold
-heal: broken injured sprained cast hurt
-return: leave travel abroad away on holiday vacation sabbatical trip
-deliver: pending pregnant expecting
-approve: pending wait review submit await
-reject: pending wait await approve
-accept: pending wait await
-decide: undecided consider think plan
-choose: undecided consider
-pay: owe unpaid outstanding pending debt
-receive: wait await expect order
-arrive: wait await expect order way
-hire: vacant open recruit seek unemployed
-merge: open pending review draft
-close: open pending
-release: unreleased upcoming pending beta
-sell: own have drive keep use
-lose: own have
-cancel: belong subscribe member subscription attend plan happen own book have
-quit: belong work smoke drink use play attend take study job member vape
-stop: work smoke drink use play attend take study eat
-leave: belong work live study attend member employ job belong team
-come off: take use on wear cast in
-move out: live stay rent share
-drop out: study attend student enroll
-abandon: use support plan write work build
-"""
 _PHRASES: Final = (
     (("come", "off"), "come off"), (("move", "out"), "move out"), (("drop", "out"), "drop out"),
     (("take", "off"), "come off"), (("get", "off"), "come off"), (("get", "over"), "recover"),
@@ -294,8 +256,7 @@ _TIME_WORDS: Final = get_canonical_keys(
 
 def _parse_endings() -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
-    for line in _TABLE.strip().splitlines():
-        verb, _, states = line.partition(":")
+    for verb, states in load_groups(__name__, "endings", "endings"):
         key = get_canonical_key(verb) if " " not in verb else verb
         found[key] = found.get(key, frozenset()) | get_canonical_keys(states)
     return found

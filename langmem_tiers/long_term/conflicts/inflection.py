@@ -9,46 +9,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_IRREGULAR_VERBS = """
-be am is are was were been being; have has had having; do does did done doing; go goes went gone going;
-choose chose chosen choosing; buy bought; bring brought; think thought; teach taught; catch caught; fight
-fought; begin began begun beginning; drink drank drunk; sing sang sung; swim swam swum swimming; run ran
-running; write wrote written writing; drive drove driven driving; ride rode ridden riding; rise rose risen
-rising; speak spoke spoken; break broke broken; take took taken taking; wake woke woken waking; give gave
-given giving; get got gotten getting; forget forgot forgotten; eat ate eaten; fall fell fallen; see saw
-seen; know knew known; grow grew grown; throw threw thrown; fly flew flown flies; draw drew drawn; show
-shown; wear wore worn; tell told; sell sold; hold held; find found; leave left leaving; keep kept; sleep
-slept; feel felt; meet met; lead led; read reads; send sent; spend spent; build built; lend lent; lose lost
-losing; make made making; pay paid pays; say said says; stand stood; understand understood; sit sat sitting;
-win won winning; come came coming; become became becoming; hear heard; mean meant; teach taught; hide hid
-hidden hiding; stick stuck; strike struck; swear swore sworn; tear torn; bear born borne; freeze froze
-frozen freezing; seek sought; sew sewn; shake shook shaken shaking; shoot shot; steal stole stolen; wind
-wound; bite bitten biting; die died dying dies; lie lay lain lying; tie tied tying; use used using uses; see
-seeing sees; set sets setting; put puts putting; cut cuts cutting; let lets letting; hit hits hitting; cost
-costs; quit quits quitting; rely relied; live lived living lives; forbid forbade forbidden; leave leaves;
-agree agreed agreeing; guarantee guaranteed; free freed; paste pasted pasting; taste tasted tasting; waste
-wasted wasting; see sees; open opened opening; edit edited editing; lay laid; owe owed owing; cache caches
-cached caching; ache aches aching; quote quoted quoting; route routed routing; guide guided guiding;
-establish established founded founding;
-"""
-_IRREGULAR_NOUNS = """
-child children; person people; man men; woman women; foot feet; tooth teeth; goose geese; niche niches; lens
-lenses; mouse mice; knife knives; wife wives; half halves; shelf shelves; criterion criteria; datum data;
-index indices indexes; vertex vertices; matrix matrices; analysis analyses; crisis crises; bus buses;
-process processes; access accesses; class classes; address addresses; business businesses; status statuses;
-virus viruses; gas gases; quiz quizzes; api apis; ui uis; taxi taxis; kpi kpis; emoji emojis; wiki wikis;
-cli clis; ski skis; kiwi kiwis; pr prs; vm vms; id ids; db dbs; tv tvs; pc pcs; ad ads; developer devs
-developers; wolf wolves; loaf loaves; hero heroes; tomato tomatoes; potato potatoes; shoe shoes; toe toes;
-"""
-_KEPT = frozenset(
-    """
-    is this its his us as was has does plus bus gas always perhaps yes news series less across thus unless
-    during evening morning meeting building wedding nothing something everything anything ceiling king ring string
-    spring thing wing billing pricing bring red bed need feed speed seed weed indeed hundred shed embed kubernetes
-    redis aws ios https dns css js ts analysis basis crisis tennis paris james alps texas diabetes
-    species physics mathematics economics besides sometimes pants jeans alias canvas bias atlas christmas
-    """.split()
-)
+from langmem_tiers.text.word_lists import load_lines, load_words
+
+_IRREGULAR_VERBS = load_lines(__name__, "inflection", "irregular verbs")
+_IRREGULAR_NOUNS = load_lines(__name__, "inflection", "irregular nouns")
+_KEPT = frozenset(load_words(__name__, "inflection", "unchanged"))
 _OUR = re.compile(
     r"\b(col|fav|hon|lab|neighb|flav|hum|rum|harb|vap|vig|endeav|sav|savi|behavi|arm|od|tum|parl|cand|splend|demean"
     r"|clam|glam)our"
@@ -57,38 +22,11 @@ _LOGUE = re.compile(r"logu(?:e\Z|(?=es|ed|ing))()")
 _GREEK = re.compile(
     r"\b(h|p|an|gyn|leuk|orthop|encyclop|arch|medi|c|f|diarrh|hom)(?:ae|oe)(?=[a-z]{3})|\b()oe(?=str|soph)"
 )
-_NOT_IZE = frozenset(
-    """
-    rise arise wise exercise promise raise praise noise precise advise revise supervise surprise otherwise enterprise
-    compromise expertise premise concise paradise merchandise likewise cruise devise improvise disguise franchise
-    treatise poise bruise raised promised advised revised exercised supervised surprised promises exercises advising
-    revising exercising promising raising enterprises premises cruises bruised disguised compromised praised advises
-    raises rises arises noises revises supervising supervises improvised
-    """.split()
-)
+_NOT_IZE = frozenset(load_words(__name__, "inflection", "not -ize"))
 _ISE = re.compile(r"(?<=[a-z]{3})(i|y)s(e|ed|es|ing|er|ers|able|ation|ations)\Z")
-_SINGLE_L = frozenset(
-    """
-    cancel travel label model signal fuel level total channel enrol fulfil instal dial tunnel counsel marvel control
-    patrol compel expel excel
-    """.split()
-)
-_OTHER_SPELLINGS = """
-centre center; theatre theater; metre meter; litre liter; fibre fiber; grey gray; licence license; defence
-defense; offence offense; catalogue catalog; dialogue dialog; programme program; cheque check; tyre tire;
-aluminium aluminum; jewellery jewelry; storey story; practise practice; learnt learned; spelt spelled; burnt
-burned; enrolment enrollment; fulfilment fulfillment; judgement judgment; ageing aging; artefact artifact;
-pyjamas pajamas; moustache mustache; sceptical skeptical; mum mom; yoghurt yogurt; doughnut donut; analogue
-analog; kilometre kilometer; cosy cozy; mould mold; fulfill fulfil; enroll enrol; calibre caliber; sombre
-somber; dreamt dreamed; leapt leaped; smelt smelled; spoilt spoiled; pretence pretense; omelette omelet;
-disc disk; racquet racket; speciality specialty; towards toward; amongst among; whilst while; afterwards
-afterward; anticlockwise counterclockwise; enquiry inquiry; enquire inquire; tonne ton; forwards forward;
-aeroplane airplane; kerb curb; plough plow; skilful skillful; instalment installment; manoeuvre maneuver;
-sulphur sulfur; acknowledgement acknowledgment; dependant dependent; orthopaedic orthopedic; paediatric
-pediatric; diarrhoea diarrhea; whisky whiskey; maths math; counsellor counselor; traveller traveler; woollen
-woolen; gynaecologist gynecologist; paediatrician pediatrician; anaemia anemia; draught draft
-"""
-_SPELLINGS: dict[str, str] = dict(pair.split() for pair in _OTHER_SPELLINGS.split(";"))
+_SINGLE_L = frozenset(load_words(__name__, "inflection", "single l"))
+
+_SPELLINGS: dict[str, str] = dict(line.split() for line in load_lines(__name__, "inflection", "spellings"))
 _VOWEL = re.compile("[aeiouy]")
 _SHORT = 5
 _LOST_E = re.compile(
@@ -98,14 +36,14 @@ _LOST_E = re.compile(
 _DOUBLED = re.compile(r"([bdgkmnprtv])\1\Z")
 
 
-IRREGULAR_BASES = frozenset(line.split()[0] for line in _IRREGULAR_VERBS.split(";") if line.strip())
+IRREGULAR_BASES = frozenset(line.split()[0] for line in _IRREGULAR_VERBS)
 """Base forms of irregular verbs."""
 
 
 def _parse_irregular_forms() -> dict[str, str]:
     forms: dict[str, str] = {}
-    for line in (*_IRREGULAR_NOUNS.split(";"), *_IRREGULAR_VERBS.split(";")):
-        base, *others = line.split() or [""]
+    for line in (*_IRREGULAR_NOUNS, *_IRREGULAR_VERBS):
+        base, *others = line.split()
         forms.update(dict.fromkeys((base, *others), base))
     return forms
 
@@ -113,7 +51,7 @@ def _parse_irregular_forms() -> dict[str, str]:
 _IRREGULAR = _parse_irregular_forms()
 _IRREGULAR_PASTS = frozenset(
     form
-    for line in _IRREGULAR_VERBS.split(";")
+    for line in _IRREGULAR_VERBS
     for form in line.split()[1:]
     if not form.endswith(("s", "ing")) and form not in {"am", "are"}
 ) | {"was"}

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
+from langmem_tiers.text.word_lists import load_groups
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -50,18 +52,8 @@ _TITLE = re.compile(
 _PARTICIPLE = re.compile(r"[a-z]+(?:ed|ing)\b")
 _LATIN_ACCENTS = re.compile("([A-Za-z])[\u0300-\u036f]+")
 _OTHER_LETTERS = str.maketrans({"ß": "ss", "ø": "o", "æ": "ae", "œ": "oe", "ł": "l", "đ": "d"})
-_SHORT = """
-won't: will not; can't: can not; cannot: can not; shan't: shall not; ain't: is not; let's: we will; i'm: i
-am; it's: it is; that's: that is; he's: he is; she's: she is; there's: there is; here's: here is; what's:
-what is; who's: who is; where's: where is; gonna: going to; wanna: want to; gotta: got to; dont: do not;
-doesnt: does not; didnt: did not; isnt: is not; arent: are not; wasnt: was not; shouldnt: should not; cant:
-can not; wont: will not; im: i am; kph: km hourly; kmh: km hourly; mph: miles hourly; mbps: mbit secondly;
-gbps: gbit secondly; bpm: beats minutely; rps: requests secondly; qps: queries secondly
-"""
-_SHORT_FORMS = {
-    short: whole.split()
-    for short, whole in (" ".join(line.split()).split(": ") for line in _SHORT.split(";"))
-}
+
+_SHORT_FORMS = {short: whole.split() for short, whole in load_groups(__name__, "short_forms", "short forms")}
 _SHORT_ENDINGS = {"n't": "not", "'re": "are", "'ve": "have", "'ll": "will", "'d": "would", "'s": "'s"}
 
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from langmem_tiers.long_term.conflicts.pieces import Piece, join_pieces, word_at
+from langmem_tiers.text.word_lists import load_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,24 +32,7 @@ ORDINALS: Final = {
     )
 }
 """Ordinals that are written as words."""
-_UNIT_NAMES = """
-1 s: s sec secs second seconds; 60 s: minute minutes mins min; 3600 s: hour hours hr hrs h; 86400 s: day
-days; 604800 s: week weeks wk wks; 0.001 s: ms millisecond milliseconds msec; 1 month: month months; 12
-month: year years yr yrs; 1 byte: byte bytes; 1000 byte: kb kib kilobyte kilobytes; 1e6 byte: mb mib
-megabyte megabytes; 1e9 byte: gb gib gigabyte gigabytes gigs gig; 1e12 byte: tb tib terabyte terabytes; 1
-%: % percent pct; 1 m: m meter meters metre metres; 1000 m: km kilometer kilometers kilometre kilometres
-kms; 0.01 m: cm centimeter centimeters centimetre centimetres; 0.001 m: mm millimeter millimeters; 1 mile:
-mile miles mi; 1 foot: ft foot feet; 1 inch: inch inches; 0.000001 g: mcg microgram micrograms µg ug; 1 g:
-g gram grams gramme grammes; 1000 g: kg kgs kilo kilos kilogram kilograms; 0.001 g: mg milligram
-milligrams; 1 pound: lb lbs pound pounds gbp £ quid; 1 l: liter liters litre litres; 0.001 l: ml
-milliliter milliliters millilitre millilitres; 1 usd: usd dollar dollars $ bucks; 1 eur: eur euro euros €;
-1 jpy: jpy yen ¥; 1 chf: chf franc francs; 1 inr: inr rupee rupees ₹; 1 °: degree degrees °; 1 px: px
-pixel pixels; 1 rpm: rpm; 1 mbit: mbit mbits megabit megabits; 1 gbit: gbit gbits gigabit gigabits; 1 hz:
-hz hertz; 1000 hz: khz kilohertz; 1 m2: m2 sqm; 1 sqf: sqf sqft; 1 ton: ton tons; 1 oz: oz ounce ounces; 1 tbsp: tbsp
-tablespoon tablespoons; 1 tsp: tsp teaspoon teaspoons; 1 gal: gal gallon gallons; 1 yd: yd yard yards; 1
-pint: pint pints; 1 ghz: ghz; 1 mhz: mhz; 1 kwh: kwh; 1 w: watt watts; 1 kcal: kcal calories calorie; 1
-cent: cents cent
-"""
+
 _PART = re.compile(r"([$€£¥₹])?\s?(-?[\d,]*\.?\d+)(k|m|bn|b)?\Z")
 CURRENCIES = frozenset("usd eur gbp jpy chf inr".split())
 """Units that can precede their number."""
@@ -67,8 +51,7 @@ _Number = tuple[Decimal, int, str]
 
 def _units() -> dict[str, tuple[Decimal, str]]:
     found: dict[str, tuple[Decimal, str]] = {}
-    for line in _UNIT_NAMES.split(";"):
-        head, _, names = line.partition(":")
+    for head, names in load_groups(__name__, "units", "units"):
         factor, unit = head.split()
         found |= {name: (Decimal(factor), unit) for name in names.split()}
     return found

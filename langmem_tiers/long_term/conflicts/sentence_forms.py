@@ -12,23 +12,12 @@ from langmem_tiers.long_term.conflicts.function_words import BE, DO, HAVE, MODAL
 from langmem_tiers.long_term.conflicts.inflection import stem
 from langmem_tiers.long_term.conflicts.pieces import Piece, word_at
 from langmem_tiers.long_term.conflicts.vocabulary import PHRASES
+from langmem_tiers.text.word_lists import load_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-_RELATIONS_OF_NOUNS = """
-birthplace: was born in; place of birth: was born in; employer: works at; workplace: works at;
-profession: works as; occupation: works as; job: works as; job title: works as; manager: reports to; boss:
-reports to; supervisor: reports to; line manager: reports to; salary: earns; income: earns; wage: earns;
-venue: is at; location: is at; topic: is about; subject: is about; theme: is about; color: is; colour: is;
-price: costs; cost: costs; weight: weighs; duration: lasts; length: is long; height: is tall; width: is
-wide; age: is; home: lives; residence: lives in; home town: comes from; hometown: comes from; major:
-studies; field of study: studies; rent: pays; start date: starts on; end date: ends on; due date:
-is due on; release date: is released on; expiry date: expires on; expiration date: expires on; wedding date:
-is married on; size: is; marital status: is; nationality: is; shoe size: wears shoes in size; capacity:
-holds; diet: is
-"""
 _PLAIN: Final = {"my": "i", "our": "we", "your": "you"}
 _NAMES_ONLY: Final = frozenset({"manager", "boss", "supervisor", "line manager", "employer", "workplace"})
 _VALUES_ONLY: Final = frozenset(
@@ -41,12 +30,8 @@ _LONGEST: Final = 3
 
 
 def _parse_property_table() -> dict[tuple[str, ...], tuple[str, ...]]:
-    found = {}
-    for line in " ".join(_RELATIONS_OF_NOUNS.split()).split(";"):
-        noun, _, verbs = line.strip().partition(":")
-        if verbs.strip():
-            found[tuple(noun.split())] = tuple(verbs.split())
-    return found
+    table = load_groups(__name__, "properties", "properties")
+    return {tuple(noun.split()): tuple(verbs.split()) for noun, verbs in table}
 
 
 _TABLE: Final = _parse_property_table()

@@ -13,6 +13,7 @@ from langmem_tiers.long_term.conflicts.vocabulary import (
     find_shared_class,
     get_canonical_keys,
 )
+from langmem_tiers.text.word_lists import load_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,48 +22,16 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.conflicts.statement import Statement
 
 
-MULTI: Final = get_canonical_keys(
-    """
-    like know speak visit buy include support contain meet see read watch play own attend interested want
-    need love eat drink consume cook learn study try collect offer sell recommend follow accept add invite
-    help teach talk call send receive order test review mention
-    """
-)
+MULTI: Final = get_canonical_keys(" ".join(load_words(__name__, "single_values", "several things")))
 """Verbs that can apply to several things at once."""
-SHARED: Final = get_canonical_keys(
-    """
-    know like support include visit speak attend see read contain accept interested sell offer allow need
-    """
-)
+SHARED: Final = get_canonical_keys(" ".join(load_words(__name__, "single_values", "several in the passive")))
 """Verbs that can apply to several things in the passive, too."""
-PLANS: Final = get_canonical_keys(
-    """
-    want plan hope intend consider think try expect ask believe recommend suggest wish propose discuss evaluate
-    explore investigate assess trial prototype experiment lean compare dream aim contemplate debate
-    """
-)
+PLANS: Final = get_canonical_keys(" ".join(load_words(__name__, "single_values", "plans")))
 """Verbs of unreal or future states."""
-TIMED: Final = get_canonical_keys(
-    """
-    be happen start end leave depart arrive open close expire launch release land fly set schedule wake
-    sleep birthday deadline establish die marry graduate renew return deliver ship retire join run last
-    continue valid expiration
-    """
-)
+TIMED: Final = get_canonical_keys(" ".join(load_words(__name__, "single_values", "timed")))
 """Verbs whose time is a property of an event."""
 CHOICES: Final = get_canonical_keys("choose use switch migrate standardize adopt pick") | {"be"}
-SINGLE_NOUNS: Final = get_canonical_keys(
-    """
-    name color status owner manager lead ceo cto cfo boss president director host address location venue
-    capital title role language format database framework editor license deadline priority size theme
-    timezone currency employer wife husband spouse partner hometown birthplace nationality phone email
-    branch region provider dentist doctor landlord maintainer assignee reviewer author winner diet job
-    tool stack platform registry domain url port path model destination goal password username nickname
-    codename breed brand gate seat terminal airline hotel code style strategy approach policy method
-    encoding engine backend frontend cache queue vendor supplier bank insurance school theme font layout
-    mode method protocol algorithm convention unit package version captain coach chair secretary
-    """
-)
+SINGLE_NOUNS: Final = get_canonical_keys(" ".join(load_words(__name__, "single_values", "single nouns")))
 """Nouns of things that exist once at a time."""
 DEVICES: Final = get_canonical_keys(
     "phone laptop computer tablet watch camera car printer console editor browser"

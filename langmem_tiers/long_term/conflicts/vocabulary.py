@@ -5,46 +5,28 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from langmem_tiers.long_term.conflicts import verbs, word_classes
 from langmem_tiers.long_term.conflicts.function_words import ARTICLES, POINTERS
 from langmem_tiers.long_term.conflicts.inflection import IRREGULAR_BASES, stem
-from langmem_tiers.long_term.conflicts.synonyms import SYNONYMS, VERB_KEYS
+from langmem_tiers.text.word_lists import load_groups, load_lines, load_words
 
-FILLERS = frozenset(
-    """
-    please really just actually currently presently now very quite basically simply still already also too
-    additionally definitely certainly absolutely clearly kindly so well okay ok overall generally usually
-    normally typically however today's hi hello hey remember thanks personally honestly truly highly strongly
-    particularly especially officially formally itself themselves ourselves myself himself herself then there
-    here that which who pretty rather somewhat apparently obviously essentially literally again yet hence thus
-    therefore indeed surely naturally nowadays lately recently anyway um uh particular specific certain mainly
-    mostly primarily simply eventually finally totally completely fully strictly etc it he she they them him
-    one's entirely exactly wholly altogether these those this such any ever
-    """.split()
-)
+FILLERS = frozenset(load_words(__name__, "fillers", "words"))
 """Words."""
-_PHRASES = """
-in my opinion; as for me; if you ask me; as a user; for instance; as always; in principle; in terms of; per
-se; in short; long story short; at the end of the day; like i say; i mean; to be clear; to be precise; on
-the whole; by all means; at the moment; right now; these days; for now; at present; as of now; as of today;
-from now on; going forward; note that; keep in mind that; please note; remember that; remember to; be aware
-that; make sure to; be sure to; make sure that; make sure; it is important that; in general; as a rule; for
-the record; by the way; in the future; the fact is that; in order; kind of; sort of; a bit; a lot; of
-course; as usual; the user say that; the user mention that; the user state that; user say that; user mention
-that; i say that; user note that; it has been decide that; fyi; a total of; in total; at all; for sure; as a
-matter of fact; in fact; to be honest; located at the; from now; for the time being; so far; whenever
-possible; if possible; when possible; way to go; in addition; as well; once and for all; any more; anymore;
-in fact; also known as; a copy of; just so you know; you know; as you know; it turns out that; pretty much;
-as such; needless to say; as mentioned; as a reminder; reminder; heads up; for your information; it should
-be note that; it is worth noting that; the fact that; at this point; at the current time; in any case; I
-would say; in particular; once again; of all; as far as; for your reference; i want you to know that; this
-means that; i would like you to know that; the user has said that; the user has mentioned that; the user has
-stated that; it is known that
-"""
-FILLER_PHRASES = tuple(" ".join(phrase.lower().split()) for phrase in _PHRASES.split(";"))
+
+FILLER_PHRASES = load_lines(__name__, "fillers", "phrases")
 """Filler phrases, in any inflection."""
 
 
+def _load_synonyms(section: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for canonical, others in load_groups(__name__, "synonyms", section):
+        for other in (canonical, *others.split(",")):
+            found.setdefault(other.strip(), canonical)
+    return found
+
+
+_VERB_SYNONYMS = _load_synonyms("verbs")
+# The canonical word of each word or phrase.
+_SYNONYMS = _VERB_SYNONYMS | _load_synonyms("nouns") | _load_synonyms("others")
 _Rest = tuple[tuple[str, ...], str]
 
 
@@ -55,7 +37,7 @@ def _stems(phrase: str) -> tuple[str, ...]:
 def _phrases() -> tuple[dict[str, str], dict[str, list[_Rest]]]:
     singles: dict[str, str] = {}
     longer: dict[str, list[_Rest]] = {}
-    table = {**dict.fromkeys(FILLER_PHRASES, ""), **SYNONYMS}
+    table = {**dict.fromkeys(FILLER_PHRASES, ""), **_SYNONYMS}
     for phrase, canonical in table.items():
         stems = _stems(phrase)
         if len(stems) == 1 and len(phrase.split()) > 1 and not ARTICLES & set(phrase.split()):
@@ -88,34 +70,49 @@ def get_canonical_keys(words: str) -> frozenset[str]:
     return frozenset(get_canonical_key(word) or word for word in words.split())
 
 
-def _group_by_key(table: dict[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+def _load_classes() -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
-    for word, names in table.items():
-        key = get_canonical_key(word) or word
-        found[key] = found.get(key, frozenset()) | names
+    for name, members in load_groups(__name__, "classes", "classes"):
+        for member in members.split():
+            word = member.replace("_", " ")
+            key = get_canonical_key(word) or word
+            found[key] = found.get(key, frozenset()) | {name}
     return found
 
 
-VERBS: Final = get_canonical_keys(" ".join(verbs.VERBS)) | VERB_KEYS | (IRREGULAR_BASES - {"be", "do"})
+def _load_pairs(section: str) -> frozenset[tuple[str, str]]:
+    pairs = [line.split("/") for line in load_lines(__name__, "opposites", section)]
+    return frozenset(pair for one, other in pairs for pair in ((one, other), (other, one)))
+
+
+VERBS: Final = (
+    get_canonical_keys(" ".join(load_words(__name__, "verbs", "verbs")))
+    | (frozenset(_VERB_SYNONYMS.values()) - {"birthday", "name", "date"})
+    | (IRREGULAR_BASES - {"be", "do"})
+)
 """Keys that can be verbs."""
-NOUNS_TOO: Final = get_canonical_keys(" ".join(verbs.NOUNS_TOO))
+NOUNS_TOO: Final = get_canonical_keys(" ".join(load_words(__name__, "verbs", "nouns too")))
 """Keys of verbs that can also be nouns."""
-CLASSES: Final = _group_by_key(word_classes.CLASSES)
+CLASSES: Final = _load_classes()
 """Classes of a key."""
+_COMPLEMENT_WORDS = _load_pairs("complements")
+_OPPOSITE_WORDS = _load_pairs("states") | _COMPLEMENT_WORDS
 OPPOSITES: Final = (
     frozenset(
         (" ".join(map(get_canonical_key, word.split())), " ".join(map(get_canonical_key, other.split())))
-        for word, other in word_classes.OPPOSITES
+        for word, other in _OPPOSITE_WORDS
     )
-    | word_classes.OPPOSITES
+    | _OPPOSITE_WORDS
 )
 """Pairs of opposite keys, in both orders."""
 COMPLEMENTS: Final = frozenset(
-    (get_canonical_key(one), get_canonical_key(other)) for one, other in word_classes.COMPLEMENTS
+    (get_canonical_key(one), get_canonical_key(other)) for one, other in _COMPLEMENT_WORDS
 )
 """Opposites without anything in between."""
-SCOPES: Final = frozenset(get_canonical_key(word) for word in word_classes.SCOPES)
-REGIONS: Final = frozenset(get_canonical_key(word) for word in word_classes.REGIONS)
+SCOPES: Final = frozenset(map(get_canonical_key, load_words(__name__, "scopes", "scopes")))
+"""Words that limit a statement to a place or group. It need not be valid for another place or group."""
+REGIONS: Final = frozenset(map(get_canonical_key, load_words(__name__, "scopes", "regions")))
+"""Countries and other regions that contain places."""
 
 
 def are_opposite(one: str, other: str) -> bool:

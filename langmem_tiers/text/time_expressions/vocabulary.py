@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from langmem_tiers.text.word_lists import load_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MONTHS: Final = {
     "january": 1, "february": 2, "march": 3, "april": 4, "may": 5, "june": 6, "july": 7, "august": 8,
@@ -130,24 +135,20 @@ NOT_PLURALS: Final = frozenset(
     "this does always perhaps besides towards afterwards was is as has his its us".split()
 )
 
-CHINESE_WORDS: Final = {
-    "今天": ("day", 0), "昨天": ("day", -1), "前天": ("day", -2), "大前天": ("day", -3), "明天": ("day", 1),
-    "后天": ("day", 2), "今早": ("day", 0), "昨晚": ("night", -1), "昨夜": ("night", -1), "今晚": ("night", 0),
-    "明晚": ("night", 1), "本月": ("month", 0), "上月": ("month", -1), "上个月": ("month", -1),
-    "这个月": ("month", 0), "下个月": ("month", 1), "上上个月": ("month", -2), "今年": ("year", 0),
-    "去年": ("year", -1), "前年": ("year", -2), "明年": ("year", 1), "后年": ("year", 2),
-    **{
-        f"{which}{week}": ("week", step)
-        for which, step in {"这": 0, "本": 0, "上": -1, "上上": -2, "下": 1}.items()
-        for week in ("周", "星期", "礼拜", "个星期", "个礼拜")
-    },
-    "今日": ("day", 0), "昨日": ("day", -1), "一昨日": ("day", -2), "明日": ("day", 1),
-    "今周": ("week", 0), "先周": ("week", -1), "来周": ("week", 1), "今月": ("month", 0), "先月": ("month", -1),
-    "来月": ("month", 1), "昨年": ("year", -1), "一昨年": ("year", -2), "来年": ("year", 1),
-    "오늘": ("day", 0), "어제": ("day", -1), "그저께": ("day", -2), "내일": ("day", 1), "이번 주": ("week", 0),
-    "지난주": ("week", -1), "다음 주": ("week", 1), "이번 달": ("month", 0), "지난달": ("month", -1),
-    "올해": ("year", 0), "작년": ("year", -1), "재작년": ("year", -2), "내년": ("year", 1),
-}  # fmt: skip
+
+def _load_day_words() -> Iterator[tuple[str, tuple[str, int]]]:
+    for language in ("chinese", "japanese", "korean"):
+        for key, words in load_groups(__name__, "day_words", language):
+            unit, step = key.split()
+            for word in words.split(", "):
+                yield word, (unit, int(step))
+
+
+CHINESE_WORDS: Final = dict(_load_day_words()) | {
+    f"{which}{week}": ("week", step)
+    for which, step in {"这": 0, "本": 0, "上": -1, "上上": -2, "下": 1}.items()
+    for week in ("周", "星期", "礼拜", "个星期", "个礼拜")
+}
 """In simplified characters, with similar words of Japanese and Korean."""
 CHINESE_NOT_AFTER: Final = "大目以之从如过晚早身世马年月日周"
 """Characters that form another word with the following ones, as in 目前天气."""
