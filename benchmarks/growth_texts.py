@@ -24,7 +24,7 @@ from langmem_tiers.long_term.conflicts.comparison import compare
 from langmem_tiers.long_term.conflicts.statement import read_statement
 from langmem_tiers.long_term.records import NumberedMessage
 from langmem_tiers.sessions.redundancy import compute_fingerprint
-from langmem_tiers.text.key_facts import find_key_facts
+from langmem_tiers.text.facts import find_key_facts
 from langmem_tiers.text.time_expressions.extraction import find_time_ranges
 from langmem_tiers.text.topics import find_key_topics
 

@@ -61,7 +61,6 @@ from langmem_tiers.context.entry_lookup import FoundEntry
 from langmem_tiers.context.models import Context
 from langmem_tiers.context.preview import Preview
 from langmem_tiers.context_files.compaction import CompactionReport, compact
-from langmem_tiers.context_files.diff import ContextDiff
 from langmem_tiers.context_files.models import (
     ActiveTask,
     ContextData,
@@ -80,6 +79,7 @@ from langmem_tiers.context_files.store_models import (
     ContextVersion,
     SaveReport,
 )
+from langmem_tiers.context_files.versions import ContextDiff
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.episodes.models import Episode, EpisodeDraft, EpisodeKind, NarrativeArc
 from langmem_tiers.episodes.patterns import MOMENT_PATTERNS, MomentPattern

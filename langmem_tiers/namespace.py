@@ -14,7 +14,7 @@ from langmem_tiers.display.displayable import DisplayableTuple, NotebookDisplaya
 from langmem_tiers.display.tables import MAX_TABLE_ROWS, DisplayContent
 from langmem_tiers.errors import NotFoundError, SessionNotFoundError
 from langmem_tiers.long_term.consolidation import consolidate
-from langmem_tiers.recall.reembedding import embed_namespace
+from langmem_tiers.recall.embedding_backfill import embed_namespace
 from langmem_tiers.session import Session
 from langmem_tiers.sessions.models import DeleteReport, SessionPage
 from langmem_tiers.tasks.history import CyclePlace, load_cycle_page, load_task_page

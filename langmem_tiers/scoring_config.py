@@ -10,8 +10,7 @@ from langmem_tiers.episodes.patterns import MOMENT_PATTERNS, MomentPattern
 from langmem_tiers.errors import InvalidConfigError
 from langmem_tiers.facts.patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS, ExtractionPattern
 from langmem_tiers.sessions.analysis import IMPORTANCE_SCORER, RELEVANCE_SCORER
-from langmem_tiers.text.facts import FactPattern
-from langmem_tiers.text.key_facts import find_key_facts
+from langmem_tiers.text.facts import FactPattern, find_key_facts
 from langmem_tiers.text.patterns import FACT_PATTERNS
 
 if TYPE_CHECKING:

@@ -1,10 +1,14 @@
-"""Clocks. The engine passes the time to its components; only this module reads the system clock."""
+"""Clocks and polling. The engine passes the time to its components; only this module reads the system clock."""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -37,3 +41,17 @@ def to_microseconds(moment: datetime) -> int:
     """Return the exact number of microseconds since 1970 (UTC)."""
     # Integer arithmetic: timestamp() is a float and loses microseconds.
     return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+_PAUSE_SECONDS = 0.02
+
+
+def wait_until(is_done: Callable[[], bool], patience_seconds: float) -> bool:
+    """Poll until ``is_done()`` is true; return False if the time limit passes first."""
+    # Attempts are counted instead of reading a clock: only the clock module reads the time.
+    for attempt in range(int(patience_seconds / _PAUSE_SECONDS) + 1):
+        if attempt:
+            time.sleep(_PAUSE_SECONDS)
+        if is_done():
+            return True
+    return False

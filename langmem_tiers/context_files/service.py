@@ -10,12 +10,9 @@ from langmem_tiers.common.messages import check_time
 from langmem_tiers.common.namespaces import check_name, check_namespace
 from langmem_tiers.compression.summarizer import Summarizer
 from langmem_tiers.context_files.compaction import compact
-from langmem_tiers.context_files.diff import diff_contexts
 from langmem_tiers.context_files.exchange import EngineEndpoint, export_context, import_context
-from langmem_tiers.context_files.fact_collection import extract_facts
-from langmem_tiers.context_files.fact_search import FactSearch
+from langmem_tiers.context_files.facts import FactSearch, extract_facts
 from langmem_tiers.context_files.file_store import FileContextStore
-from langmem_tiers.context_files.merge import merge_contexts
 from langmem_tiers.context_files.models import ContextData
 from langmem_tiers.context_files.sql_store import SqlContextStore
 from langmem_tiers.context_files.store_models import (
@@ -24,6 +21,7 @@ from langmem_tiers.context_files.store_models import (
     ContextVersion,
     SaveReport,
 )
+from langmem_tiers.context_files.versions import diff_contexts, merge_contexts
 from langmem_tiers.errors import (
     ContextConflictError,
     InvalidConfigError,
@@ -42,11 +40,10 @@ if TYPE_CHECKING:
     from langmem_tiers.common.clock import Clock
     from langmem_tiers.common.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.context_files.compaction import CompactionReport
-    from langmem_tiers.context_files.diff import ContextDiff
     from langmem_tiers.context_files.exchange import ContextImportReport
-    from langmem_tiers.context_files.fact_collection import FactsReport
-    from langmem_tiers.context_files.fact_search import FactHits
+    from langmem_tiers.context_files.facts import FactHits, FactsReport
     from langmem_tiers.context_files.store_models import ContextStore
+    from langmem_tiers.context_files.versions import ContextDiff
     from langmem_tiers.engine import MemoryEngine
     from langmem_tiers.storage.database import Database
 

@@ -22,8 +22,8 @@ from langmem_tiers.context_files.store_models import (
 )
 from langmem_tiers.errors import InvalidInputError, StorageBusyError, StorageCorruptError
 from langmem_tiers.sessions.repository import get_or_create_namespace
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import context_files, context_versions, namespaces
 
 if TYPE_CHECKING:

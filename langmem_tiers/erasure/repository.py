@@ -18,8 +18,8 @@ from langmem_tiers.sessions.message_rows import from_message_row
 from langmem_tiers.sessions.message_sql import IS_IN_LIST
 from langmem_tiers.sessions.repository import delete_sessions, is_user_namespace
 from langmem_tiers.storage.column_types import unpack_json
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError, detect_damaged_rows
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import (
     MESSAGE_COLUMNS,
     POSITION_STEP,

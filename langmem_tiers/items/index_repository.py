@@ -14,9 +14,9 @@ from langmem_tiers.items.repository import (
     split_parameters,
 )
 from langmem_tiers.recall.item_records import IndexedItem, ItemNamespaceState
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import item_namespaces, item_texts, item_vectors, items
 
 if TYPE_CHECKING:

@@ -1,18 +1,25 @@
-"""Items: JSON values under a namespace and a key, and the interface of the stores that hold them."""
+"""Items: JSON values under a namespace and a key, filters on them, and the interface of the stores that hold them.
+
+Filters compare with strict types. True is not 1, "1" is not 1, and 1 equals 1.0. Numbers are compared only with
+numbers, and strings only with strings. A missing field matches no condition, not even ``$ne``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from langmem_tiers.display.displayable import Displayable
+from langmem_tiers.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.recall.item_records import ItemText
+
 
 ANY_LABEL = "*"
 """Wildcard that matches any single label in a ``NamespaceMatch``."""
@@ -184,3 +191,90 @@ class ItemStore(Protocol):
     def sweep(self, now: datetime) -> int:
         """Delete expired items and return their number."""
         ...
+
+
+Filter: TypeAlias = Mapping[str, Any]
+"""Conditions by field: a value, operators such as ``$gt``, or a nested filter."""
+_MISSING = object()
+
+
+def check_filter(wanted: object) -> None:
+    """Check that a filter is valid.
+
+    Raises:
+        InvalidInputError: The filter is not a mapping, or has an unknown operator or a key that is not a string.
+    """
+    if not isinstance(wanted, Mapping):
+        raise InvalidInputError(
+            f"a filter must be a dict, got a {type(wanted).__name__}: use e.g. {{'a': 1}}"
+        )
+    for name, part in wanted.items():
+        if not isinstance(name, str):
+            raise InvalidInputError(
+                f"a filter has the key {name!r}, which is a {type(name).__name__}, not a str: use {str(name)!r}"
+            )
+        if isinstance(part, Mapping) and _has_operators(part):
+            unknown = next((operator for operator in part if operator not in _OPERATORS), None)
+            if unknown is not None:
+                raise InvalidInputError(
+                    f"a filter has the unknown operator {unknown!r} for {name!r}: "
+                    f"use one or more of {', '.join(_OPERATORS)}, without other keys beside them"
+                )
+        elif isinstance(part, Mapping):
+            check_filter(part)
+
+
+def matches(value: Mapping[str, Any], wanted: Filter) -> bool:
+    """Return True if a value satisfies all conditions of a checked filter."""
+    return all(_matches_part(value.get(name, _MISSING), part) for name, part in wanted.items())
+
+
+def _matches_part(value: object, condition: object) -> bool:
+    if value is _MISSING:
+        return False
+    if isinstance(condition, Mapping):
+        if _has_operators(condition):
+            return all(_OPERATORS[operator](value, other) for operator, other in condition.items())
+        return isinstance(value, Mapping) and matches(value, condition)
+    if isinstance(condition, list | tuple):
+        return (
+            isinstance(value, list)
+            and len(value) == len(condition)
+            and all(_matches_part(*both) for both in zip(value, condition, strict=True))
+        )
+    return _is_same(value, condition)
+
+
+def _has_operators(condition: Mapping[str, Any]) -> bool:
+    return any(str(name).startswith("$") for name in condition)
+
+
+def _is_same(left: object, right: object) -> bool:
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_is_same(left[name], right[name]) for name in left)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(_is_same(*both) for both in zip(left, right, strict=True))
+    # bool is a subclass of int: without this comparison, True would equal 1.
+    return isinstance(left, bool) == isinstance(right, bool) and left == right
+
+
+def _build_comparison(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool]:
+    def compare_same_type(value: object, other: object) -> bool:
+        both_are_text = isinstance(value, str) and isinstance(other, str)
+        return (both_are_text or (_is_number(value) and _is_number(other))) and compare(value, other)
+
+    return compare_same_type
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_OPERATORS: dict[str, Callable[[object, object], bool]] = {
+    "$eq": _is_same,
+    "$ne": lambda value, other: not _is_same(value, other),
+    "$gt": _build_comparison(lambda value, other: value > other),
+    "$gte": _build_comparison(lambda value, other: value >= other),
+    "$lt": _build_comparison(lambda value, other: value < other),
+    "$lte": _build_comparison(lambda value, other: value <= other),
+}

@@ -19,9 +19,9 @@ from langmem_tiers.common.namespaces import (
 from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.items.models import Item, ScanPosition, StoredItem, StoredItemValue
 from langmem_tiers.storage.column_types import UtcDateTime, pack_json, to_storable_text, unpack_json
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import item_namespaces, item_texts, item_vectors, items
 
 if TYPE_CHECKING:

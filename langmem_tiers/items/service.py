@@ -13,8 +13,7 @@ from langmem_tiers.common.namespaces import check_key, check_namespace
 from langmem_tiers.common.ttl_sweeper import Sweeper
 from langmem_tiers.config import MAX_LIMIT
 from langmem_tiers.errors import InvalidInputError, InvalidMessageError
-from langmem_tiers.items.filters import check_filter, matches
-from langmem_tiers.items.models import ItemChange, ItemHit, ItemWrite
+from langmem_tiers.items.models import ItemChange, ItemHit, ItemWrite, check_filter, matches
 from langmem_tiers.recall.embedders.embedding import EmbeddingClient
 from langmem_tiers.recall.item_text import build_item_texts, embed_texts, to_search_text
 
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import Embedder
     from langmem_tiers.config import EngineConfig
     from langmem_tiers.erasure.models import ErasedIds
-    from langmem_tiers.items.filters import Filter
-    from langmem_tiers.items.models import Item, ItemStore, NamespaceMatch, ScanPosition, StoredItem
+    from langmem_tiers.items.models import Filter, Item, ItemStore, NamespaceMatch, ScanPosition, StoredItem
     from langmem_tiers.recall.item_index import ItemRanking, RankedItem
     from langmem_tiers.recall.item_ranking import ItemRanker
     from langmem_tiers.recall.item_records import ItemIndex

@@ -25,9 +25,9 @@ from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.knowledge.models import Knowledge, KnowledgeHit, KnowledgeUpdate, PastKnowledge
 from langmem_tiers.sessions.repository import get_or_create_namespace
 from langmem_tiers.storage.column_types import pack_json, to_storable_text, unpack_json
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import KNOWLEDGE_COLUMNS, knowledge, knowledge_history, namespaces
 from langmem_tiers.storage.search import build_knowledge_columns, postgres, sqlite
 

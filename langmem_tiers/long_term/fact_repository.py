@@ -12,7 +12,7 @@ from langmem_tiers.long_term.records import LearningCursor, NumberedMessage
 from langmem_tiers.long_term.rows import SELECT_FACTS, to_fact
 from langmem_tiers.sessions.message_rows import from_message_row
 from langmem_tiers.sessions.models import IN_LIST
-from langmem_tiers.storage.retry_read import retry_on_disconnect
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.schema import (
     MESSAGE_COLUMNS,
     POSITION_STEP,

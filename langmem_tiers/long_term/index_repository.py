@@ -10,9 +10,9 @@ from sqlalchemy import and_, bindparam, insert, select
 from langmem_tiers.common.namespaces import build_namespace_key
 from langmem_tiers.items.repository import split_parameters
 from langmem_tiers.recall.item_records import IndexedItem, ItemNamespaceState
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import memories, memory_spaces, memory_vectors, namespaces
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from langmem_tiers.long_term.models import Relation
 from langmem_tiers.long_term.records import DecayCandidate
 from langmem_tiers.long_term.rows import SELECT_ENTRIES, pack_body, to_stored_entry, unpack_body
 from langmem_tiers.long_term.writes import StaleWriteError, apply_memory_write, archive_entries
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import memories, memory_spaces, memory_tags, namespaces, relations, sessions
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from langmem_tiers.pools.access import (
 from langmem_tiers.pools.copy_deletion import delete_contributions, delete_copies, lock_pools_of
 from langmem_tiers.pools.models import PoolErasure, PoolUpdates, check_member, make_pool_not_found_error
 from langmem_tiers.sessions.repository import get_or_create_namespace
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import memories, memory_spaces, namespaces, origins, pool_members, pools
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from langmem_tiers.common.namespaces import build_namespace_key, unescape
 from langmem_tiers.recall.records import IndexChanges, IndexRows, RecalledMessage, Tenant
 from langmem_tiers.sessions.message_sql import IS_REMOVED, OVERRIDE_COLUMNS
 from langmem_tiers.sessions.override_repository import to_view_items
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import (
     MESSAGE_COLUMNS,
     accesses,

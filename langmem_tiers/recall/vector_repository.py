@@ -12,9 +12,9 @@ from langmem_tiers.errors import StorageError
 from langmem_tiers.recall.records import TrialRecord, Trust
 from langmem_tiers.recall.repository import ERASURE_EPOCH_QUERY, filter_by_keys, to_keys_parameter
 from langmem_tiers.storage.column_types import UtcDateTime, to_storable_text
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import embedders, embedding_cache, messages, trials, vectors
 from langmem_tiers.storage.search import pgvector
 

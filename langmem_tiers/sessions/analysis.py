@@ -13,7 +13,7 @@ from langmem_tiers.common.tool_call_groups import group_tool_calls
 from langmem_tiers.compression.message_text import message_to_text
 from langmem_tiers.sessions.compression_plan import PlanAction, PlanActionKind, PlanDraft
 from langmem_tiers.sessions.redundancy import DEFAULT_REDUNDANCY_THRESHOLD, find_redundant
-from langmem_tiers.text.key_facts import find_key_facts
+from langmem_tiers.text.facts import find_key_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -29,9 +29,9 @@ from langmem_tiers.sessions.message_sql import (
     SELECT_VIEW,
 )
 from langmem_tiers.sessions.models import AppendResult, RollUp, VersionedMessages
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError, ConnectionLostError, detect_damaged_rows
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import MESSAGE_COLUMNS, POSITION_STEP, messages, sessions
 from langmem_tiers.storage.search import build_index_columns
 

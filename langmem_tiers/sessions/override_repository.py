@@ -26,8 +26,8 @@ from langmem_tiers.sessions.message_sql import (
 )
 from langmem_tiers.sessions.models import LocatedItem, StoredView
 from langmem_tiers.storage.column_types import pack_json, unpack_json
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import MESSAGE_COLUMNS, entries, messages, namespaces, sessions
 
 if TYPE_CHECKING:

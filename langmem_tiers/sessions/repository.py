@@ -13,9 +13,9 @@ from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.items.repository import delete_session_items
 from langmem_tiers.sessions.message_repository import build_session_not_found_error, split_by_query_limit
 from langmem_tiers.sessions.models import DeleteReport, SessionInfo
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import namespaces, sessions
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, select
 
 from langmem_tiers.common.clock import to_microseconds
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import namespaces, sessions
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from langmem_tiers.errors import MessageConflictError
 from langmem_tiers.sessions.message_repository import build_session_not_found_error, split_by_query_limit
 from langmem_tiers.sessions.message_sql import COUNT_LIST, SELECT_LIST, SELECT_LIST_END
 from langmem_tiers.sessions.models import Listing
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import listings, messages, namespaces, sessions
 
 if TYPE_CHECKING:

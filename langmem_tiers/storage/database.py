@@ -9,7 +9,8 @@ import threading
 import time
 import weakref
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from sqlalchemy import exc
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy.pool import PoolProxiedConnection
 
     from langmem_tiers.config import EngineConfig
+
 
 T = TypeVar("T")
 _MAX_TRIES = 3  # a restarting server can also break the connection opened right after the first failure
@@ -357,3 +359,27 @@ class _Gate:
     def reset(self) -> None:
         """Forget all threads inside."""
         self._inside.clear()
+
+
+P = ParamSpec("P")
+
+
+class _HasDatabase(Protocol):
+    _database: Database
+
+
+S = TypeVar("S", bound=_HasDatabase)
+
+
+def retry_on_disconnect(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Decorate a repository method to be retried if its connection breaks.
+
+    Use it only for methods that read, or whose writes are idempotent. Do not use it for methods that run in a caller's
+    transaction: a retry would lose the transaction's earlier statements.
+    """
+
+    @wraps(method)
+    def run_with_retry(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._database.run_with_retry(lambda: method(self, *args, **kwargs))
+
+    return run_with_retry

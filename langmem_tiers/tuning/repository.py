@@ -14,8 +14,8 @@ from langmem_tiers.common.namespaces import build_namespace_key, escape, unescap
 from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.sessions.models import Savings
 from langmem_tiers.sessions.repository import get_or_create_namespace
+from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
-from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import adaptive_parameters, leases, namespaces, optimization_snapshots
 from langmem_tiers.tuning.models import StoredSnapshot, TuningParameters, TuningSnapshot, TuningState
 

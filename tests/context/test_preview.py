@@ -18,7 +18,7 @@ from langmem_tiers import (
     TokenBudget,
 )
 from langmem_tiers.context import preview
-from langmem_tiers.maintenance import namespace_stats
+from langmem_tiers.maintenance import statistics
 from langmem_tiers.tasks import history
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def test_growth_leaves_out_an_oldest_day_that_may_not_be_complete(
     newest: int,
     days: int,
 ) -> None:
-    monkeypatch.setattr(namespace_stats, "_MAX_GROWTH_MESSAGES", newest)
+    monkeypatch.setattr(statistics, "_MAX_GROWTH_MESSAGES", newest)
     for count in (1, 1, 2):
         clock.advance(days=1)
         for number in range(count):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.context_files.file_names import (
+from langmem_tiers.context_files.file_store import (
     MAX_STEM_CHARACTERS,
     is_shortened_stem,
     parse_file_stem,

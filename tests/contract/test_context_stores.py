@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from langmem_tiers.config import EngineConfig
-from langmem_tiers.context_files.file_names import to_file_stem
-from langmem_tiers.context_files.file_store import FileContextStore
+from langmem_tiers.context_files.file_store import FileContextStore, to_file_stem
 from langmem_tiers.context_files.models import ContextData
 from langmem_tiers.context_files.sql_store import SqlContextStore
 from langmem_tiers.context_files.store_models import ContextFilesConfig

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_texts import EXTRACTION_UNITS
 from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.facts.extraction import find_proper_names
 from langmem_tiers.facts.patterns import (
     EXTRA_PATTERNS,
     EXTRACTION_PATTERNS,
@@ -18,7 +19,6 @@ from langmem_tiers.facts.patterns import (
     ExtractionPattern,
 )
 from langmem_tiers.long_term.models import EntryKind
-from langmem_tiers.text.proper_names import find_proper_names
 
 ALL = (*EXTRACTION_PATTERNS, *EXTRA_PATTERNS)
 

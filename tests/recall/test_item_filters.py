@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import InvalidInputError
-from langmem_tiers.items.filters import check_filter, matches
+from langmem_tiers.items.models import check_filter, matches
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-3, 3) | st.text("ab1", max_size=2)
 JSON = st.recursive(

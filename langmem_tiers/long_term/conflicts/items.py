@@ -20,7 +20,7 @@ from langmem_tiers.long_term.conflicts.function_words import (
     PREPOSITIONS,
 )
 from langmem_tiers.long_term.conflicts.inflection import is_past, stem
-from langmem_tiers.long_term.conflicts.rates import merge_rates
+from langmem_tiers.long_term.conflicts.quantities import merge_rates
 from langmem_tiers.long_term.conflicts.vocabulary import CLASSES, NOUNS_TOO, PHRASES, VERBS, get_canonical_key
 
 if TYPE_CHECKING:

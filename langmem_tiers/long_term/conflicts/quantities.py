@@ -1,4 +1,7 @@
-"""Numbers with units as values: "5" and "five", "30s" and "half a minute", "$20" and "20 dollars"."""
+"""Numbers with units as values: "5" and "five", "30s" and "half a minute", "$20" and "20 dollars".
+
+Rates such as "twice a day" and "5 per day" are merged first, because "day" is not a quantity in them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from langmem_tiers.text.word_lists import load_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
@@ -196,3 +200,52 @@ def _apply_scale(pieces: Sequence[Piece], number: Decimal, at: int) -> tuple[Dec
 
 def _format_number(number: Decimal) -> str:
     return f"{number.normalize():f}"
+
+
+_RATES: Final = {
+    "day": "daily", "week": "weekly", "month": "monthly", "year": "yearly", "hour": "hourly", "night": "nightly",
+    "minute": "minutely", "second": "secondly",
+}  # fmt: skip
+_SHORT_RATES: Final = _RATES | {
+    "h": "hourly", "hr": "hourly", "s": "secondly", "sec": "secondly", "min": "minutely", "mo": "monthly",
+    "yr": "yearly", "wk": "weekly",
+}  # fmt: skip
+_NEAR = 6
+"""Maximum number of pieces between a number and "a day"."""
+
+
+def merge_rates(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return the pieces with each rate merged into one word."""
+    found: list[Piece] = []
+    at = 0
+    while at < len(pieces):
+        if rate := _rate(pieces, at):
+            if found and found[-1].word == "once":
+                found.pop()
+            found.append(Piece("word", f"{pieces[at].text} {pieces[at + 1].text}", rate))
+            at += 2
+        elif pieces[at].word == "twice":
+            found += [Piece("number", pieces[at].text, "2"), Piece("word", "times", "times")]
+            at += 1
+        else:
+            found.append(pieces[at])
+            at += 1
+    return found
+
+
+def _rate(pieces: Sequence[Piece], at: int) -> str:
+    word, behind = pieces[at].word, word_at(pieces, at + 1)
+    if word == "/":
+        return _SHORT_RATES.get(behind, "")
+    if word == "per" and behind == "cent":
+        return "percent"
+    return _RATES.get(behind, "") if word in {"per", "each", "every"} or _is_rate_article(pieces, at) else ""
+
+
+def _is_rate_article(pieces: Sequence[Piece], at: int) -> bool:
+    if pieces[at].word not in {"a", "an"}:
+        return False
+    return any(
+        piece.kind == "number" or is_number_word(piece.word) or piece.word in {"once", "twice", "times"}
+        for piece in pieces[max(0, at - _NEAR) : at]
+    )

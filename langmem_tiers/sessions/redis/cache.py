@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from cachetools import TTLCache
 
+from langmem_tiers.common.clock import wait_until
 from langmem_tiers.common.fork_safety import register_fork_aware
-from langmem_tiers.common.waiting import wait_until
 from langmem_tiers.errors import StorageUnavailableError
 from langmem_tiers.sessions.message_repository import build_session_not_found_error
 from langmem_tiers.sessions.models import IN_LIST, VersionedMessages

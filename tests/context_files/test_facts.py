@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import OfflineEmbedder
-from langmem_tiers.context_files.fact_collection import extract_facts
-from langmem_tiers.context_files.fact_search import FactSearch
+from langmem_tiers.context_files.facts import FactSearch, extract_facts
 from langmem_tiers.context_files.models import ContextData
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.testing import FrozenClock, HashEmbedder

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from langmem_tiers.context_files.diff import diff_contexts
-from langmem_tiers.context_files.merge import merge_contexts
 from langmem_tiers.context_files.models import ContextData, HistoryEntry
+from langmem_tiers.context_files.versions import diff_contexts, merge_contexts
 from tests.context_files.test_context_data import CONTEXTS
 
 BASE = (

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_texts import KEY_FACT_UNITS
-from langmem_tiers.text.key_facts import KEY_FACTS, find_key_facts
+from langmem_tiers.text.facts import KEY_FACTS, find_key_facts
 
 
 def test_there_are_the_six_classes_of_the_design_document() -> None:
