@@ -151,7 +151,7 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         self._attach_instruments()
 
     def _attach_instruments(self) -> None:
-        # A weak reference: the metrics registry must not keep an engine alive that is no longer in use.
+        # A weak reference: the metrics registry must not keep an unused engine alive.
         reference = weakref.ref(self)
         try:
             self._services.instruments.attach(

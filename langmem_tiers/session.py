@@ -173,7 +173,7 @@ class Session(SessionRecord):
         return _tune_budget(self._services.config.budget, self._load_parameters())
 
     def has_summary_of(self, ids: AbstractSet[str]) -> bool:
-        """Return True if the active summary covers mostly these messages, or if there is no summary.
+        """Return True if the active summary covers mostly these messages, or if the session has none.
 
         Use it to find out to which branch of a conversation the summary belongs. A few other messages are
         tolerated: an answer that was generated again leaves the earlier one behind.

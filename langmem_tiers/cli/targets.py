@@ -187,5 +187,5 @@ def _check_file(database: str, *, creates: bool) -> None:
         raise StorageUnavailableError(f"{str(path)!r} is a folder: pass a database file with --database")
     if not creates and is_new_database(database):
         raise StorageUnavailableError(
-            f"there is no memory at {str(path)!r}: pass an existing database file or a URL with --database"
+            f"no memory at {str(path)!r}: pass an existing database file or a URL with --database"
         )

@@ -48,10 +48,10 @@ class _PlainConverter:
         if isinstance(value, float):
             return value if math.isfinite(value) else str(value)
         if isinstance(value, Mapping | list | tuple | set | frozenset):
-            return self._convert_nested(value)
+            return self._convert_nested_value(value)
         return _to_text(value)
 
-    def _convert_nested(
+    def _convert_nested_value(
         self, value: Mapping[Any, Any] | list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]
     ) -> dict[str, Any] | list[Any] | str:
         # _open_ids contains the enclosing containers: it detects cycles, and its size is the nesting depth.

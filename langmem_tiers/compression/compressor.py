@@ -127,7 +127,7 @@ class Compressor:
             return content, set()
         lines, covered = _find_outer_lines(content, role)
         listed, inside = select_outermost(content, spans, covered)
-        return _format_compressed(lines, [span.fact for span in listed]), inside | {
+        return _format_compressed_text(lines, [span.fact for span in listed]), inside | {
             span.fact.text for span in listed
         }
 
@@ -138,8 +138,8 @@ class Compressor:
         def fits(text: str) -> bool:
             return self._fits(text, max_tokens) and len(text) <= len(content)
 
-        facts = _format_compressed(
-            [], select_best_facts(candidates, lambda chosen: fits(_format_compressed([], chosen)))
+        facts = _format_compressed_text(
+            [], select_best_facts(candidates, lambda chosen: fits(_format_compressed_text([], chosen)))
         )
         head = content.strip().partition("\n")[0]
         length = find_largest_fitting(len(head), lambda n: fits(f"{head[:n].rstrip()}\n{facts}".strip()))
@@ -213,7 +213,7 @@ def _find_outer_lines(content: str, role: str) -> tuple[list[str], list[tuple[in
     return lines, covered
 
 
-def _format_compressed(lines: list[str], facts: Sequence[Fact]) -> str:
+def _format_compressed_text(lines: list[str], facts: Sequence[Fact]) -> str:
     preserved = [f"[preserved: {', '.join(fact.text for fact in facts)}]"] if facts else []
     return "\n".join([*lines, *preserved])
 

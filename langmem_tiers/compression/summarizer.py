@@ -59,7 +59,7 @@ class SummaryReport(Displayable):
     tokens: int
     messages: int
     strategy: SummaryStrategy
-    """Strategy that was used: extractive if there is no model or it failed."""
+    """Strategy that was used: extractive without a model, or if the model failed."""
     missing: tuple[Fact, ...]
     """Facts that did not fit."""
     appended: tuple[Fact, ...] = ()

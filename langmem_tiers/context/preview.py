@@ -151,7 +151,7 @@ def build_preview(
         session.name,
         tuple(islice(dropped, _MAX_DROPPED_MESSAGES)),
         is_whole=is_whole,
-        unseen=0 if is_whole else _count_unseen(parts, session, info, view, context),
+        unseen=0 if is_whole else _count_unseen_messages(parts, session, info, view, context),
     )
 
 
@@ -171,7 +171,7 @@ def _load_newest(
     return replace(view, items=(*_load_leading_system_items(parts, session, newest), *newest)), is_whole
 
 
-def _count_unseen(
+def _count_unseen_messages(
     parts: EngineServices, session: SessionRecord, info: SessionInfo, view: StoredView, context: Context
 ) -> int:
     removed = parts.short_term.transcripts.count(session.key, OUT_OF_LIST)

@@ -163,7 +163,7 @@ class ContextFiles(Closeable):
                 f"unknown on_conflict {on_conflict!r}: use one of {', '.join(_CONFLICT_CHOICES)}"
             )
         if on_conflict == "merge":
-            return self._save_merged(context)
+            return self._merge_and_save(context)
         return self.store.save(context, self._now(), overwrite=on_conflict == "overwrite")
 
     def update(self, session_id: str, change: Callable[[ContextData], ContextData]) -> SaveReport:
@@ -270,7 +270,7 @@ class ContextFiles(Closeable):
         context = export_context(_build_endpoint(engine, namespace, session_id), session_id)
         return self.update(session_id, lambda now: replace(context, based_on=now.based_on))
 
-    def _save_merged(self, context: ContextData) -> SaveReport:
+    def _merge_and_save(self, context: ContextData) -> SaveReport:
         is_merged, ours = False, context
         for _ in range(_MAX_TRIES):
             try:

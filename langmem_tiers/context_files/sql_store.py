@@ -85,7 +85,7 @@ class SqlContextStore:
         """Store the context as the next version."""
         body = to_checked_bytes(context, self._config.max_bytes).decode()
         for _ in range(_MAX_TRIES):
-            # If two processes save a new session at once, there is no row to lock yet, and one insert violates a
+            # If two processes save a new session at once, the row to lock does not exist yet, and one insert violates a
             # unique constraint. Its next attempt finds the row of the other process.
             with suppress(ConcurrentWriteError), self._database.write() as connection:
                 number = self._insert_version(connection, context, body, now, overwrite=overwrite)
@@ -111,7 +111,7 @@ class SqlContextStore:
                 select(func.count()).where(rows.file_pk == file.pk)
             ).scalar_one()
             is_file = context_files.c.pk == file.pk
-            # Damaged versions are kept and need their parent row; ``current=0`` means that there is no context.
+            # Damaged versions are kept and need their parent row; ``current=0`` means that no context is left.
             if damaged_count:
                 connection.execute(update(context_files).where(is_file).values(current=0))
             else:
@@ -179,7 +179,9 @@ class SqlContextStore:
         # If the current version is damaged, mark it before it is replaced: versions marked as damaged are kept and
         # not listed.
         if row is not None:
-            _mark_damaged(connection, file_pk=row.file_pk, reasons=_find_good_version([row], session_id)[0])
+            _mark_as_damaged(
+                connection, file_pk=row.file_pk, reasons=_find_good_version([row], session_id)[0]
+            )
         if file is None:
             namespace_pk = get_or_create_namespace(connection, build_namespace_key(self._namespace), now)
             new = {"namespace_pk": namespace_pk, "session_id": escape(session_id), "current": 1, "last": 1}
@@ -228,7 +230,7 @@ class SqlContextStore:
                 .order_by(context_versions.c.number.desc())
             ).all()
             reasons, good = _find_good_version(rows, session_id)
-            _mark_damaged(connection, file_pk=file.pk, reasons=reasons)
+            _mark_as_damaged(connection, file_pk=file.pk, reasons=reasons)
             connection.execute(
                 update(context_files)
                 .where(context_files.c.pk == file.pk)
@@ -237,7 +239,7 @@ class SqlContextStore:
         return _build_recovered_context(session_id, reasons, good)
 
 
-def _mark_damaged(connection: Connection, *, file_pk: int, reasons: dict[int, str]) -> None:
+def _mark_as_damaged(connection: Connection, *, file_pk: int, reasons: dict[int, str]) -> None:
     for number, reason in reasons.items():
         connection.execute(
             update(context_versions)

@@ -180,8 +180,8 @@ def diff_contexts(older: ContextData, newer: ContextData, numbers: tuple[int, in
         older=numbers[0],
         newer=numbers[1],
         changed=tuple(name for name in names if getattr(older, name) != getattr(newer, name)),
-        facts_added=_find_added(newer.facts, older.facts),
-        facts_removed=_find_added(older.facts, newer.facts),
+        facts_added=_find_additions(newer.facts, older.facts),
+        facts_removed=_find_additions(older.facts, newer.facts),
         history_added=_find_added_entries(newer.recent_history, older.recent_history),
         history_removed=_find_added_entries(older.recent_history, newer.recent_history),
         tasks_changed=_find_changed_tasks(older.active_tasks, newer.active_tasks),
@@ -193,7 +193,7 @@ def _to_lines(context: ContextData) -> list[str]:
     return context_to_bytes(context).decode().splitlines(keepends=True)
 
 
-def _find_added(items: Sequence[_T], others: Sequence[_T]) -> tuple[_T, ...]:
+def _find_additions(items: Sequence[_T], others: Sequence[_T]) -> tuple[_T, ...]:
     # Multiset difference: an item that occurs twice in ``items`` and once in ``others`` was added once.
     unmatched = Counter(others)
     added = []
@@ -209,7 +209,7 @@ def _find_added_entries(
 ) -> tuple[HistoryEntry, ...]:
     # Entries hold dicts and cannot be hashed; their JSON text serves as the key.
     keys = [to_json_text(part_to_dict(entry)) for entry in entries]
-    added_counts = Counter(_find_added(keys, [to_json_text(part_to_dict(entry)) for entry in others]))
+    added_counts = Counter(_find_additions(keys, [to_json_text(part_to_dict(entry)) for entry in others]))
     added = []
     # Start at the end: of several equal entries, the last ones are the added ones.
     for key, entry in zip(reversed(keys), reversed(entries), strict=True):

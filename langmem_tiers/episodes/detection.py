@@ -367,7 +367,7 @@ def find_moments(
 
 
 def get_speaker(message: Message) -> str:
-    """Return the name of the author of a message, or the role if there is no name."""
+    """Return the name of the author of a message, or the role of an author without a name."""
     return message.name or message.role.value
 
 

@@ -71,9 +71,7 @@ class Episodes(NotebookDisplayable):
         linked = self._store.get(self._namespace, draft.linked)
         for entry_id in draft.linked:
             if entry_id not in linked:
-                raise EntryNotFoundError(
-                    f"there is no entry {entry_id!r} to link the episode to: nothing was stored"
-                )
+                raise EntryNotFoundError(f"no entry {entry_id!r} to link the episode to: nothing was stored")
         (episode,) = self.build_episodes(session, [draft])
         self.save(key, [episode])
         self.archive_excess()
@@ -165,7 +163,7 @@ class Episodes(NotebookDisplayable):
             **which: The same filters as for long-term entries; ``kinds`` are episode kinds.
         """
         check_limit(limit)
-        key = None if before is None else self._require_stored(before).key
+        key = None if before is None else self._require_episode(before).key
         filters = build_filters(which, self._dependencies.now())
         page = self._store.list_entries(self._namespace, Tier.EPISODIC, filters, before=key, limit=limit)
         return DisplayableTuple(map(self._to_current_episode, page))
@@ -270,7 +268,7 @@ class Episodes(NotebookDisplayable):
         # Accesses are counted in memory and written in batches; add those that are not written yet.
         return to_episode(self._dependencies.access_counter.with_pending_accesses(stored))
 
-    def _require_stored(self, episode_id: str) -> StoredEntry:
+    def _require_episode(self, episode_id: str) -> StoredEntry:
         found = self._store.get(self._namespace, [check_name(episode_id, "episode id")]).get(episode_id)
         if found is None or found.entry.tier is not Tier.EPISODIC:
             raise EntryNotFoundError(f"{self!r} has no episode {episode_id!r}: use an id returned by page()")
@@ -279,7 +277,7 @@ class Episodes(NotebookDisplayable):
     def _require_session_key(self, session: str) -> int:
         found = self._sessions.get(self._namespace, check_name(session))
         if found is None:
-            raise EntryNotFoundError(f"there is no session {session!r}: use the name of an existing session")
+            raise EntryNotFoundError(f"no session {session!r}: use the name of an existing session")
         return found.key
 
 

@@ -129,7 +129,7 @@ def _build_plan(
     *,
     all_facts: bool = True,
 ) -> ErasurePlan:
-    erased = _add_derived(impact, erased)
+    erased = _add_derived_entries(impact, erased)
     # Facts from other sources that support an erased entry say the same, so they are erased with it.
     supporting = {fact.id for entry_id in erased for fact in impact.facts_from_elsewhere.get(entry_id, ())}
     facts = {fact.id for fact in impact.facts if all_facts or fact.state is not FactState.PROMOTED}
@@ -149,7 +149,7 @@ def _build_plan(
     )
 
 
-def _add_derived(impact: ErasureImpact, erased: set[str]) -> set[str]:
+def _add_derived_entries(impact: ErasureImpact, erased: set[str]) -> set[str]:
     # A derived entry is erased if all entries that it was derived from are. Repeat until nothing is added, because
     # entries may be derived from derived entries.
     origins: dict[str, set[str]] = {}

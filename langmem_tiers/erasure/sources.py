@@ -190,7 +190,7 @@ class SourceFinder:
         found = {stored.entry.id: stored for stored in self._load_by_ids([entry_id])}
         own = (extracted_facts.c.namespace_pk == self._key, extracted_facts.c.id == escape(entry_id))
         facts = [] if found else self._load_facts(SELECT_FACTS.where(*own))
-        superseded = self._find_superseded(found)
+        superseded = self._find_superseded_entries(found)
         result = self._collect_dependents(found | {stored.entry.id: stored for stored in superseded}, facts)
         name = name_from_id(entry_id)
         knowledge_names = () if found or facts or name is None else self._list_knowledge_names(name)
@@ -298,7 +298,7 @@ class SourceFinder:
             for row in rows
         )
 
-    def _find_superseded(self, found: dict[str, StoredEntry]) -> list[StoredEntry]:
+    def _find_superseded_entries(self, found: dict[str, StoredEntry]) -> list[StoredEntry]:
         found_keys = {stored.key for stored in found.values()}
         keys = self._find_reachable(found, _SUPERSEDES, forwards=True) - found_keys
         return [

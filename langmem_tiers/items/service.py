@@ -246,7 +246,7 @@ class Items:
         now = self._dependencies.now()
         page = (offset, limit)
         if query:
-            found = self._search_ranked(path, query, where, now, page)
+            found = self._search_by_rank(path, query, where, now, page)
         else:
             found = [(stored, None) for stored in self._list_latest(path, where, now, page)]
         if refresh:
@@ -305,7 +305,7 @@ class Items:
                 break
         return self._get_in_order(found[offset : offset + limit], now)
 
-    def _search_ranked(
+    def _search_by_rank(
         self,
         prefix: NamespacePath,
         query: str,
@@ -317,12 +317,12 @@ class Items:
         # An item that changed after it was ranked may not belong on this page: rank again.
         for _ in range(_MAX_ATTEMPTS):
             ranking = self._get_ranker().rank(prefix, query)
-            found, is_as_ranked = self._read_ranked(ranking, where, now, page)
+            found, is_as_ranked = self._read_by_rank(ranking, where, now, page)
             if is_as_ranked:
                 break
         return found
 
-    def _read_ranked(
+    def _read_by_rank(
         self, ranking: ItemRanking, where: Filter | None, now: datetime, page: tuple[int, int]
     ) -> tuple[list[_ScoredItem], bool]:
         offset, limit = page

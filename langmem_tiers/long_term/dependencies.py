@@ -27,7 +27,7 @@ class LongTermDependencies:
     ids: IdSource
     now: Callable[[], datetime]
     word_similarity: Callable[[str, str], float] | None = None
-    """Cosine similarity of two words, by a fast embedder. None if there is no such embedder."""
+    """Cosine similarity of two words, by a fast embedder. None without such an embedder."""
 
     def new_id(self) -> str:
         """Return a new id. Later ids sort after earlier ones."""

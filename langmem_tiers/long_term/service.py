@@ -353,10 +353,13 @@ class LongTerm(NotebookDisplayable):
     def __iter__(self) -> Iterator[Entry]:
         # Both are sorted by creation time, newest first, so merging them needs no list of all entries.
         return heapq.merge(
-            self._iterate_stored(), self._iterate_promoted(), key=lambda entry: entry.created_at, reverse=True
+            self._iterate_stored_entries(),
+            self._iterate_promoted_messages(),
+            key=lambda entry: entry.created_at,
+            reverse=True,
         )
 
-    def _iterate_stored(self) -> Iterator[Entry]:
+    def _iterate_stored_entries(self) -> Iterator[Entry]:
         now, before = EntryFilters(valid_at=self._dependencies.now()), None
         while page := self._store.list_entries(
             self._namespace, Tier.LONG_TERM, now, before=before, limit=_PAGE_SIZE
@@ -366,7 +369,7 @@ class LongTerm(NotebookDisplayable):
             )
             before = page[-1].key
 
-    def _iterate_promoted(self) -> Iterator[Entry]:
+    def _iterate_promoted_messages(self) -> Iterator[Entry]:
         before: int | None = None
         while page := self._entry_store.list_promoted(self._namespace, before=before, limit=_PAGE_SIZE):
             yield from (self._to_entry(located) for located in page)

@@ -158,7 +158,7 @@ def build_server(engine: MemoryEngine, namespace: str | Iterable[str], *, read_o
         tool = tools.get(params.name)
         if tool is None:
             return _build_error_result(
-                f"there is no tool {params.name[:_MAX_NAME_CHARACTERS]!r}: use one of {', '.join(tools)}"
+                f"unknown tool {params.name[:_MAX_NAME_CHARACTERS]!r}: use one of {', '.join(tools)}"
             )
         # The engine blocks: in the event loop, a slow call would stop the server from answering others.
         return await to_thread.run_sync(partial(_call_tool, tool, params.arguments or {}))

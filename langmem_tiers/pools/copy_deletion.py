@@ -118,7 +118,7 @@ def delete_memories(connection: Connection, doomed: Mapping[int, int]) -> None:
     changed = _ChangedEntries()
     # First the duplicates: an entry that has one lives on in it, so what it superseded must stay superseded.
     replaced = _replace_with_duplicates(connection, sorted(doomed), changed)
-    _reopen_ended(connection, sorted(doomed.keys() - replaced), set(doomed), changed)
+    _reopen_ended_entries(connection, sorted(doomed.keys() - replaced), set(doomed), changed)
     for batch in split_parameters(sorted(doomed)):
         connection.execute(delete(memories).where(memories.c.pk.in_(batch)))
     for space in spaces:
@@ -172,7 +172,7 @@ def _replace_with_duplicates(
     return set(replaced)
 
 
-def _reopen_ended(
+def _reopen_ended_entries(
     connection: Connection, deleted_keys: Sequence[int], deleted: set[int], changed: _ChangedEntries
 ) -> None:
     """Reopen entries that ended only because deleted entries had superseded them."""

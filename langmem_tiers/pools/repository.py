@@ -216,7 +216,7 @@ class SqlPoolStore:
         )
         with self._database.read() as connection:
             rows = connection.execute(query).all()
-        # The outer join returns a row for every existing pool, so no row means that there is no pool.
+        # The outer join returns a row for every existing pool, so without rows the pool does not exist.
         if not rows:
             raise make_pool_not_found_error(pool_id)
         return tuple(to_pool_member(row) for row in rows if row.namespace is not None)

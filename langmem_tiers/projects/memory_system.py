@@ -166,7 +166,7 @@ class MemorySystem(Closeable):
         """Store a message of the current conversation, and learn from it.
 
         Raises:
-            InvalidInputError: There is no current conversation.
+            InvalidInputError: No conversation is active.
         """
         session = self._require_session()
         message = session.add(role, content).stored[0]

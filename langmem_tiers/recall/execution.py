@@ -68,10 +68,10 @@ class QueryExecution:
 
     def run(self) -> RankedRows:
         """Return the best rows by the requested strategy."""
-        allowed = self._find_allowed()
+        allowed = self._find_allowed_rows()
         if allowed is not None and not allowed.any():
             return RankedRows(np.zeros(0, np.int64), np.zeros(0), {"message": np.zeros(0)})
-        self.candidates = self._count_allowed(allowed)
+        self.candidates = self._count_allowed_rows(allowed)
         by = {
             Strategy.BEST: self._rank_best,
             Strategy.SECOND_LOOK: self._rank_second_look,
@@ -157,11 +157,11 @@ class QueryExecution:
                 evidence.cosines[self._asking_row] = 0
             return
         evidence.fetch_cosines = self._fetch_cosines
-        # In a small namespace all messages are candidates, so there is no need to search the nearest.
-        if evidence.trust.share > 0 and self._count_allowed(allowed) > MAX_EXHAUSTIVE_MESSAGES:
+        # In a small namespace all messages are candidates, so the nearest need not be searched.
+        if evidence.trust.share > 0 and self._count_allowed_rows(allowed) > MAX_EXHAUSTIVE_MESSAGES:
             evidence.nearest = self._find_nearest_allowed(vector, allowed)
 
-    def _count_allowed(self, allowed: Flags | None) -> int:
+    def _count_allowed_rows(self, allowed: Flags | None) -> int:
         return self._positions.count if allowed is None else int(np.count_nonzero(allowed))
 
     def _find_nearest_allowed(self, vector: Floats, allowed: Flags | None) -> Rows:
@@ -187,7 +187,7 @@ class QueryExecution:
         assert tenant is not None  # noqa: S101 - refreshed before
         filters = self._request.filters
         within = VectorSearchFilter(
-            self._count_allowed(allowed),
+            self._count_allowed_rows(allowed),
             sessions=self._session_keys,
             since=None if filters is None else filters.since,
             until=None if filters is None else filters.until,
@@ -230,7 +230,7 @@ class QueryExecution:
     def _rank_by_similarity(self, allowed: Flags | None, limit: int) -> RankedRows:
         places, vector, vectors = self._positions, self._vector, self._index.vectors
         if self._retriever.embedding is None:
-            self.problems.append("there is no embedder: pass one to MemoryEngine to recall by similarity")
+            self.problems.append("no embedder: pass one to MemoryEngine to recall by similarity")
         if vector is None or vectors is None:
             return presets.rank_by_score("similarity", np.zeros(0, np.int64), np.zeros(0), limit)
         rows = np.arange(places.count) if allowed is None else np.flatnonzero(allowed)
@@ -284,7 +284,7 @@ class QueryExecution:
         texts = [terms.get(key, ()) for key in keys]
         return presets.rank_tf_idf(self._positions, rows, texts, holding, others, limit, weights)
 
-    def _find_allowed(self) -> Flags | None:
+    def _find_allowed_rows(self) -> Flags | None:
         filters, places = self._request.filters, self._positions
         if filters is None and not self._request.excluded_keys:
             return None

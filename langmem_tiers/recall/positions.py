@@ -104,7 +104,7 @@ class MessagePositions:
         return self[f"lent{kernel}"]
 
     def incoming_weights(self, kernel: int) -> NDArray[np.float32]:
-        """Return the weights with which each neighbor counts for a message. 0 if there is no neighbor."""
+        """Return the weights with which each neighbor counts for a message. 0 without a neighbor."""
         return self[f"borrowed{kernel}"]
 
     def joined_vector_lengths(self, kernel: int) -> NDArray[np.float32]:

@@ -86,7 +86,7 @@ _MESSAGES_QUERY = (
 
 def filter_by_keys(query: Select[*tuple[Any, ...]], is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001
     """Restrict a query to messages with the keys in the parameter ``keys``, from ``to_keys_parameter()``."""
-    # One parameter for all keys: the statement is the same for any number of keys, and there is no limit of parameters.
+    # One parameter for all keys: the statement is the same for any number of keys, and their number is not limited.
     if is_sqlite:
         return query.where(text("lmt_messages.pk IN (SELECT value FROM json_each(:keys))"))
     return query.where(text("lmt_messages.pk = ANY(CAST(:keys AS bigint[]))"))

@@ -166,7 +166,7 @@ class RequestContext:
         """
         found = self.require_namespace(namespace).find_session(name)
         if found is None:
-            raise SessionNotFoundError(f"there is no session {name!r}: GET /sessions lists the sessions")
+            raise SessionNotFoundError(f"no session {name!r}: GET /sessions lists the sessions")
         return found
 
     @staticmethod

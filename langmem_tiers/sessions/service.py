@@ -135,7 +135,7 @@ class SessionRecord(NotebookDisplayable):
         echoes = tuple(
             complete_drafts(self._dependencies, [draft for draft in checked if is_only_fenced(draft.content)])
         )
-        # Generated ids are new, so there is no need to look them up.
+        # Generated ids are new, so they need not be looked up.
         new_ids = expect_new or all(draft.id is None for draft in drafts)
         return self._store(complete_drafts(self._dependencies, drafts), echoes, new_ids=new_ids)
 

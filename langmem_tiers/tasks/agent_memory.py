@@ -273,7 +273,7 @@ class AgentMemory(AgentFacade, Closeable):
     def start_task(
         self, goal: str, user_context: Mapping[str, Any] | None = None, *, task: str | None = None
     ) -> str:
-        """Start a task. The previous task is no longer visible; patterns and the operation mode are kept.
+        """Start a task. The previous task is hidden from now on; patterns and the operation mode are kept.
 
         If the current task has not begun, the new task takes over its name and everything that was set in it, such as
         inferred context.

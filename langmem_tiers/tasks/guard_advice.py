@@ -213,7 +213,7 @@ def _format_warning(watch: LoopWatch, loop: Loop) -> str:
     tried = ", ".join([shown for shown, _ in watch.actions.values()][-_MAX_NAMED_ACTIONS:])
     return (
         f"Warning: {loop.message}, and it went on after a warning. Tried so far: {tried}. Take a different "
-        "approach: another element or way to the same end, or tell the user what stands in the way."
+        "approach: another element or way to the same end, or tell the user what the obstacle is."
     )
 
 

@@ -143,7 +143,7 @@ def load_cycle_page(
     }
     # A session without notes is an ordinary session, not a task.
     if len(sessions) < 2:
-        raise NotFoundError(f"there is no task {task!r}: use a name that tasks() returned")
+        raise NotFoundError(f"no task {task!r}: use a name that tasks() returned")
     # Read the cycles before the page too, so that loops which began there are detected. One more message than needed
     # tells if another page follows.
     read_count = place.lookback_steps + limit

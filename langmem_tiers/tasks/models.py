@@ -108,7 +108,7 @@ class Observation:
 
     @property
     def text(self) -> str:
-        """The summary, or the raw output if there is no summary."""
+        """The summary, or the raw output without a summary."""
         return self.summary or self.raw_output
 
 

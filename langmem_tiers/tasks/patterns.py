@@ -104,7 +104,7 @@ class PatternMemory:
         """
         pattern = self._patterns.get(pattern_id)
         if pattern is None:
-            raise InvalidInputError(f"there is no pattern {pattern_id!r}: learn it first")
+            raise InvalidInputError(f"unknown pattern {pattern_id!r}: learn it first")
         used = replace(
             pattern,
             success_count=pattern.success_count + bool(success),

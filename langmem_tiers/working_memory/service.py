@@ -83,7 +83,7 @@ class WorkingMemories:
 
         Raises:
             MessageConflictError: The working memory contains another message with the same id.
-            StorageError: There is no space, because messages could not be saved. The message was not added.
+            StorageError: The cache is full, because messages could not be saved. The message was not added.
         """
         place, draft = _check_address(namespace, session), coerce_draft(message, content)
         self._check_open()

@@ -303,7 +303,7 @@ def test_what_is_no_memory_is_named_and_left_as_it_is(tmp_path: Path) -> None:
     empty, text = tmp_path / "empty.db", tmp_path / "notes.txt"
     empty.touch()
     text.write_text("my notes")
-    for path, said in ((tmp_path, "is a folder"), (empty, "there is no memory"), (text, "not a database")):
+    for path, said in ((tmp_path, "is a folder"), (empty, "no memory"), (text, "not a database")):
         done = run("status", "-d", path)
         assert (done.code, said in done.err) == (1, True)
     assert run("status", "-d", f"sqlite:///file:{tmp_path}/none.db").code == 1

@@ -135,12 +135,12 @@ def test_the_bounds_themselves_are_allowed() -> None:
 def test_unknown_sessions_and_entries_are_refused_and_nothing_is_stored(
     namespace: Namespace, episodes: Episodes
 ) -> None:
-    with pytest.raises(EntryNotFoundError, match="there is no session 'nope'"):
+    with pytest.raises(EntryNotFoundError, match="no session 'nope'"):
         episodes.record("nope", draft())
     assert namespace.find_session("nope") is None
-    with pytest.raises(EntryNotFoundError, match="there is no entry 'e-404' to link .* nothing was stored"):
+    with pytest.raises(EntryNotFoundError, match="no entry 'e-404' to link .* nothing was stored"):
         episodes.record("s", draft(linked=("e-404",)))
-    with pytest.raises(EntryNotFoundError, match="there is no session 'nope'"):
+    with pytest.raises(EntryNotFoundError, match="no session 'nope'"):
         episodes.arc("nope")
     with pytest.raises(InvalidInputError, match="record\\(\\) takes an EpisodeDraft, got a str"):
         episodes.record("s", "a party")  # type: ignore[arg-type] # refused

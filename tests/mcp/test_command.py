@@ -90,7 +90,7 @@ async def _forget(client: Client, name: str) -> None:
     assert (await ask(client, "forget", id=f"domain/seat of {name}"))["erased"] == {}  # once more is safe
     assert (await ask(client, "recall", query="train seat"))["memories"] == []
     assert "id: Field required" in await refusal(client, "forget")
-    assert "there is no tool 'drop'" in await refusal(client, "drop")
+    assert "unknown tool 'drop'" in await refusal(client, "drop")
 
 
 @pytest.mark.soak
@@ -106,7 +106,7 @@ async def test_what_was_remembered_survives_a_kill(tmp_path: Path) -> None:
         assert {one["id"] for one in found} == set(ids)
         offered = [tool.name for tool in (await client.list_tools()).tools]
         assert offered == ["recall", "build_context", "look_up_knowledge"]
-        assert "there is no tool 'forget'" in await refusal(client, "forget", id=ids[0], session="notes")
+        assert "unknown tool 'forget'" in await refusal(client, "forget", id=ids[0], session="notes")
 
 
 HELLO = json.dumps(
@@ -255,7 +255,7 @@ def test_it_ends_with_its_input_and_says_nothing_that_is_no_protocol(tmp_path: P
     [
         (["-d", "memory.db", "-n", "acme//alice"], "InvalidNameError: 'acme//alice' is not a namespace"),
         (["-d", ".", "-n", "alice"], "StorageUnavailableError: '.' is a folder"),
-        (["-d", "absent.db", "-n", "alice", "--read-only"], "StorageUnavailableError: there is no memory at"),
+        (["-d", "absent.db", "-n", "alice", "--read-only"], "StorageUnavailableError: no memory at"),
     ],
 )
 def test_a_wrong_command_line_is_refused_in_one_line(

@@ -146,7 +146,7 @@ def test_others_than_this_machine_need_a_token(database: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("-d", "{tmp}/none.db"), "there is no memory"),
+        (("-d", "{tmp}/none.db"), "no memory"),
         (("-d", "{database}", "--token-file", "{tmp}/none"), "cannot be read"),
         (("-d", "{database}", "--token-file", "{tmp}/empty"), "no token"),
         (("-d", "{database}", "--token-file", "{tmp}/short"), "16 characters"),

@@ -94,7 +94,7 @@ def serve_command(  # noqa: PLR0913 - one parameter per option
 def _load_tokens(path: Path | None) -> tuple[Token, ...]:
     file_tokens = () if path is None else parse_tokens(_read_text(path))
     if path is not None and not file_tokens:
-        raise InvalidConfigError(f"there is no token in {str(path)!r}: write one token per line")
+        raise InvalidConfigError(f"no token in {str(path)!r}: write one token per line")
     variable_token = os.environ.get(TOKEN_VARIABLE)
     return file_tokens if variable_token is None else (*file_tokens, Token(variable_token))
 

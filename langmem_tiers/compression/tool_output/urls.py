@@ -194,7 +194,7 @@ def find_urls_in_text(text: str) -> list[str]:
     found = list(_find_absolute(text))
     if "=" in text or ":" in text:
         found += _find_in_attributes(text)
-        found += _find_labeled(text)
+        found += _find_labeled_urls(text)
     if "](" in text or "]:" in text:
         found += _find_in_markdown(text)
     found.sort(key=lambda item: item[0])
@@ -276,7 +276,7 @@ def _clean_attribute(value: str, *, is_bare: bool) -> str:
     return url
 
 
-def _find_labeled(text: str) -> Iterator[tuple[int, str]]:
+def _find_labeled_urls(text: str) -> Iterator[tuple[int, str]]:
     lowered = text.lower()  # substring checks are much faster than the patterns
     for match in _SCRIPT_URL.finditer(text) if "location" in lowered or "url(" in lowered else ():
         yield match.start(), clean_url(html.unescape(match[1] or match[2]))
