@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import fields, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +19,7 @@ from langmem_tiers.context.session_context import expand_question
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
 from langmem_tiers.errors import InvalidConfigError, InvalidInputError, NotFoundError
-from langmem_tiers.projects.conversations import ConversationRepository
+from langmem_tiers.items.models import NamespaceMatch
 from langmem_tiers.projects.json_files import CONVERSATIONS_FILE, build_project_files
 from langmem_tiers.projects.models import Conversation, ConversationStatus, MemorySystemConfig
 from langmem_tiers.projects.project_context import ContextAllocator, ContextSources
@@ -29,20 +30,23 @@ from langmem_tiers.text.token_counting import CharCounter
 from langmem_tiers.text.tokenize import extract_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
+    from collections.abc import Iterable, Sequence
 
     from langmem_tiers.common.clock import Clock
     from langmem_tiers.common.ids import IdSource
     from langmem_tiers.common.messages import Message, Role
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.common.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.episodes.models import NarrativeArc
     from langmem_tiers.erasure.models import ErasedIds
+    from langmem_tiers.items.service import Items
     from langmem_tiers.long_term.models import ConsolidationReport
     from langmem_tiers.namespace import Namespace
     from langmem_tiers.projects.models import ContextBuildResult
     from langmem_tiers.recall.models import Hit
+    from langmem_tiers.services import EngineServices
     from langmem_tiers.session import Session
+
 
 DATABASE_FILE = "memory.db"
 _ENDED_SIGNIFICANCE = 0.6
@@ -414,3 +418,70 @@ def _build_engine_config(config: MemorySystemConfig) -> EngineConfig:
             max_limit=max(100, config.retrieval_top_k),
         ),
     )
+
+
+_MAX_CONVERSATIONS = 1_000_000
+
+
+class ConversationRepository:
+    """Repository of the conversations of one project.
+
+    Args:
+        items: Item store that holds the states of the conversations.
+        parts: Services that hold the sessions with the messages.
+        project: Namespace of the project.
+    """
+
+    def __init__(self, items: Items, parts: EngineServices, project: NamespacePath) -> None:
+        self._items = items
+        self._services = parts
+        self._project = project
+        self._state_namespace = (CONVERSATIONS_LABEL, *project)
+
+    def list_projects(self, others: Iterable[NamespacePath]) -> tuple[str, ...]:
+        """Return the names of all projects in the database: those with conversations, and the given others."""
+        found = self._items.namespaces([NamespaceMatch("prefix", (CONVERSATIONS_LABEL,))])
+        return tuple(dict.fromkeys(path[-1] for path in (*found, *others)))
+
+    def list_all(self) -> tuple[Conversation, ...]:
+        """Return all conversations, oldest first."""
+        found = self._items.search(self._state_namespace, limit=_MAX_CONVERSATIONS)
+        conversations = [self._to_conversation(hit.item.key, hit.item.value) for hit in found]
+        return tuple(
+            sorted(conversations, key=lambda conversation: (conversation.started_at, conversation.id))
+        )
+
+    def get(self, name: str) -> Conversation | None:
+        """Return a conversation, or None."""
+        item = self._items.get(self._state_namespace, name)
+        return None if item is None else self._to_conversation(name, item.value)
+
+    def is_ended(self, name: str) -> bool:
+        """Return True if the conversation was ended, even by another process."""
+        item = self._items.get(self._state_namespace, name)
+        return item is not None and item.value["status"] == ConversationStatus.ENDED
+
+    def save(self, conversation: Conversation) -> Conversation:
+        """Store the state of a conversation and return the stored conversation."""
+        ended = None if conversation.ended_at is None else conversation.ended_at.isoformat()
+        value = {
+            "started_at": conversation.started_at.isoformat(),
+            "ended_at": ended,
+            "status": conversation.status.value,
+            "outcome": conversation.outcome,
+        }
+        # texts=(): states are not searchable text.
+        self._items.put(self._state_namespace, conversation.id, value, texts=())
+        return self._to_conversation(conversation.id, value)
+
+    def _to_conversation(self, name: str, value: dict[str, Any]) -> Conversation:
+        session, ended = self._services.short_term.sessions.get(self._project, name), value["ended_at"]
+        return Conversation(
+            id=name,
+            project_id=self._project[-1],
+            started_at=datetime.fromisoformat(value["started_at"]),
+            ended_at=None if ended is None else datetime.fromisoformat(ended),
+            status=ConversationStatus(value["status"]),
+            outcome=value["outcome"],
+            total_turns=0 if session is None else self._services.long_term.store.get_last_turn(session.key),
+        )
