@@ -29,6 +29,7 @@ from langmem_tiers.long_term.index_repository import SqlMemoryIndex
 from langmem_tiers.long_term.repository import SqlMemoryStore
 from langmem_tiers.maintenance.repository import SqlMaintenanceStore
 from langmem_tiers.maintenance.schedule import Schedule
+from langmem_tiers.maintenance.statistics import DatabaseStatsReader
 from langmem_tiers.pools.repository import SqlPoolStore
 from langmem_tiers.recall.embedders.embedding import EmbeddingClient
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
@@ -51,7 +52,6 @@ from langmem_tiers.sessions.repository import SqlSessionStore
 from langmem_tiers.sessions.service import SessionDependencies
 from langmem_tiers.sessions.transcript_repository import SqlTranscriptStore
 from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFileStore
-from langmem_tiers.storage.cheap_counts import DatabaseStatsReader
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.migrations import identity_of, migrate
 from langmem_tiers.storage.urls import parse_url, redact_url

@@ -10,15 +10,22 @@ from langmem_tiers.common.clock import to_microseconds
 from langmem_tiers.common.entries import Tier
 from langmem_tiers.common.messages import Role
 from langmem_tiers.common.recall_strategy import Strategy
-from langmem_tiers.recall import presets
 from langmem_tiers.recall.bm25 import find_term_matches, score_own_words, score_words
 from langmem_tiers.recall.ranking import (
+    CANDIDATES_PER_RESULT,
     MAX_EXHAUSTIVE_MESSAGES,
+    MAX_SCORED_MESSAGES,
     NEAR_KERNEL,
     Evidence,
     RankedRows,
     Weights,
+    compute_recency,
     rank,
+    rank_by_importance,
+    rank_by_recency,
+    rank_by_score,
+    rank_hybrid,
+    rank_tf_idf,
     score_times,
 )
 from langmem_tiers.recall.records import VectorSearchFilter
@@ -76,7 +83,7 @@ class QueryExecution:
             Strategy.BEST: self._rank_best,
             Strategy.SECOND_LOOK: self._rank_second_look,
             Strategy.WORDS: self._rank_by_words,
-            Strategy.RECENCY: lambda rows, limit: presets.rank_by_recency(self._positions, rows, limit),
+            Strategy.RECENCY: lambda rows, limit: rank_by_recency(self._positions, rows, limit),
             Strategy.IMPORTANCE: self._rank_by_importance,
             Strategy.SIMILARITY: self._rank_by_similarity,
             Strategy.HYBRID: self._rank_hybrid,
@@ -179,7 +186,7 @@ class QueryExecution:
 
     @property
     def _nearest_limit(self) -> int:
-        return max(_MIN_NEAREST, presets.CANDIDATES_PER_RESULT * self._request.limit)
+        return max(_MIN_NEAREST, CANDIDATES_PER_RESULT * self._request.limit)
 
     def _find_nearest(self, vector: Floats, allowed: Flags | None) -> Rows:
         embedding, tenant = self._retriever.embedding, self._index.tenant
@@ -222,20 +229,20 @@ class QueryExecution:
         postings = self._find_postings(self._request.query.terms)
         scores = score_own_words(self._positions, find_term_matches(self._positions, postings))
         rows = np.flatnonzero(scores if allowed is None else scores * allowed)
-        return presets.rank_by_score("message", rows, scores[rows], limit)
+        return rank_by_score("message", rows, scores[rows], limit)
 
     def _rank_by_importance(self, allowed: Flags | None, limit: int) -> RankedRows:
-        return presets.rank_by_importance(self._positions, self.compute_importance(), allowed, limit)
+        return rank_by_importance(self._positions, self.compute_importance(), allowed, limit)
 
     def _rank_by_similarity(self, allowed: Flags | None, limit: int) -> RankedRows:
         places, vector, vectors = self._positions, self._vector, self._index.vectors
         if self._retriever.embedding is None:
             self.problems.append("no embedder: pass one to MemoryEngine to recall by similarity")
         if vector is None or vectors is None:
-            return presets.rank_by_score("similarity", np.zeros(0, np.int64), np.zeros(0), limit)
+            return rank_by_score("similarity", np.zeros(0, np.int64), np.zeros(0), limit)
         rows = np.arange(places.count) if allowed is None else np.flatnonzero(allowed)
         if vectors.is_in_memory:
-            return presets.rank_by_score(
+            return rank_by_score(
                 "similarity", rows, vectors.compute_cosines(places.count, vector)[rows], limit
             )
         if len(rows) > MAX_EXHAUSTIVE_MESSAGES:
@@ -244,12 +251,12 @@ class QueryExecution:
             # If the filters leave too few, or vectors are missing, compare all allowed messages instead.
             if len(near) >= min(limit, len(rows)):
                 rows = near
-        return presets.rank_by_score("similarity", rows, self._fetch_cosines(rows)[rows], limit)
+        return rank_by_score("similarity", rows, self._fetch_cosines(rows)[rows], limit)
 
     def _rank_hybrid(self, allowed: Flags | None, limit: int) -> RankedRows:
-        many = limit * presets.CANDIDATES_PER_RESULT
-        return presets.rank_hybrid(
-            presets.rank_by_recency(self._positions, allowed, many),
+        many = limit * CANDIDATES_PER_RESULT
+        return rank_hybrid(
+            rank_by_recency(self._positions, allowed, many),
             self._rank_by_similarity(allowed, many),
             self._rank_by_importance(allowed, many),
             limit,
@@ -266,14 +273,14 @@ class QueryExecution:
         if len(rows) < limit:
             rows = np.union1d(
                 rows,
-                presets.rank_by_recency(self._positions, allowed, limit * presets.CANDIDATES_PER_RESULT).rows,
+                rank_by_recency(self._positions, allowed, limit * CANDIDATES_PER_RESULT).rows,
             )
-        rows = rows[np.argsort(-scores[rows], kind="stable")[: presets.MAX_SCORED_MESSAGES]]
+        rows = rows[np.argsort(-scores[rows], kind="stable")[:MAX_SCORED_MESSAGES]]
         keys = self._positions["keys"][rows].tolist()
         terms = self._retriever.index.get_terms(keys)
         weights = self._retriever.config.recall.tf_idf
         others = {
-            "recency": presets.compute_recency(self._positions, rows, to_microseconds(self._request.now)),
+            "recency": compute_recency(self._positions, rows, to_microseconds(self._request.now)),
             "importance": self.compute_importance(rows),
             "access": np.minimum(1.0, self._positions["accesses"][rows] * 0.1),
         }
@@ -282,7 +289,7 @@ class QueryExecution:
             {} if postings is None else postings.count_messages()
         )
         texts = [terms.get(key, ()) for key in keys]
-        return presets.rank_tf_idf(self._positions, rows, texts, holding, others, limit, weights)
+        return rank_tf_idf(self._positions, rows, texts, holding, others, limit, weights)
 
     def _find_allowed_rows(self) -> Flags | None:
         filters, places = self._request.filters, self._positions

@@ -10,7 +10,7 @@ import pytest
 
 from langmem_tiers.common.recall_strategy import HybridWeights, TfIdfWeights
 from langmem_tiers.recall.positions import MessagePositions
-from langmem_tiers.recall.presets import (
+from langmem_tiers.recall.ranking import (
     CANDIDATES_PER_RESULT,
     compute_recency,
     rank_by_importance,
