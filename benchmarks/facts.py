@@ -35,8 +35,8 @@ from rich.console import Console
 from benchmarks.reporting import empty_table
 from langmem_tiers.long_term.conflicts.comparison import Verdict, compare
 from langmem_tiers.long_term.conflicts.statement import read_statement
+from langmem_tiers.recall.embedders.vectors import WordSimilarity
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
-from langmem_tiers.recall.word_similarity import WordSimilarity
 from langmem_tiers.sessions.redundancy import are_duplicates, compute_fingerprint
 from langmem_tiers.text.negation import NEGATIONS
 

@@ -32,13 +32,13 @@ from langmem_tiers.maintenance.schedule import Schedule
 from langmem_tiers.maintenance.statistics import DatabaseStatsReader
 from langmem_tiers.pools.repository import SqlPoolStore
 from langmem_tiers.recall.embedders.embedding import EmbeddingClient
+from langmem_tiers.recall.embedders.vectors import WordSimilarity
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
 from langmem_tiers.recall.entry_search import MemorySearch
 from langmem_tiers.recall.indexing import Indexer
 from langmem_tiers.recall.repository import SqlIndexStore
 from langmem_tiers.recall.retriever import Retriever
 from langmem_tiers.recall.vector_repository import SqlVectorStore
-from langmem_tiers.recall.word_similarity import WordSimilarity
 from langmem_tiers.scoring_config import Scoring
 from langmem_tiers.services import EngineServices
 from langmem_tiers.sessions.analysis import Analyzer

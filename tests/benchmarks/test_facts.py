@@ -11,8 +11,8 @@ import pytest
 from benchmarks import facts
 from benchmarks.facts import Pair
 from langmem_tiers.long_term.conflicts.comparison import Verdict
+from langmem_tiers.recall.embedders.vectors import WordSimilarity
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
-from langmem_tiers.recall.word_similarity import WordSimilarity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ import pytest
 
 from langmem_tiers.long_term.conflicts.comparison import Verdict, compare
 from langmem_tiers.long_term.conflicts.statement import read_statement
+from langmem_tiers.recall.embedders.vectors import WordSimilarity
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
-from langmem_tiers.recall.word_similarity import WordSimilarity
 
 FACTS = """
 The user lives in Lisbon

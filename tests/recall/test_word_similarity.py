@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from langmem_tiers.recall.embedders.vectors import WordSimilarity
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
-from langmem_tiers.recall.word_similarity import WordSimilarity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

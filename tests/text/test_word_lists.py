@@ -23,7 +23,7 @@ def test_comments_are_not_entries() -> None:
     assert not [line for line in lines if "#" in line]
 
 
-def test_a_number_sign_inside_a_line_is_no_comment() -> None:
+def test_a_number_sign_inside_a_line_is_not_a_comment() -> None:
     groups = dict(load_groups("langmem_tiers.long_term.conflicts.vocabulary", "synonyms", "nouns"))
     assert groups["csharp"] == "c#, c sharp"
     assert groups["q3"] == "#3 quarter"
