@@ -1,22 +1,19 @@
 """Read word lists from data files.
 
 A data file is UTF-8 text in the folder ``data`` next to the module that uses it. ``[name]`` starts a section. A line
-that starts with ``#`` and a space is a comment. An indented line continues the line before it.
+that starts with ``#`` and a space is a comment.
 """
 
 from __future__ import annotations
 
-import re
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_CONTINUATION = re.compile(r"\n[ \t]+")
-_SECTION = re.compile(r"^\[([^\]\n]+)\]$", re.MULTILINE)
-_COMMENT = re.compile(r"^#(?: .*)?$", re.MULTILINE)
+_PACKAGE = Path(__file__).parents[1]
 
 
 def load_words(module: str, name: str, section: str) -> tuple[str, ...]:
@@ -32,7 +29,8 @@ def load_words(module: str, name: str, section: str) -> tuple[str, ...]:
 
 def load_lines(module: str, name: str, section: str) -> tuple[str, ...]:
     """Return the lines of a section in order, without comments and empty lines. Arguments as for `load_words`."""
-    return _read_sections(module.rpartition(".")[0], name)[section]
+    _, *folders, _ = module.split(".")
+    return _read_sections("/".join([*folders, "data", f"{name}.txt"]))[section]
 
 
 def load_groups(module: str, name: str, section: str) -> tuple[tuple[str, str], ...]:
@@ -42,10 +40,16 @@ def load_groups(module: str, name: str, section: str) -> tuple[tuple[str, str], 
 
 
 @cache
-def _read_sections(package: str, name: str) -> Mapping[str, tuple[str, ...]]:
-    text = files(package).joinpath("data", f"{name}.txt").read_text(encoding="utf-8")
-    _, *parts = _SECTION.split(_CONTINUATION.sub(" ", _COMMENT.sub("", text)))
-    return {
-        section: tuple(filter(None, map(str.strip, lines.split("\n"))))
-        for section, lines in zip(parts[::2], parts[1::2], strict=True)
-    }
+def _read_sections(path: str) -> Mapping[str, tuple[str, ...]]:
+    # Not importlib.resources: its readers take longer to import than all lists to read, and most lists are read while
+    # the package is imported.
+    lines: list[str] = []
+    sections: dict[str, list[str]] = {}
+    for line in (_PACKAGE / path).read_text(encoding="utf-8").split("\n"):
+        if not line or line.startswith("# "):
+            continue
+        if line[0] == "[" and line[-1] == "]":
+            lines = sections[line[1:-1]] = []
+        else:
+            lines.append(line)
+    return {section: tuple(found) for section, found in sections.items()}
