@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
 from langmem_tiers.backup.file import BackupReader, create_backup_file, open_backup_file
-from langmem_tiers.backup.repository import SqlBackups, verify_backup
+from langmem_tiers.backup.repository import BackupRepository, verify_backup
 from langmem_tiers.backup.writer import TermBuilder
 from langmem_tiers.common.clock import Clock, SystemClock
 from langmem_tiers.common.ids import IdSource, TimeSortedIds
@@ -15,42 +15,42 @@ from langmem_tiers.compression.compressor import Compressor
 from langmem_tiers.compression.fact_finder import FactFinder
 from langmem_tiers.compression.summarizer import Summarizer
 from langmem_tiers.config import EngineConfig
-from langmem_tiers.erasure.repository import SqlErasureStore
+from langmem_tiers.erasure.repository import ErasureRepository
 from langmem_tiers.errors import InvalidConfigError
 from langmem_tiers.facts.extraction import FactExtractor
 from langmem_tiers.facts.llm_extraction import LlmFactExtractor
-from langmem_tiers.items.index_repository import SqlItemIndex
-from langmem_tiers.items.repository import SqlItemStore
+from langmem_tiers.items.index_repository import ItemIndexRepository
+from langmem_tiers.items.repository import ItemRepository
 from langmem_tiers.items.service import ItemDependencies, Items
-from langmem_tiers.knowledge.repository import SqlKnowledgeStore
+from langmem_tiers.knowledge.repository import KnowledgeRepository
 from langmem_tiers.long_term.access_counter import AccessCounter
 from langmem_tiers.long_term.dependencies import LongTermDependencies
-from langmem_tiers.long_term.index_repository import SqlMemoryIndex
-from langmem_tiers.long_term.repository import SqlMemoryStore
-from langmem_tiers.maintenance.repository import SqlMaintenanceStore
+from langmem_tiers.long_term.index_repository import LongTermIndexRepository
+from langmem_tiers.long_term.repository import LongTermRepository
+from langmem_tiers.maintenance.repository import MaintenanceRepository
 from langmem_tiers.maintenance.schedule import Schedule
-from langmem_tiers.pools.repository import SqlPoolStore
+from langmem_tiers.pools.repository import PoolRepository
 from langmem_tiers.recall.embedders.embedding import EmbeddingClient
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
 from langmem_tiers.recall.entry_search import MemorySearch
 from langmem_tiers.recall.indexing import Indexer
-from langmem_tiers.recall.repository import SqlIndexStore
+from langmem_tiers.recall.repository import RecallIndexRepository
 from langmem_tiers.recall.retriever import Retriever
-from langmem_tiers.recall.vector_repository import SqlVectorStore
+from langmem_tiers.recall.vector_repository import VectorRepository
 from langmem_tiers.recall.word_similarity import WordSimilarity
 from langmem_tiers.scoring_config import Scoring
 from langmem_tiers.services import EngineServices
 from langmem_tiers.sessions.analysis import Analyzer
-from langmem_tiers.sessions.batch_repository import SqlBatchStore
+from langmem_tiers.sessions.batch_repository import BatchRepository
 from langmem_tiers.sessions.batch_writer import BatchWriter
 from langmem_tiers.sessions.cache import SessionCache, ViewCache
-from langmem_tiers.sessions.message_repository import SqlMessageStore
-from langmem_tiers.sessions.override_repository import SqlEntryStore
+from langmem_tiers.sessions.message_repository import MessageRepository
+from langmem_tiers.sessions.override_repository import OverrideRepository
 from langmem_tiers.sessions.redis.cache import RedisCache
-from langmem_tiers.sessions.repository import SqlSessionStore
+from langmem_tiers.sessions.repository import SessionRepository
 from langmem_tiers.sessions.service import SessionDependencies
-from langmem_tiers.sessions.transcript_repository import SqlTranscriptStore
-from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFileStore
+from langmem_tiers.sessions.transcript_repository import TranscriptRepository
+from langmem_tiers.sessions.write_ahead_file import UnsavedFileStore
 from langmem_tiers.storage.cheap_counts import DatabaseStatsReader
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.migrations import identity_of, migrate
@@ -58,7 +58,7 @@ from langmem_tiers.storage.urls import parse_url, redact_url
 from langmem_tiers.telemetry.instruments import Instruments
 from langmem_tiers.text.token_counting import ContentAwareCounter
 from langmem_tiers.text.tokenize import extract_terms
-from langmem_tiers.tuning.repository import SqlTuningStore
+from langmem_tiers.tuning.repository import TuningRepository
 from langmem_tiers.working_memory.service import WorkingMemories
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from langmem_tiers.backup.models import BackupInfo, BackupStore, RestoreRequest
-    from langmem_tiers.common.ports import Embedder, LanguageModel, SessionStore, TokenCounter
+    from langmem_tiers.backup.models import BackupInfo, RestoreRequest
+    from langmem_tiers.common.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.sessions.batch_models import WriterConfig
     from langmem_tiers.telemetry.instruments import Metrics, Tracer
     from langmem_tiers.tuning.background import ChangedNamespaces
@@ -171,8 +171,8 @@ def assemble_writer(
 ) -> BatchWriter:
     """Build a batch writer for many threads."""
     on_written = None if redis is None else redis.extend
-    store = SqlBatchStore(database, Indexer(scoring.importance), on_written)
-    return BatchWriter(parts.short_term, store, JsonLinesUnsavedFileStore(), config)
+    store = BatchRepository(database, Indexer(scoring.importance), on_written)
+    return BatchWriter(parts.short_term, store, UnsavedFileStore(), config)
 
 
 def build_figures_reader(database: Database) -> DatabaseStatsReader:
@@ -197,40 +197,40 @@ def assemble_services(
 ) -> EngineServices:
     """Build the stores and workers of an engine on a database."""
     sessions = (
-        SqlSessionStore(database)
+        SessionRepository(database)
         if redis is None
-        else SqlSessionStore(database, redis.invalidate_sessions, redis.record_session_row)
+        else SessionRepository(database, redis.invalidate_sessions, redis.record_session_row)
     )
-    entries = SqlEntryStore(database)
+    entries = OverrideRepository(database)
     short_term = _build_session_dependencies(database, sessions, given, changes, redis)
     finder, embedding = FactFinder(given.scoring.facts), _build_embedding(database, given)
     return EngineServices(
         short_term=short_term,
         entries=entries,
         views=ViewCache(entries, given.config.cache, given.clock.monotonic),
-        knowledge=SqlKnowledgeStore(database, extract_terms),
-        tuning=SqlTuningStore(database),
+        knowledge=KnowledgeRepository(database, extract_terms),
+        tuning=TuningRepository(database),
         analyzer=_build_analyzer(given, finder),
         summarizer=_build_summarizer(given, finder),
         retriever=_build_retriever(database, sessions, given, embedding),
         long_term=_build_long_term_dependencies(database, given, embedding),
-        pools=SqlPoolStore(database),
+        pools=PoolRepository(database),
         fact_extractor=FactExtractor(given.scoring.statements, finder),
         llm_fact_extractor=_build_llm_fact_extractor(given, finder),
         moment_patterns=given.scoring.moments,
         working=WorkingMemories(short_term, given.config.working),
         config=given.config,
-        erasure=SqlErasureStore(database, redis),
-        maintenance_store=SqlMaintenanceStore(database, given.config.busy_timeout_seconds, redis),
+        erasure=ErasureRepository(database, redis),
+        maintenance_store=MaintenanceRepository(database, given.config.busy_timeout_seconds, redis),
     )
 
 
 def assemble_items(database: Database, given: EngineOptions) -> Items:
     """Build the items of a database, searched with the engine's embedder."""
     parts = ItemDependencies(
-        store=SqlItemStore(database),
-        index=SqlItemIndex(database),
-        vectors=SqlVectorStore(database),
+        store=ItemRepository(database),
+        index=ItemIndexRepository(database),
+        vectors=VectorRepository(database),
         config=given.config,
         clock=given.clock,
     )
@@ -239,25 +239,25 @@ def assemble_items(database: Database, given: EngineOptions) -> Items:
 
 def assemble_backups(
     database: Database, given: EngineOptions, redis: RedisCache | None = None
-) -> BackupStore:
+) -> BackupRepository:
     """Build the store that creates and restores backups of a database."""
     terms = TermBuilder(Indexer(given.scoring.importance), extract_terms)
     return (
-        SqlBackups(database, terms)
+        BackupRepository(database, terms)
         if redis is None
-        else SqlBackups(database, terms, redis.invalidate_sessions)
+        else BackupRepository(database, terms, redis.invalidate_sessions)
     )
 
 
 def _build_session_dependencies(
     database: Database,
-    sessions: SessionStore,
+    sessions: SessionRepository,
     given: EngineOptions,
     changes: ChangedNamespaces,
     redis: RedisCache | None,
 ) -> SessionDependencies:
-    record = SqlMessageStore(database, Indexer(given.scoring.importance))
-    lists = SqlTranscriptStore(database, record)
+    record = MessageRepository(database, Indexer(given.scoring.importance))
+    lists = TranscriptRepository(database, record)
     return SessionDependencies(
         sessions=sessions,
         messages=record if redis is None else redis.wrap_message_store(record),
@@ -294,15 +294,15 @@ def _build_analyzer(given: EngineOptions, finder: FactFinder) -> Analyzer:
 def _build_embedding(database: Database, given: EngineOptions) -> EmbeddingClient | None:
     if given.embedder is None:
         return None
-    store = SqlVectorStore(database)
+    store = VectorRepository(database)
     return EmbeddingClient(given.embedder, store, given.config.embedding, given.clock, given.instruments)
 
 
 def _build_retriever(
-    database: Database, sessions: SessionStore, given: EngineOptions, embedding: EmbeddingClient | None
+    database: Database, sessions: SessionRepository, given: EngineOptions, embedding: EmbeddingClient | None
 ) -> Retriever:
     return Retriever(
-        index=SqlIndexStore(database),
+        index=RecallIndexRepository(database),
         sessions=sessions,
         embedding=embedding,
         config=given.config,
@@ -313,10 +313,10 @@ def _build_retriever(
 def _build_long_term_dependencies(
     database: Database, given: EngineOptions, embedding: EmbeddingClient | None
 ) -> LongTermDependencies:
-    store = SqlMemoryStore(database)
+    store = LongTermRepository(database)
     return LongTermDependencies(
         store=store,
-        search=MemorySearch(store, SqlMemoryIndex(database), embedding, given.config, given.clock),
+        search=MemorySearch(store, LongTermIndexRepository(database), embedding, given.config, given.clock),
         access_counter=AccessCounter(store),
         token_counter=given.counter,
         ids=given.ids,

@@ -29,7 +29,6 @@ from langmem_tiers.errors import (
     BackupError,
     BackupFileError,
     DamagedBackupError,
-    InvalidInputError,
     RestoreConflictError,
     StorageError,
 )
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
         BackupProgressCallback,
         BackupScope,
         BackupSource,
-        BackupStore,
         RestoreRequest,
     )
     from langmem_tiers.backup.reader import Record
@@ -55,13 +53,13 @@ _PROGRESS_INTERVAL_RECORDS = 1000
 _SNAPSHOT_BATCH_PAGES = 1024
 
 
-class SqlBackups:
-    """``BackupStore`` on SQLite and PostgreSQL.
+class BackupRepository:
+    """Makes and restores backups of a database. A failed operation changes nothing.
 
     Args:
         database: The database.
         terms: Builder of the search terms of restored rows.
-        erasing: Called with the keys of sessions that are replaced, as in ``SqlSessionStore``.
+        erasing: Called with the keys of sessions that are replaced, as in ``SessionRepository``.
     """
 
     def __init__(
@@ -116,11 +114,9 @@ class SqlBackups:
             return self.restore_records(second_reader.info, records(), wish)
 
     def move(
-        self, target: BackupStore, scope: BackupScope, source: BackupSource, wish: RestoreRequest
+        self, target: BackupRepository, scope: BackupScope, source: BackupSource, wish: RestoreRequest
     ) -> RestoreReport:
         """Write a consistent copy of a part of the memory to another database."""
-        if not isinstance(target, SqlBackups):
-            raise InvalidInputError(f"cannot move to a {type(target).__name__}: use backup() and restore()")
         with self._database.read_snapshot() as connection:
             reader = RecordReader(connection, scope)
             info = reader.build_info(source)

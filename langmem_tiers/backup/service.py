@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from langmem_tiers.backup.models import (
         BackupProgressCallback,
         BackupReport,
-        BackupStore,
         RestoreReport,
         SnapshotReport,
     )
+    from langmem_tiers.backup.repository import BackupRepository
     from langmem_tiers.common.ports import Embedder, TokenCounter
     from langmem_tiers.services import EngineServices
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class BackupApi:
     """Methods of ``MemoryEngine`` for backup and migration."""
 
-    _backups: BackupStore
+    _backups: BackupRepository
     _services: EngineServices
     counter: TokenCounter
     embedder: Embedder | None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.clock import Clock
     from langmem_tiers.common.ports import Embedder
-    from langmem_tiers.recall.records import VectorStore
+    from langmem_tiers.recall.vector_repository import VectorRepository
 
 MIN_FACT_SCORE = 0.03
 """Minimum score of a search result. Facts below it are unrelated to the text."""
@@ -49,8 +49,8 @@ class FactHits:
     """Reasons why vectors were not used."""
 
 
-class _InMemoryVectorStore:
-    """The part of `VectorStore` that an `EmbeddingClient` calls, without a database."""
+class _InMemoryVectors:
+    """The part of ``VectorRepository`` that an `EmbeddingClient` calls, without a database."""
 
     def __init__(self) -> None:
         self._vectors: LRUCache[bytes, bytes] = LRUCache(_MAX_CACHED_VECTORS)
@@ -84,7 +84,7 @@ class FactSearch:
             if embedder is None
             else EmbeddingClient(
                 embedder,
-                cast("VectorStore", _InMemoryVectorStore()),
+                cast("VectorRepository", _InMemoryVectors()),
                 EmbeddingConfig() if config is None else config,
                 clock,
             )

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import SessionStore
     from langmem_tiers.config import LearningConfig
     from langmem_tiers.display.tables import DisplayContent
     from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.entry_filters import FilterOptions
     from langmem_tiers.long_term.records import StoredEntry
+    from langmem_tiers.sessions.repository import SessionRepository
 
 _PAGE_SIZE = 500
 _MAX_SESSION_EPISODES = 1_000_000
@@ -43,7 +43,7 @@ class Episodes(NotebookDisplayable):
     def __init__(
         self,
         parts: LongTermDependencies,
-        sessions: SessionStore,
+        sessions: SessionRepository,
         config: LearningConfig,
         namespace: NamespacePath,
     ) -> None:

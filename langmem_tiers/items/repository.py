@@ -344,15 +344,24 @@ _EXTEND_EXPIRY = update(items).where(items.c.pk == bindparam("of")).values(expir
 _SELECT_ITEMS = select(items, item_namespaces.c.path).join(item_namespaces)
 
 
-class SqlItemStore:
-    """SQL implementation of ``ItemStore``."""
+class ItemRepository:
+    """JSON values by namespace and key. Expired items are never returned, swept or not."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._value_reader = ItemValueReader(database)
 
     def write(self, writes: Sequence[ItemWrite], now: datetime, *, model: int | None) -> int:
-        """Apply all writes in one transaction, or none of them."""
+        """Apply all writes in one transaction, or none of them.
+
+        Args:
+            writes: At most one for each namespace and key.
+            now: Time of the write.
+            model: Key of the embedding model that produced the vectors, or None.
+
+        Returns:
+            Number of deleted items.
+        """
         for _ in range(_MAX_ATTEMPTS):
             # Two processes that write to a new namespace at once: one insert fails, and its retry finds the row.
             with suppress(ConcurrentWriteError), self._database.write() as connection:
@@ -378,14 +387,31 @@ class SqlItemStore:
     def list_items(
         self, prefix: NamespacePath, now: datetime, *, skip: int, limit: int
     ) -> tuple[StoredItem, ...]:
-        """Return items below a namespace prefix, most recently updated first."""
+        """Return items below a namespace prefix, most recently updated first.
+
+        Args:
+            prefix: Leading labels. An empty prefix means all namespaces.
+            now: Current time, for expiry.
+            skip: Number of items to skip.
+            limit: Maximum number of items.
+        """
         query = _SELECT_ITEMS.where(*build_prefix_conditions(prefix), build_unexpired_condition(now))
         return self._read(query.order_by(*LATEST_FIRST).offset(skip).limit(limit))
 
     def scan(
         self, prefix: NamespacePath, now: datetime, *, after: ScanPosition | None, limit: int
     ) -> tuple[list[StoredItemValue], ScanPosition | None]:
-        """Return a page of values, latest first, and the position to continue from, or None at the end."""
+        """Return a page of values in the order of ``list_items``, and the position to continue from.
+
+        Args:
+            prefix: Leading labels. An empty prefix means all namespaces.
+            now: Current time, for expiry.
+            after: Position returned by the page before. None starts with the newest item.
+            limit: Maximum number of values.
+
+        Returns:
+            The values, and the next position or None at the end.
+        """
         return self._value_reader.scan(prefix, now, after=after, limit=limit)
 
     def get_values(self, keys: Sequence[int], now: datetime) -> Mapping[int, StoredItemValue]:
@@ -434,7 +460,7 @@ class SqlItemStore:
             return tuple(parse_namespace_key(path) for path in connection.execute(query).scalars())
 
     def sweep(self, now: datetime) -> int:
-        """Delete expired items in batches, so that other writers can proceed in between."""
+        """Delete expired items and return their number. Batches let other writers proceed in between."""
         swept = 0
         while True:
             with self._database.read() as connection:

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from langmem_tiers.config import EngineConfig
     from langmem_tiers.erasure.models import ErasedIds
     from langmem_tiers.items.filters import Filter
-    from langmem_tiers.items.models import Item, ItemStore, NamespaceMatch, ScanPosition, StoredItem
+    from langmem_tiers.items.models import Item, NamespaceMatch, ScanPosition, StoredItem
+    from langmem_tiers.items.repository import ItemRepository
     from langmem_tiers.recall.item_index import ItemRanking, RankedItem
     from langmem_tiers.recall.item_ranking import ItemRanker
     from langmem_tiers.recall.item_records import ItemIndex
-    from langmem_tiers.recall.records import VectorStore
+    from langmem_tiers.recall.vector_repository import VectorRepository
 
     _ScoredItem: TypeAlias = tuple[StoredItem, float | None]
 
@@ -98,9 +99,9 @@ _MAX_ATTEMPTS = 3  # rankings of one search while items change; then the last ra
 class ItemDependencies:
     """Stores, configuration and clock of ``Items``."""
 
-    store: ItemStore
+    store: ItemRepository
     index: ItemIndex
-    vectors: VectorStore
+    vectors: VectorRepository
     config: EngineConfig
     clock: Clock
 

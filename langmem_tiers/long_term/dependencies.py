@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ids import IdSource
     from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.long_term.access_counter import AccessCounter
-    from langmem_tiers.long_term.records import MemoryStore
+    from langmem_tiers.long_term.repository import LongTermRepository
     from langmem_tiers.recall.entry_search import MemorySearch
 
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class LongTermDependencies:
     """Stores and services of long-term entries, episodes and chunks."""
 
-    store: MemoryStore
+    store: LongTermRepository
     search: MemorySearch
     access_counter: AccessCounter
     token_counter: TokenCounter

@@ -10,7 +10,7 @@ from langmem_tiers.common.entries import Tier
 from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
 from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.items.repository import split_parameters
-from langmem_tiers.long_term.fact_repository import SqlExtractedFacts
+from langmem_tiers.long_term.fact_repository import FactRepository
 from langmem_tiers.long_term.models import Relation
 from langmem_tiers.long_term.records import DecayCandidate
 from langmem_tiers.long_term.rows import SELECT_ENTRIES, pack_body, to_stored_entry, unpack_body
@@ -42,15 +42,26 @@ _RECORD_ACCESS = (
 )
 
 
-class SqlMemoryStore(SqlExtractedFacts):
-    """SQL implementation of ``MemoryStore``."""
+class LongTermRepository(FactRepository):
+    """Long-term entries, episodes, chunks and extracted facts by namespace."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._database = database
 
     def commit(self, namespace: NamespacePath, write: MemoryWrite, now: datetime) -> bool:
-        """Apply all changes in one transaction."""
+        """Apply all changes in one transaction.
+
+        Returns:
+            False, with nothing changed, if another process changed the data first: the revision, a cursor or the
+                state of a fact is not the expected one.
+
+        Raises:
+            EntryNotFoundError: A changed entry does not exist; nothing was changed.
+            SessionNotFoundError: The session of an entry does not exist; nothing was changed.
+            InvalidInputError: An entry would end before its start, or supersede an entry that supersedes it;
+                nothing was changed.
+        """
         for _ in range(_MAX_ATTEMPTS):
             try:
                 with self._database.write() as connection:
@@ -93,7 +104,7 @@ class SqlMemoryStore(SqlExtractedFacts):
 
     @retry_on_disconnect
     def get(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, StoredEntry]:
-        """Return the existing entries by id."""
+        """Return the existing entries by id, of any tier, archived or not."""
         found: dict[str, StoredEntry] = {}
         with self._database.read() as connection:
             for batch in split_parameters([escape(name) for name in ids]):
@@ -131,7 +142,15 @@ class SqlMemoryStore(SqlExtractedFacts):
         before: int | None = None,
         limit: int,
     ) -> tuple[StoredEntry, ...]:
-        """Return entries of a tier, newest first."""
+        """Return entries of a tier, newest first.
+
+        Args:
+            namespace: Namespace of the entries.
+            tier: Tier of the entries.
+            filters: Restrictions on the entries.
+            before: Row key of the last entry of the previous page.
+            limit: Maximum number of entries.
+        """
         query = _filter_by_tier(SELECT_ENTRIES, namespace, tier).where(*_build_conditions(filters))
         if before is not None:
             query = query.where(memories.c.pk < before)
@@ -214,7 +233,7 @@ class SqlMemoryStore(SqlExtractedFacts):
         return tuple(to_stored_entry(row, namespace) for row in rows)
 
     def touch(self, namespace: NamespacePath, accesses: Mapping[int, Access]) -> None:
-        """Add uses to the access counts of entries, by row key."""
+        """Add uses to the access counts of entries, by row key. Entries that do not exist are ignored."""
         own = select(memories.c.pk, memories.c.last_access_at).where(
             memories.c.namespace_pk == _select_namespace_pk(namespace)
         )
@@ -267,7 +286,14 @@ class SqlMemoryStore(SqlExtractedFacts):
     def list_decay_candidates(
         self, namespace: NamespacePath, *, created_before: datetime, after: int, limit: int
     ) -> tuple[DecayCandidate, ...]:
-        """Return long-term entries that are not archived and were created before a time, sorted by row key."""
+        """Return long-term entries that are not archived and were created before a time, sorted by row key.
+
+        Args:
+            namespace: Namespace of the entries.
+            created_before: Maximum creation time.
+            after: Row key of the last candidate of the previous page.
+            limit: Maximum number of entries.
+        """
         columns = [getattr(memories.c, "pk" if name == "key" else name) for name in DecayCandidate._fields]
         query = (
             _filter_by_tier(select(*columns), namespace, Tier.LONG_TERM)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import EntryStore
     from langmem_tiers.display.tables import DisplayContent
     from langmem_tiers.long_term.conflicts.resolution import ConflictResolution
     from langmem_tiers.long_term.dependencies import LongTermDependencies
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.models import Related
     from langmem_tiers.long_term.records import FactMove, StoredEntry
     from langmem_tiers.sessions.models import LocatedItem
+    from langmem_tiers.sessions.override_repository import OverrideRepository
 
 _PAGE_SIZE = 500
 _MAX_SIMILAR_ENTRIES = 48  # entries to compare a new one with: those that share the rarest words
@@ -57,7 +57,9 @@ class LongTerm(NotebookDisplayable):
     validity of the other. Both stay in the history.
     """
 
-    def __init__(self, parts: LongTermDependencies, promoted: EntryStore, namespace: NamespacePath) -> None:
+    def __init__(
+        self, parts: LongTermDependencies, promoted: OverrideRepository, namespace: NamespacePath
+    ) -> None:
         self._dependencies = parts
         self._store = parts.store
         self._entry_store = promoted

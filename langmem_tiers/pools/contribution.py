@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.entry_filters import DraftOptions
     from langmem_tiers.long_term.models import Receipt
-    from langmem_tiers.pools.models import PoolInfo, PoolStore
+    from langmem_tiers.pools.models import PoolInfo
+    from langmem_tiers.pools.repository import PoolRepository
 
 MAX_SIMILAR_ENTRIES = 48  # entries to compare a new one with: those that share the rarest words
 MAX_ATTEMPTS = 50  # an attempt fails if another writer changed the memory meanwhile
@@ -74,7 +75,7 @@ def to_contribution_request(
 
 def contribute(
     parts: LongTermDependencies,
-    store: PoolStore,
+    store: PoolRepository,
     pool: PoolInfo,
     namespace: NamespacePath,
     request: ContributionRequest,
@@ -120,7 +121,7 @@ def contribute(
     raise StorageBusyError("concurrent contributions to the same pool: try again later; nothing was stored")
 
 
-def check_not_synced(store: PoolStore, namespace: NamespacePath, entry_id: str) -> None:
+def check_not_synced(store: PoolRepository, namespace: NamespacePath, entry_id: str) -> None:
     """Raise an error if an entry was synced from a pool: only its contributor may share it and erase it."""
     found = store.get_origins(namespace, [entry_id]).get(entry_id)
     if found:
@@ -165,7 +166,7 @@ def _resolve_confidence(confidence: float | None, otherwise: float) -> float:
     return otherwise if confidence is None else check_score(confidence, "confidence")
 
 
-def _is_already_contributed(store: PoolStore, pool: PoolInfo, entry_id: str, origin: Origin) -> bool:
+def _is_already_contributed(store: PoolRepository, pool: PoolInfo, entry_id: str, origin: Origin) -> bool:
     own = (origin.namespace, origin.entry_id)
     found = store.get_origins(pool.namespace, [entry_id]).get(entry_id, ())
     return any((found_origin.namespace, found_origin.entry_id) == own for found_origin in found)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.models import Relation
     from langmem_tiers.long_term.records import StoredEntry
-    from langmem_tiers.pools.models import Origin, PoolInfo, PoolStore, PoolUpdates
+    from langmem_tiers.pools.models import Origin, PoolInfo, PoolUpdates
+    from langmem_tiers.pools.repository import PoolRepository
 
 _BATCH_SIZE = 100
 
@@ -42,7 +43,7 @@ class _Batch:
 
 
 def sync_pool(
-    parts: LongTermDependencies, store: PoolStore, pool: PoolInfo, namespace: NamespacePath
+    parts: LongTermDependencies, store: PoolRepository, pool: PoolInfo, namespace: NamespacePath
 ) -> SyncReport:
     """Copy new entries to a member. Each is copied once, except the member's own contributions."""
     report = SyncReport(pool=pool.name, namespace=namespace)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.embedders.embedding import EmbeddingClient
     from langmem_tiers.recall.namespace_index import NamespaceIndex
     from langmem_tiers.recall.query import Query
-    from langmem_tiers.recall.records import IndexStore, Tenant, TrialRecord, Trust
+    from langmem_tiers.recall.records import Tenant, TrialRecord, Trust
+    from langmem_tiers.recall.repository import RecallIndexRepository
     from langmem_tiers.recall.vector_index import VectorIndex
 
 
@@ -145,7 +146,7 @@ class EmbeddingBackfill:
 
     def __init__(
         self,
-        index: IndexStore,
+        index: RecallIndexRepository,
         embedding: EmbeddingClient,
         background: BackgroundWorker,
         config: EmbeddingConfig,

@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.clock import Clock
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import SessionStore
     from langmem_tiers.config import EngineConfig
     from langmem_tiers.recall.embedders.embedding import EmbeddingClient
     from langmem_tiers.recall.models import RecallFilters
     from langmem_tiers.recall.namespace_index import NamespaceIndex
     from langmem_tiers.recall.positions import MessagePositions
     from langmem_tiers.recall.ranking import RankedRows
-    from langmem_tiers.recall.records import IndexStore, RecalledMessage, Tenant
+    from langmem_tiers.recall.records import RecalledMessage, Tenant
+    from langmem_tiers.recall.repository import RecallIndexRepository
+    from langmem_tiers.sessions.repository import SessionRepository
 
 _ACCESS_WRITE_BATCH_SIZE = 200
 # These signals support a hit but do not find it, so they are never reported as Hit.found_by.
@@ -70,8 +71,8 @@ class Retriever:
     def __init__(
         self,
         *,
-        index: IndexStore,
-        sessions: SessionStore,
+        index: RecallIndexRepository,
+        sessions: SessionRepository,
         embedding: EmbeddingClient | None,
         config: EngineConfig,
         clock: Clock,

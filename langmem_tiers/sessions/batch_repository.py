@@ -66,8 +66,8 @@ class _BatchResult:
     """For caches; None if nothing was written, or if other processes may have written since."""
 
 
-class SqlBatchStore:
-    """Implements the ``BatchStore`` port.
+class BatchRepository:
+    """Appends to the records of many sessions at once.
 
     Args:
         database: The database.
@@ -92,7 +92,18 @@ class SqlBatchStore:
     def append_all(
         self, batches: Sequence[SessionBatch], now: datetime, *, new_ids: bool = False
     ) -> tuple[SessionAppendResult, ...]:
-        """Store all batches in one transaction, or nothing."""
+        """Store all batches in one transaction, or nothing; each one in order, as ``MessageRepository.append`` does.
+
+        Missing namespaces and sessions are created. Safe under concurrent calls, in any order of sessions.
+
+        Args:
+            batches: One batch per session.
+            now: Current time.
+            new_ids: True if all ids are assumed to be new, so that looking them up first can be skipped.
+
+        Raises:
+            MessageConflictError: An id belongs to a message with other content.
+        """
         # Computed before the transaction, so that other writers do not have to wait for it.
         texts = {id(message): self._index_text(message) for batch in batches for message in batch.messages}
         attempt_batch = partial(self._attempt, batches, now, texts)

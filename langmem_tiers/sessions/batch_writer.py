@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langmem_tiers.common.messages import MessageDraft
-    from langmem_tiers.common.ports import BatchStore
     from langmem_tiers.erasure.models import ErasedIds
-    from langmem_tiers.sessions.batch_models import UnsavedFileStore
+    from langmem_tiers.sessions.batch_repository import BatchRepository
     from langmem_tiers.sessions.models import SessionAppendResult, SessionBatch
     from langmem_tiers.sessions.service import SessionDependencies
+    from langmem_tiers.sessions.write_ahead_file import UnsavedFileStore
 
 
 def add_to_sessions(
-    parts: SessionDependencies, store: BatchStore, batches: Sequence[SessionBatch], *, new_ids: bool
+    parts: SessionDependencies, store: BatchRepository, batches: Sequence[SessionBatch], *, new_ids: bool
 ) -> tuple[SessionAppendResult, ...]:
     """Store batches in one transaction, and update metrics and caches like ``session.add``.
 
@@ -88,7 +88,7 @@ class BatchWorker:
     """
 
     def __init__(
-        self, parts: SessionDependencies, store: BatchStore, queue: BatchQueue, tidy: Callable[[], None]
+        self, parts: SessionDependencies, store: BatchRepository, queue: BatchQueue, tidy: Callable[[], None]
     ) -> None:
         self._dependencies = parts
         self._store = store
@@ -148,7 +148,11 @@ class BatchWriter(Closeable):
     """Thread-safe writer for any session. Get it from ``engine.writer()``, and close it or use ``with``."""
 
     def __init__(
-        self, parts: SessionDependencies, store: BatchStore, files: UnsavedFileStore, config: WriterConfig
+        self,
+        parts: SessionDependencies,
+        store: BatchRepository,
+        files: UnsavedFileStore,
+        config: WriterConfig,
     ) -> None:
         self._dependencies = parts
         self._files = files

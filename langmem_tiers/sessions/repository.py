@@ -36,8 +36,8 @@ _FIND_SESSION = _SELECT_SESSION.where(
 )
 
 
-class SqlSessionStore:
-    """Implements the ``SessionStore`` port.
+class SessionRepository:
+    """Namespaces and their sessions.
 
     Args:
         database: The database.
@@ -59,7 +59,7 @@ class SqlSessionStore:
 
     @retry_on_disconnect
     def get_or_create(self, namespace: NamespacePath, name: str, now: datetime) -> SessionInfo:
-        """Return the session; create it if needed."""
+        """Return the session; create it if it does not exist. Safe under concurrent calls."""
         for _ in range(_MAX_ATTEMPTS):
             if (info := self.get(namespace, name)) is not None:
                 return info
@@ -81,7 +81,7 @@ class SqlSessionStore:
 
     @retry_on_disconnect
     def get_revision(self, key: int) -> int | None:
-        """Return the session's revision, or None if the session does not exist."""
+        """Return the session's revision, or None if it does not exist. Costs one look-up by key."""
         with self._database.read() as connection:
             return connection.execute(select(sessions.c.revision).where(sessions.c.pk == key)).scalar()
 
@@ -89,7 +89,7 @@ class SqlSessionStore:
     def list_sessions(
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[SessionInfo, ...]:
-        """List the sessions of the namespace, newest first."""
+        """Return the namespace's sessions, newest first, starting before the session key ``before``."""
         query = _SELECT_SESSION.where(namespaces.c.path == build_namespace_key(namespace))
         if before is not None:
             query = query.where(sessions.c.pk < before)
@@ -111,7 +111,7 @@ class SqlSessionStore:
 
     @retry_on_disconnect
     def list_by_name(self, namespace: NamespacePath, names: Sequence[str]) -> tuple[SessionInfo, ...]:
-        """List the existing sessions with these names."""
+        """Return the sessions of these names that exist, in any order."""
         infos = list[SessionInfo]()
         query = _SELECT_SESSION.where(namespaces.c.path == build_namespace_key(namespace))
         with self._database.read() as connection:
@@ -124,7 +124,7 @@ class SqlSessionStore:
     def list_namespaces(
         self, prefix: NamespacePath, *, after: NamespacePath | None, limit: int
     ) -> tuple[NamespacePath, ...]:
-        """List the namespaces whose leading labels equal the prefix."""
+        """Return the namespaces that start with the whole labels of ``prefix``, in a stable order."""
         path = namespaces.c.path
         query = select(path).where(is_user_namespace(path)).order_by(path).limit(limit)
         if prefix:
@@ -138,7 +138,11 @@ class SqlSessionStore:
             return tuple(parse_namespace_key(key) for key in connection.execute(query).scalars())
 
     def rename(self, key: int, name: str) -> bool:
-        """Rename the session; return False if the name is taken."""
+        """Rename the session. Return False, with nothing written, if the name is taken.
+
+        Raises:
+            SessionNotFoundError: The session does not exist.
+        """
         # The unique index on the name rejects a name that is taken.
         with suppress(ConcurrentWriteError), self._database.write() as connection:
             renamed = (
@@ -153,7 +157,7 @@ class SqlSessionStore:
         return False
 
     def delete(self, key: int) -> DeleteReport:
-        """Erase the session and its messages."""
+        """Delete the session with its messages."""
         own = select(sessions.c.namespace_pk).where(sessions.c.pk == key).scalar_subquery()
         with self._database.write() as connection:
             # Lock the namespace first, like all code that writes more than messages: transactions that lock in
@@ -169,7 +173,7 @@ class SqlSessionStore:
             return report
 
     def delete_namespace(self, namespace: NamespacePath) -> DeleteReport:
-        """Erase exactly this namespace and its sessions."""
+        """Delete exactly this namespace with its sessions; namespaces below it are not deleted."""
         with self._database.write() as connection:
             # Lock the namespace first, so that no session is created in it between listing and deleting.
             key = connection.execute(

@@ -46,8 +46,10 @@ if TYPE_CHECKING:
     from langmem_tiers.common.clock import Clock
     from langmem_tiers.common.ids import IdSource
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import MessageStore, SessionStore, TokenCounter, TranscriptStore
+    from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.sessions.cache import SessionCache
+    from langmem_tiers.sessions.repository import SessionRepository
+    from langmem_tiers.sessions.stores import MessageStore, TranscriptStore
     from langmem_tiers.telemetry.instruments import Instruments
 
 # Messages read at a time while iterating over a whole session.
@@ -58,7 +60,7 @@ _PAGE_SIZE = 1000
 class SessionDependencies:
     """Stores and helpers of a session, provided by the engine."""
 
-    sessions: SessionStore
+    sessions: SessionRepository
     messages: MessageStore
     transcripts: TranscriptStore
     counter: TokenCounter

@@ -41,11 +41,15 @@ def _lock_file(path: Path, error: InvalidInputError) -> ExitStack:
     return stack
 
 
-class JsonLinesUnsavedFileStore:
-    """Implements the ``UnsavedFileStore`` port."""
+class UnsavedFileStore:
+    """Opens, reads and rewrites files of unsaved messages."""
 
-    def open(self, path: str | os.PathLike[str]) -> JsonLinesUnsavedFile:
-        """Open a new file, locked for this writer until it is closed."""
+    def open(self, path: str | os.PathLike[str]) -> UnsavedFile:
+        """Open a new file, locked for this writer until it is closed.
+
+        Raises:
+            InvalidConfigError: The file contains messages that were not recovered, or another writer uses it.
+        """
         file_path = Path(path)
         problem = f"another writer uses the report file {str(file_path)!r}: give each writer its own path"
         file_lock = _lock_file(file_path, InvalidConfigError(problem))
@@ -54,7 +58,7 @@ class JsonLinesUnsavedFileStore:
         except BaseException:
             file_lock.close()
             raise
-        return JsonLinesUnsavedFile(file_path, file_lock)
+        return UnsavedFile(file_path, file_lock)
 
     def _check_unused(self, path: Path) -> None:
         if path.exists() and (left := self.read(path)):
@@ -65,7 +69,11 @@ class JsonLinesUnsavedFileStore:
 
     @contextmanager
     def lock(self, path: str | os.PathLike[str]) -> Iterator[None]:
-        """Keep writers from using the file."""
+        """Keep writers from using the file.
+
+        Raises:
+            InvalidInputError: The file does not exist, or a writer is using it.
+        """
         file_path = Path(path)
         # Checked before locking, because locking creates a lock file.
         if not file_path.is_file():
@@ -75,7 +83,7 @@ class JsonLinesUnsavedFileStore:
             yield
 
     def rewrite(self, path: str | os.PathLike[str], left: Iterable[UnsavedMessages]) -> None:
-        """Replace the contents of a file; without messages, remove it."""
+        """Replace the contents of a file that is not open; without messages, remove it."""
         file_path, lines = Path(path), [_encode_line(_to_fields(unsaved)) for unsaved in left]
         with translate_file_errors(file_path, "written"):
             if lines:
@@ -84,7 +92,11 @@ class JsonLinesUnsavedFileStore:
                 file_path.unlink(missing_ok=True)
 
     def read(self, path: str | os.PathLike[str]) -> tuple[UnsavedMessages, ...]:
-        """Return the messages of a file, without an incomplete last line."""
+        """Return the messages of a file, oldest first, without an incomplete last line.
+
+        Raises:
+            InvalidInputError: The file has another format or is damaged.
+        """
         file_path = Path(path)
         with translate_file_errors(file_path, "read"):
             lines = file_path.read_bytes().split(b"\n")[:-1]
@@ -103,8 +115,8 @@ class JsonLinesUnsavedFileStore:
         return tuple(_parse_unsaved(file_path, number, line) for number, line in enumerate(lines[1:], 2))
 
 
-class JsonLinesUnsavedFile:
-    """Implements the ``UnsavedFile`` port."""
+class UnsavedFile:
+    """Open file of messages that are not stored."""
 
     def __init__(self, path: Path, file_lock: ExitStack) -> None:
         self._path = path
@@ -118,7 +130,7 @@ class JsonLinesUnsavedFile:
         return self._appended_bytes
 
     def append(self, one: UnsavedMessages) -> None:
-        """Append messages to the file."""
+        """Append messages to the file; they survive this process."""
         with translate_file_errors(self._path, "written"):
             if self._handle is None:
                 self._handle = os.open(self._path, _APPEND_FLAGS, 0o600)
@@ -135,7 +147,7 @@ class JsonLinesUnsavedFile:
             self._appended_bytes += len(line)
 
     def replace(self, left: Iterable[UnsavedMessages]) -> None:
-        """Replace the contents of the file."""
+        """Replace the contents of the file; without messages, the file may be removed."""
         lines = [_encode_line(_to_fields(unsaved)) for unsaved in left]
         with translate_file_errors(self._path, "written"):
             if lines:
@@ -153,7 +165,10 @@ class JsonLinesUnsavedFile:
         self._appended_bytes = 0
 
     def close(self, *, quietly: bool = False) -> None:
-        """Close and unlock the file; remove it if it contains no messages."""
+        """Close and unlock the file; remove it if it contains no messages.
+
+        Pass ``quietly`` in a forked child: the parent process still uses file and lock.
+        """
         self._close_handle()
         if quietly:
             return

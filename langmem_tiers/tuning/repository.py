@@ -34,8 +34,8 @@ _MAX_TRIES = 20  # far more than two racing writers need
 _PREVIOUS_PREFIX = "previous."  # prefix of the names of the parameters before the last change
 
 
-class SqlTuningStore:
-    """Store for the state of the optimizer, its snapshots and the leases of exclusive jobs."""
+class TuningRepository:
+    """Repository of the state of the optimizer, its snapshots and the leases of exclusive jobs."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -71,17 +71,17 @@ class SqlTuningStore:
         keep: int,
         lease: tuple[str, str] | None = None,
     ) -> bool:
-        """Save the state and a snapshot in one transaction.
+        """Write state and snapshot in one transaction and keep only the newest ``keep`` snapshots.
 
         Args:
             namespace: Namespace of the run.
-            state: State after the run.
-            snapshot: Record of the run.
-            keep: Number of newest snapshots to keep.
-            lease: Name and holder of the lease of the run.
+            state: State to save.
+            snapshot: Report of the run.
+            keep: Number of snapshots to keep.
+            lease: Name of a lease and its required holder. Default: no lease is required.
 
         Returns:
-            False, with nothing changed, if the lease was lost or the namespace was deleted.
+            False, with nothing written, if another holder has the lease or the namespace does not exist.
         """
         values: dict[str, float] = {"runs": state.runs, "tokens_saved": state.tokens_saved}
         if state.last_full_run_at is not None:
@@ -119,7 +119,7 @@ class SqlTuningStore:
         raise StorageBusyError("the savings are being modified concurrently: try again later")
 
     def take_savings(self, namespace: NamespacePath) -> Savings:
-        """Return and delete the savings since the last run."""
+        """Return the savings added since the last call and reset them."""
         pk = (
             select(namespaces.c.pk)
             .where(namespaces.c.path == build_namespace_key(namespace))
@@ -143,7 +143,7 @@ class SqlTuningStore:
     def list_snapshot_page(
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[StoredSnapshot, ...]:
-        """Return the newest snapshots before the key ``before``, newest first."""
+        """Return snapshots with the store's own handles, newest first, before the handle ``before``."""
         columns = optimization_snapshots.c
         query = (
             select(columns.pk, columns.created_at, columns.body)
@@ -187,7 +187,7 @@ class SqlTuningStore:
 
     @retry_on_disconnect
     def release_lease(self, lease: str, holder: str) -> None:
-        """Release a lease if the holder still has it."""
+        """Release a lease; does nothing if another holder has it."""
         with self._database.write() as connection:
             connection.execute(
                 delete(leases).where(leases.c.name == escape(lease), leases.c.holder == holder)
@@ -195,7 +195,7 @@ class SqlTuningStore:
 
     @retry_on_disconnect
     def list_leases(self, start: str) -> Mapping[str, datetime]:
-        """Return the leases whose names start with a prefix, with their expiry times."""
+        """Return the leases whose names start with ``start``, including expired ones, with their expiry times."""
         stored = escape(start)
         query = select(leases.c.name, leases.c.expires_at).where(
             func.substr(leases.c.name, 1, len(stored)) == stored

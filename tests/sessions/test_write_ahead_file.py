@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import InvalidInputError, Message, Role, StorageUnavailableError, ToolCall, UnsavedMessages
-from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFileStore
+from langmem_tiers.sessions.write_ahead_file import UnsavedFileStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILES = JsonLinesUnsavedFileStore()
+FILES = UnsavedFileStore()
 any_text = st.text(st.characters(codec=None), max_size=20)
 names = st.text(st.characters(codec=None), min_size=1, max_size=20)
 messages = st.builds(
