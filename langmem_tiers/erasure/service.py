@@ -18,10 +18,11 @@ from langmem_tiers.erasure.erasure_plan import (
 from langmem_tiers.erasure.imported_contexts import STRIPPED_CONTEXTS_KIND
 from langmem_tiers.erasure.models import ErasedCounts, ErasedIds, ErasureReceipt, ScrubResult
 from langmem_tiers.erasure.scrub import PendingScrub
-from langmem_tiers.errors import LangmemTiersError, StorageBusyError, StorageError
+from langmem_tiers.errors import LangmemTiersError, StorageError
 from langmem_tiers.knowledge.models import id_from_name
 from langmem_tiers.long_term.conflicts.resolution import invalidate_statement_cache
 from langmem_tiers.sessions.pending_writes import flush_all
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.tasks.journal import NOTES_SUFFIX
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from langmem_tiers.services import EngineServices
 
 # Attempts per step. Each one fails only if another writer changed the affected rows since they were read.
-_MAX_TRIES = 50
+_MAX_ATTEMPTS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,17 +207,21 @@ def _plan_and_delete(
 ) -> ErasureResult:
     # Optimistic locking: planning may take long (it rebuilds summaries), so it happens outside of a transaction.
     # delete() compares the stamp of the plan and returns None if anything changed since; then plan again.
-    for _ in range(_MAX_TRIES):
+    def attempt() -> ErasureResult | None:
         impact = find_impact()
         if impact is None:  # another process erased the whole session
             return ErasureResult()
         plan = build_plan(impact)
         counts = parts.erasure.delete(plan)
-        if counts is not None:
-            return ErasureResult(counts=counts, erased=_collect_erased_ids(plan), remade=_count_remade(plan))
-    raise StorageBusyError(
+        if counts is None:
+            return None
+        return ErasureResult(counts=counts, erased=_collect_erased_ids(plan), remade=_count_remade(plan))
+
+    return retry_on_conflict(
+        attempt,
         "the memory is being modified concurrently: forget the same data again later. "
-        "Nothing was erased in this step"
+        "Nothing was erased in this step",
+        max_attempts=_MAX_ATTEMPTS,
     )
 
 

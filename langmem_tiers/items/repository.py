@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,12 +15,11 @@ from langmem_tiers.common.namespaces import (
     parse_namespace_key,
     unescape,
 )
-from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.items.models import Item, ScanPosition, StoredItem, StoredItemValue
 from langmem_tiers.storage.column_types import UtcDateTime, pack_json, to_storable_text, unpack_json
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.driver_errors import ConcurrentWriteError
 from langmem_tiers.storage.retry_read import retry_on_disconnect
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.storage.schema import item_namespaces, item_texts, item_vectors, items
 
 if TYPE_CHECKING:
@@ -339,7 +337,6 @@ def split_parameters(values: Sequence[T]) -> Iterator[Sequence[T]]:
     )
 
 
-_MAX_ATTEMPTS = 20  # far more than two concurrent writers need
 _EXTEND_EXPIRY = update(items).where(items.c.pk == bindparam("of")).values(expires_at=bindparam("until"))
 _SELECT_ITEMS = select(items, item_namespaces.c.path).join(item_namespaces)
 
@@ -362,11 +359,15 @@ class ItemRepository:
         Returns:
             Number of deleted items.
         """
-        for _ in range(_MAX_ATTEMPTS):
+
+        def write() -> int:
             # Two processes that write to a new namespace at once: one insert fails, and its retry finds the row.
-            with suppress(ConcurrentWriteError), self._database.write() as connection:
+            with self._database.write() as connection:
                 return apply_item_writes(connection, writes, now, model)
-        raise StorageBusyError(f"concurrent changes to the same {len(writes)} items: try again later")
+
+        return retry_on_conflict(
+            write, f"concurrent changes to the same {len(writes)} items: try again later"
+        )
 
     def get(
         self, names: Sequence[tuple[NamespacePath, str]], now: datetime

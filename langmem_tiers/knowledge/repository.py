@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -21,13 +20,12 @@ from sqlalchemy import (
 )
 
 from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
-from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.knowledge.models import Knowledge, KnowledgeHit, KnowledgeUpdate, PastKnowledge
 from langmem_tiers.sessions.repository import get_or_create_namespace
 from langmem_tiers.storage.column_types import pack_json, to_storable_text, unpack_json
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.driver_errors import ConcurrentWriteError
 from langmem_tiers.storage.retry_read import retry_on_disconnect
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.storage.schema import KNOWLEDGE_COLUMNS, knowledge, knowledge_history, namespaces
 from langmem_tiers.storage.search import build_knowledge_columns, postgres, sqlite
 
@@ -163,7 +161,6 @@ def _compute_scores(
     return scores
 
 
-_MAX_ATTEMPTS = 20  # far more than two concurrent writers need
 _MAX_NAMES_PER_QUERY = 400  # well below every database's limit on parameters
 
 # Every context reads the first page of user preferences, so this statement is compiled only once.
@@ -201,9 +198,10 @@ class KnowledgeRepository:
 
         Runs in one transaction; each name may occur once. ``decide`` may be called again after a concurrent write.
         """
-        for _ in range(_MAX_ATTEMPTS):
+
+        def write() -> tuple[KnowledgeUpdate, ...]:
             # Two processes that insert the same key at once: one fails, and its retry finds the row.
-            with suppress(ConcurrentWriteError), self._database.write() as connection:
+            with self._database.write() as connection:
                 namespace_pk = _find_namespace(connection, namespace)
                 if namespace_pk is None:
                     if all(decide(None) == KnowledgeUpdate(None) for _ in names):
@@ -217,7 +215,8 @@ class KnowledgeRepository:
                     for name in dict.fromkeys(names)
                 }
                 return tuple(updates[name] for name in names)
-        raise StorageBusyError(f"concurrent changes to the same {len(names)} keys: try again later")
+
+        return retry_on_conflict(write, f"concurrent changes to the same {len(names)} keys: try again later")
 
     def get(self, namespace: NamespacePath, category: str, key: str) -> Knowledge | None:
         """Return the current value under a key, or None."""

@@ -8,14 +8,12 @@ from sqlalchemy import bindparam, case, delete, exists, func, or_, select, updat
 
 from langmem_tiers.common.entries import Tier
 from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
-from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.items.repository import split_parameters
 from langmem_tiers.long_term.fact_repository import FactRepository
 from langmem_tiers.long_term.models import Relation
 from langmem_tiers.long_term.records import DecayCandidate
 from langmem_tiers.long_term.rows import SELECT_ENTRIES, pack_body, to_stored_entry, unpack_body
-from langmem_tiers.long_term.writes import StaleWriteError, apply_memory_write, archive_entries
-from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.long_term.writes import apply_memory_write, archive_entries, run_memory_write
 from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import memories, memory_spaces, memory_tags, namespaces, relations, sessions
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.records import Access, MemoryWrite, StoredEntry
     from langmem_tiers.storage.database import Database
 
-_MAX_ATTEMPTS = 20  # far more than two concurrent writers need
 _last_access_at = bindparam("last_at", type_=memories.c.last_access_at.type)
 _RECORD_ACCESS = (
     update(memories)
@@ -62,16 +59,9 @@ class LongTermRepository(FactRepository):
             InvalidInputError: An entry would end before its start, or supersede an entry that supersedes it;
                 nothing was changed.
         """
-        for _ in range(_MAX_ATTEMPTS):
-            try:
-                with self._database.write() as connection:
-                    apply_memory_write(connection, namespace, write, now)
-                    return True
-            except StaleWriteError:
-                return False
-            except ConcurrentWriteError:  # another process created the same namespace: try again and find it
-                continue
-        raise StorageBusyError("concurrent writes to the same memory: try again later")
+        return run_memory_write(
+            self._database, lambda connection: apply_memory_write(connection, namespace, write, now)
+        )
 
     @retry_on_disconnect
     def get_revision(self, namespace: NamespacePath) -> int:

@@ -12,7 +12,7 @@ from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.config import check_limit
 from langmem_tiers.display.displayable import DisplayableTuple, NotebookDisplayable, build_list_display
 from langmem_tiers.display.tables import MAX_TABLE_ROWS
-from langmem_tiers.errors import EntryNotFoundError, InvalidInputError, StorageBusyError
+from langmem_tiers.errors import EntryNotFoundError, InvalidInputError
 from langmem_tiers.facts.models import FactStateChangedError
 from langmem_tiers.long_term.conflicts.resolution import resolve_conflicts
 from langmem_tiers.long_term.entry_factory import align_start_time, build_entry, to_new_entry
@@ -29,6 +29,7 @@ from langmem_tiers.long_term.quarantine import quarantine_if_unsafe
 from langmem_tiers.long_term.records import MemoryWrite
 from langmem_tiers.long_term.relation_traversal import walk_relations
 from langmem_tiers.recall.entry_search import EntrySearchRequest
+from langmem_tiers.storage.retry_write import retry_on_conflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -112,36 +113,42 @@ class LongTerm(NotebookDisplayable):
         ):
             return quarantined
         # Optimistic: compare with the similar entries, then commit only if the memory still has the same revision.
-        for _ in range(_MAX_ATTEMPTS):
-            now = self._dependencies.now()
-            new = build_entry(self._dependencies, self._namespace, draft, now)
-            assert new.valid_from is not None  # noqa: S101 - build_entry always sets it
-            # Archived entries count, too: repeating one restores it.
-            filters = EntryFilters(overlaps=(new.valid_from, new.valid_until), archived=True)
-            similar = self._dependencies.search.find_similar(
-                self._build_search(draft.content, filters, _MAX_SIMILAR_ENTRIES)
+        return retry_on_conflict(
+            lambda: self._try_put(draft, moves),
+            "concurrent writes to the same memory: try again later; nothing was stored",
+            max_attempts=_MAX_ATTEMPTS,
+        )
+
+    def _try_put(self, draft: EntryDraft, moves: FactMove | None) -> Receipt | None:
+        now = self._dependencies.now()
+        new = build_entry(self._dependencies, self._namespace, draft, now)
+        assert new.valid_from is not None  # noqa: S101 - build_entry always sets it
+        # Archived entries count, too: repeating one restores it.
+        filters = EntryFilters(overlaps=(new.valid_from, new.valid_until), archived=True)
+        similar = self._dependencies.search.find_similar(
+            self._build_search(draft.content, filters, _MAX_SIMILAR_ENTRIES)
+        )
+        existing = [match.entry for match in similar.entries]
+        new = align_start_time(new, draft, existing)
+        now = new.created_at
+        resolution = resolve_conflicts(
+            new, existing, now, importance=draft.importance, kin=self._dependencies.word_similarity
+        )
+        if self._commit(resolution, similar.revision, moves, now):
+            entry = resolution.receipt.entry
+            # A duplicate counts as a use of the entry that it repeats.
+            self._record_accesses(
+                [match for match in similar.entries if entry is not None and match.entry.id == entry.id],
+                now,
             )
-            existing = [match.entry for match in similar.entries]
-            new = align_start_time(new, draft, existing)
-            now = new.created_at
-            resolution = resolve_conflicts(
-                new, existing, now, importance=draft.importance, kin=self._dependencies.word_similarity
+            return resolution.receipt if moves is None else replace(resolution.receipt, fact=moves.id)
+        # The commit fails for a stale revision, which a retry solves, or for a fact that was moved, which it
+        # does not.
+        if moves is not None and self._has_moved(moves):
+            raise FactStateChangedError(
+                f"the extracted fact {moves.id!r} was promoted or changed by another process"
             )
-            if self._commit(resolution, similar.revision, moves, now):
-                entry = resolution.receipt.entry
-                # A duplicate counts as a use of the entry that it repeats.
-                self._record_accesses(
-                    [match for match in similar.entries if entry is not None and match.entry.id == entry.id],
-                    now,
-                )
-                return resolution.receipt if moves is None else replace(resolution.receipt, fact=moves.id)
-            # The commit fails for a stale revision, which a retry solves, or for a fact that was moved, which it
-            # does not.
-            if moves is not None and self._has_moved(moves):
-                raise FactStateChangedError(
-                    f"the extracted fact {moves.id!r} was promoted or changed by another process"
-                )
-        raise StorageBusyError("concurrent writes to the same memory: try again later; nothing was stored")
+        return None
 
     def _commit(
         self, resolution: ConflictResolution, revision: int, moves: FactMove | None, now: datetime

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.common.entries import Entry, Tier, check_score
 from langmem_tiers.common.namespaces import check_name
-from langmem_tiers.errors import EntryNotFoundError, InvalidInputError, StorageBusyError
+from langmem_tiers.errors import EntryNotFoundError, InvalidInputError
 from langmem_tiers.knowledge.models import Knowledge
 from langmem_tiers.long_term.conflicts.resolution import resolve_conflicts
 from langmem_tiers.long_term.entry_factory import align_start_time, build_entry, to_new_entry
@@ -15,6 +15,7 @@ from langmem_tiers.long_term.models import EntryDraft, EntryFilters, Outcome
 from langmem_tiers.long_term.records import MemoryWrite
 from langmem_tiers.pools.models import NewContribution, Origin
 from langmem_tiers.recall.entry_search import EntrySearchRequest
+from langmem_tiers.storage.retry_write import retry_on_conflict
 
 if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
@@ -81,7 +82,8 @@ def contribute(
     request: ContributionRequest,
 ) -> Receipt:
     """Add a contribution to the pool. If an entry with the same statement exists, add a hidden duplicate."""
-    for _ in range(MAX_ATTEMPTS):
+
+    def attempt() -> Receipt | None:
         now = parts.now()
         new = build_entry(parts, pool.namespace, request.draft, now)
         assert new.valid_from is not None  # noqa: S101 - build_entry always sets it
@@ -118,7 +120,13 @@ def contribute(
             if same_as is None:
                 return resolution.receipt
             return _to_duplicate_receipt(resolution, existing, "stored behind an entry that says the same")
-    raise StorageBusyError("concurrent contributions to the same pool: try again later; nothing was stored")
+        return None
+
+    return retry_on_conflict(
+        attempt,
+        "concurrent contributions to the same pool: try again later; nothing was stored",
+        max_attempts=MAX_ATTEMPTS,
+    )
 
 
 def check_not_synced(store: PoolRepository, namespace: NamespacePath, entry_id: str) -> None:

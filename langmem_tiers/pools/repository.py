@@ -9,10 +9,15 @@ from sqlalchemy import and_, bindparam, delete, exists, func, insert, or_, selec
 
 from langmem_tiers.common.entries import Tier
 from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
-from langmem_tiers.errors import PoolExistsError, StorageBusyError
+from langmem_tiers.errors import PoolExistsError
 from langmem_tiers.items.repository import split_parameters
 from langmem_tiers.long_term.rows import SELECT_ENTRIES, to_stored_entry
-from langmem_tiers.long_term.writes import StaleWriteError, apply_memory_write, require_entry_keys
+from langmem_tiers.long_term.writes import (
+    StaleWriteError,
+    apply_memory_write,
+    require_entry_keys,
+    run_memory_write,
+)
 from langmem_tiers.pools.access import (
     check_another_owner,
     check_owner,
@@ -33,7 +38,7 @@ from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import memories, memory_spaces, namespaces, origins, pool_members, pools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection
@@ -136,7 +141,6 @@ def to_member_row(pool_pk: int, member: PoolMember) -> dict[str, Any]:
     return own | {"synced": 0} | to_rights_columns(member)
 
 
-_MAX_ATTEMPTS = 20  # far more than two concurrent writers need
 _ORIGIN_COLUMNS = (
     origins.c.namespace.label("origin"),
     origins.c.entry_id,
@@ -334,7 +338,7 @@ class PoolRepository:
             # Last, because it takes locks in the contributor's namespace: the pool is always locked first.
             lock_origin(connection, new.origin)
 
-        return self._run_with_retries(work)
+        return run_memory_write(self._database, work)
 
     @retry_on_disconnect
     def get_origins(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, tuple[Origin, ...]]:
@@ -418,7 +422,7 @@ class PoolRepository:
             check_sources(connection, pool, delivery.sources)
             insert_copies(connection, namespace, delivery, now)
 
-        return self._run_with_retries(work)
+        return run_memory_write(self._database, work)
 
     def delete_namespace(self, namespace: NamespacePath) -> PoolErasure:
         """Delete all contributions of a namespace, the copies that others synced, and its memberships.
@@ -448,18 +452,6 @@ class PoolRepository:
         if row is None:
             raise make_pool_not_found_error(pool_id)
         return row
-
-    def _run_with_retries(self, work: Callable[[Connection], None]) -> bool:
-        for _ in range(_MAX_ATTEMPTS):
-            try:
-                with self._database.write() as connection:
-                    work(connection)
-                    return True
-            except StaleWriteError:
-                return False
-            except ConcurrentWriteError:  # another process created the same namespace: try again and find it
-                continue
-        raise StorageBusyError("concurrent writes to the same memory: try again later")
 
 
 def _make_pool_exists_error(name: str) -> PoolExistsError:

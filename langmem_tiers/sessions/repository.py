@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from langmem_tiers.common.namespaces import build_namespace_key, escape, parse_namespace_key, unescape
-from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.items.repository import delete_session_items
 from langmem_tiers.sessions.message_repository import build_session_not_found_error, split_by_query_limit
 from langmem_tiers.sessions.models import DeleteReport, SessionInfo
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
 from langmem_tiers.storage.retry_read import retry_on_disconnect
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.storage.schema import namespaces, sessions
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.message_rows import AnyRow
     from langmem_tiers.storage.database import Database
 
-# Far more than two racing writers need.
-_MAX_ATTEMPTS = 20
 _SELECT_SESSION = select(sessions, namespaces.c.path).join(namespaces)
 _FIND_SESSION = _SELECT_SESSION.where(
     namespaces.c.path == bindparam("path"), sessions.c.name == bindparam("session")
@@ -60,13 +58,18 @@ class SessionRepository:
     @retry_on_disconnect
     def get_or_create(self, namespace: NamespacePath, name: str, now: datetime) -> SessionInfo:
         """Return the session; create it if it does not exist. Safe under concurrent calls."""
-        for _ in range(_MAX_ATTEMPTS):
+
+        def find_or_create() -> SessionInfo | None:
             if (info := self.get(namespace, name)) is not None:
                 return info
             # Another process may create or delete the session between the lookup and the insert: look again.
-            with suppress(ConcurrentWriteError), self._database.write() as connection:
+            with self._database.write() as connection:
                 self._create(connection, build_namespace_key(namespace), escape(name), now)
-        raise StorageBusyError(f"session {name!r} is being created and deleted concurrently; try again later")
+            return None
+
+        return retry_on_conflict(
+            find_or_create, f"session {name!r} is being created and deleted concurrently; try again later"
+        )
 
     @retry_on_disconnect
     def get(self, namespace: NamespacePath, name: str) -> SessionInfo | None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, func, insert, or_, select, update
 
 from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
-from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.sessions.models import Savings
 from langmem_tiers.sessions.repository import get_or_create_namespace
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
 from langmem_tiers.storage.retry_read import retry_on_disconnect
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.storage.schema import adaptive_parameters, leases, namespaces, optimization_snapshots
 from langmem_tiers.tuning.models import StoredSnapshot, TuningParameters, TuningSnapshot, TuningState
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _PENDING_PREFIX = "pending."  # prefix of the names of savings since the last run
 _IS_PENDING = adaptive_parameters.c.name.startswith(_PENDING_PREFIX)
-_MAX_TRIES = 20  # far more than two racing writers need
 _PREVIOUS_PREFIX = "previous."  # prefix of the names of the parameters before the last change
 
 
@@ -92,9 +91,10 @@ class TuningRepository:
                 f"{_PREVIOUS_PREFIX}{name}": value
                 for name, value in asdict(state.previous_parameters).items()
             }
-        for _ in range(_MAX_TRIES):
+
+        def write() -> bool:
             # If two processes create the same namespace at once, one of them fails, tries again and finds it.
-            with suppress(ConcurrentWriteError), self._database.write() as connection:
+            with self._database.write() as connection:
                 path = build_namespace_key(namespace)
                 if lease is not None and not (
                     _is_lease_held(connection, *lease) and _has_namespace(connection, path)
@@ -105,18 +105,21 @@ class TuningRepository:
                 _insert_run(connection, pk, values, snapshot)
                 _prune_snapshots(connection, pk, keep)
                 return True
-        raise StorageBusyError("the parameters are being modified concurrently: try again later")
+
+        return retry_on_conflict(write, "the parameters are being modified concurrently: try again later")
 
     def add_savings(self, namespace: NamespacePath, savings: Savings, now: datetime) -> None:
         """Add savings that were made between two runs."""
         added = {f"{_PENDING_PREFIX}{name}": value for name, value in asdict(savings).items() if value}
-        for _ in range(_MAX_TRIES):
-            with suppress(ConcurrentWriteError), self._database.write() as connection:
+
+        def write() -> bool:
+            with self._database.write() as connection:
                 pk = get_or_create_namespace(connection, build_namespace_key(namespace), now)
                 for name, value in added.items():
                     _increment_value(connection, pk, name, float(value))
-                return
-        raise StorageBusyError("the savings are being modified concurrently: try again later")
+            return True
+
+        retry_on_conflict(write, "the savings are being modified concurrently: try again later")
 
     def take_savings(self, namespace: NamespacePath) -> Savings:
         """Return the savings added since the last call and reset them."""
