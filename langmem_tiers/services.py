@@ -1,4 +1,4 @@
-"""Stores and workers of an engine, shared by its sessions and namespaces."""
+"""Repositories and workers of an engine, shared by its sessions and namespaces."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from langmem_tiers.chunks.service import Chunks
+from langmem_tiers.common.leases import Lease
 from langmem_tiers.episodes.service import Episodes
 from langmem_tiers.facts.service import Facts
 from langmem_tiers.knowledge.service import KnowledgeBase
@@ -44,7 +45,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineServices:
-    """Stores, workers and configuration behind every session and namespace."""
+    """Repositories, workers and configuration behind every session and namespace.
+
+    Sessions and namespaces are created for every access, so they receive one object. Functions that work across
+    features, such as erasure and context building, take it as well. Everything else takes what it needs.
+    """
 
     short_term: SessionDependencies
     entries: OverrideRepository
@@ -112,6 +117,11 @@ class EngineServices:
             session=session.name,
             key=session.key,
         )
+
+    def get_lease(self, name: str, seconds: float | None = None) -> Lease:
+        """Return a lease. Default duration: the optimizer's ``lease_seconds``."""
+        duration = self.config.optimizer.lease_seconds if seconds is None else seconds
+        return Lease(self.tuning, self.now, name, duration)
 
     def load_parameters(self, namespace: NamespacePath) -> TuningParameters:
         """Return the tuned parameters of a namespace, or the settings of the budget if it was never tuned."""

@@ -56,9 +56,9 @@ _MIN_SUMMARY_OVERLAP = 0.75
 class Session(SessionRecord):
     """One conversation inside a namespace. Get it from ``engine.session(namespace, name)``."""
 
-    def __init__(self, parts: EngineServices, info: SessionInfo) -> None:
-        super().__init__(parts.short_term, info)
-        self._services = parts
+    def __init__(self, services: EngineServices, info: SessionInfo) -> None:
+        super().__init__(services.short_term, info)
+        self._services = services
 
     @property
     def transcript(self) -> Transcript:

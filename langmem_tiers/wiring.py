@@ -21,7 +21,7 @@ from langmem_tiers.facts.extraction import FactExtractor
 from langmem_tiers.facts.llm_extraction import LlmFactExtractor
 from langmem_tiers.items.index_repository import ItemIndexRepository
 from langmem_tiers.items.repository import ItemRepository
-from langmem_tiers.items.service import ItemDependencies, Items
+from langmem_tiers.items.service import Items
 from langmem_tiers.knowledge.repository import KnowledgeRepository
 from langmem_tiers.long_term.access_counter import AccessCounter
 from langmem_tiers.long_term.dependencies import LongTermDependencies
@@ -124,11 +124,11 @@ class EngineOptions:
         )
 
 
-def open_database(url: str | os.PathLike[str], given: EngineOptions) -> Database:
+def open_database(url: str | os.PathLike[str], options: EngineOptions) -> Database:
     """Open a database and migrate it to the current schema."""
-    database = Database(url, given.config)
+    database = Database(url, options.config)
     try:
-        migrate(database, check_time(given.clock.now()))
+        migrate(database, check_time(options.clock.now()))
     except BaseException:
         database.close()
         raise
@@ -151,10 +151,10 @@ def read_backup_info(path: Path) -> BackupInfo:
         return BackupReader(path, file).info
 
 
-def check_backup(path: Path, wish: RestoreRequest) -> None:
+def check_backup(path: Path, request: RestoreRequest) -> None:
     """Verify a backup by reading all of it, as a restore does before it writes."""
     with open_backup_file(path) as file:
-        verify_backup(path, file, wish)
+        verify_backup(path, file, request)
 
 
 def create_whole_file(path: Path) -> AbstractContextManager[Path]:
@@ -164,7 +164,7 @@ def create_whole_file(path: Path) -> AbstractContextManager[Path]:
 
 def assemble_writer(
     database: Database,
-    parts: EngineServices,
+    services: EngineServices,
     scoring: Scoring,
     config: WriterConfig,
     redis: RedisCache | None = None,
@@ -172,7 +172,7 @@ def assemble_writer(
     """Build a batch writer for many threads."""
     on_written = None if redis is None else redis.extend
     store = BatchRepository(database, Indexer(scoring.importance), on_written)
-    return BatchWriter(parts.short_term, store, UnsavedFileStore(), config)
+    return BatchWriter(services.short_term, store, UnsavedFileStore(), config)
 
 
 def build_figures_reader(database: Database) -> DatabaseStatsReader:
@@ -180,20 +180,20 @@ def build_figures_reader(database: Database) -> DatabaseStatsReader:
     return DatabaseStatsReader(database)
 
 
-def open_redis(database: Database, given: EngineOptions) -> RedisCache | None:
+def open_redis(database: Database, options: EngineOptions) -> RedisCache | None:
     """Open the Redis cache, or return None if none is configured; connects on first use."""
-    config = given.config.redis
+    config = options.config.redis
     if config is None:
         return None
     try:
-        return RedisCache(config, database, given.clock.monotonic)
+        return RedisCache(config, database, options.clock.monotonic)
     except BaseException:
         database.close()
         raise
 
 
 def assemble_services(
-    database: Database, given: EngineOptions, changes: ChangedNamespaces, redis: RedisCache | None = None
+    database: Database, options: EngineOptions, changes: ChangedNamespaces, redis: RedisCache | None = None
 ) -> EngineServices:
     """Build the stores and workers of an engine on a database."""
     sessions = (
@@ -202,46 +202,46 @@ def assemble_services(
         else SessionRepository(database, redis.invalidate_sessions, redis.record_session_row)
     )
     entries = OverrideRepository(database)
-    short_term = _build_session_dependencies(database, sessions, given, changes, redis)
-    finder, embedding = FactFinder(given.scoring.facts), _build_embedding(database, given)
+    short_term = _build_session_dependencies(database, sessions, options, changes, redis)
+    finder, embedding = FactFinder(options.scoring.facts), _build_embedding(database, options)
     return EngineServices(
         short_term=short_term,
         entries=entries,
-        views=ViewCache(entries, given.config.cache, given.clock.monotonic),
+        views=ViewCache(entries, options.config.cache, options.clock.monotonic),
         knowledge=KnowledgeRepository(database, extract_terms),
         tuning=TuningRepository(database),
-        analyzer=_build_analyzer(given, finder),
-        summarizer=_build_summarizer(given, finder),
-        retriever=_build_retriever(database, sessions, given, embedding),
-        long_term=_build_long_term_dependencies(database, given, embedding),
+        analyzer=_build_analyzer(options, finder),
+        summarizer=_build_summarizer(options, finder),
+        retriever=_build_retriever(database, sessions, options, embedding),
+        long_term=_build_long_term_dependencies(database, options, embedding),
         pools=PoolRepository(database),
-        fact_extractor=FactExtractor(given.scoring.statements, finder),
-        llm_fact_extractor=_build_llm_fact_extractor(given, finder),
-        moment_patterns=given.scoring.moments,
-        working=WorkingMemories(short_term, given.config.working),
-        config=given.config,
+        fact_extractor=FactExtractor(options.scoring.statements, finder),
+        llm_fact_extractor=_build_llm_fact_extractor(options, finder),
+        moment_patterns=options.scoring.moments,
+        working=WorkingMemories(short_term, options.config.working),
+        config=options.config,
         erasure=ErasureRepository(database, redis),
-        maintenance_store=MaintenanceRepository(database, given.config.busy_timeout_seconds, redis),
+        maintenance_store=MaintenanceRepository(database, options.config.busy_timeout_seconds, redis),
     )
 
 
-def assemble_items(database: Database, given: EngineOptions) -> Items:
+def assemble_items(database: Database, options: EngineOptions) -> Items:
     """Build the items of a database, searched with the engine's embedder."""
-    parts = ItemDependencies(
-        store=ItemRepository(database),
-        index=ItemIndexRepository(database),
-        vectors=VectorRepository(database),
-        config=given.config,
-        clock=given.clock,
+    return Items(
+        ItemRepository(database),
+        ItemIndexRepository(database),
+        VectorRepository(database),
+        options.config,
+        options.clock,
+        embedder=options.embedder,
     )
-    return Items(parts, given.embedder)
 
 
 def assemble_backups(
-    database: Database, given: EngineOptions, redis: RedisCache | None = None
+    database: Database, options: EngineOptions, redis: RedisCache | None = None
 ) -> BackupRepository:
     """Build the store that creates and restores backups of a database."""
-    terms = TermBuilder(Indexer(given.scoring.importance), extract_terms)
+    terms = TermBuilder(Indexer(options.scoring.importance), extract_terms)
     return (
         BackupRepository(database, terms)
         if redis is None
@@ -252,76 +252,80 @@ def assemble_backups(
 def _build_session_dependencies(
     database: Database,
     sessions: SessionRepository,
-    given: EngineOptions,
+    options: EngineOptions,
     changes: ChangedNamespaces,
     redis: RedisCache | None,
 ) -> SessionDependencies:
-    record = MessageRepository(database, Indexer(given.scoring.importance))
+    record = MessageRepository(database, Indexer(options.scoring.importance))
     lists = TranscriptRepository(database, record)
     return SessionDependencies(
         sessions=sessions,
         messages=record if redis is None else redis.wrap_message_store(record),
         transcripts=lists if redis is None else redis.wrap_transcript_store(lists),
-        counter=given.counter,
-        clock=given.clock,
-        ids=given.ids,
-        cache=SessionCache(given.config.cache, given.clock.monotonic),
+        counter=options.counter,
+        clock=options.clock,
+        ids=options.ids,
+        cache=SessionCache(options.config.cache, options.clock.monotonic),
         on_change=changes.add,
-        instruments=given.instruments,
+        instruments=options.instruments,
     )
 
 
-def _build_summarizer(given: EngineOptions, finder: FactFinder) -> Summarizer:
+def _build_summarizer(options: EngineOptions, finder: FactFinder) -> Summarizer:
     return Summarizer(
-        given.counter,
-        given.model,
+        options.counter,
+        options.model,
         facts=finder,
-        config=given.config.summary,
-        instruments=given.instruments,
+        config=options.config.summary,
+        instruments=options.instruments,
     )
 
 
-def _build_analyzer(given: EngineOptions, finder: FactFinder) -> Analyzer:
+def _build_analyzer(options: EngineOptions, finder: FactFinder) -> Analyzer:
     return Analyzer(
-        compressor=Compressor(given.counter, finder),
-        relevance=given.scoring.relevance,
-        importance=given.scoring.importance,
-        key_facts=given.scoring.key_facts,
-        redundancy_threshold=given.config.redundancy_threshold,
+        compressor=Compressor(options.counter, finder),
+        relevance=options.scoring.relevance,
+        importance=options.scoring.importance,
+        key_facts=options.scoring.key_facts,
+        redundancy_threshold=options.config.redundancy_threshold,
     )
 
 
-def _build_embedding(database: Database, given: EngineOptions) -> EmbeddingClient | None:
-    if given.embedder is None:
+def _build_embedding(database: Database, options: EngineOptions) -> EmbeddingClient | None:
+    if options.embedder is None:
         return None
     store = VectorRepository(database)
-    return EmbeddingClient(given.embedder, store, given.config.embedding, given.clock, given.instruments)
+    return EmbeddingClient(
+        options.embedder, store, options.config.embedding, options.clock, options.instruments
+    )
 
 
 def _build_retriever(
-    database: Database, sessions: SessionRepository, given: EngineOptions, embedding: EmbeddingClient | None
+    database: Database, sessions: SessionRepository, options: EngineOptions, embedding: EmbeddingClient | None
 ) -> Retriever:
     return Retriever(
         index=RecallIndexRepository(database),
         sessions=sessions,
         embedding=embedding,
-        config=given.config,
-        clock=given.clock,
+        config=options.config,
+        clock=options.clock,
     )
 
 
 def _build_long_term_dependencies(
-    database: Database, given: EngineOptions, embedding: EmbeddingClient | None
+    database: Database, options: EngineOptions, embedding: EmbeddingClient | None
 ) -> LongTermDependencies:
     store = LongTermRepository(database)
     return LongTermDependencies(
         store=store,
-        search=MemorySearch(store, LongTermIndexRepository(database), embedding, given.config, given.clock),
+        search=MemorySearch(
+            store, LongTermIndexRepository(database), embedding, options.config, options.clock
+        ),
         access_counter=AccessCounter(store),
-        token_counter=given.counter,
-        ids=given.ids,
-        now=lambda: check_time(given.clock.now()),
-        word_similarity=_build_word_similarity(given.embedder),
+        token_counter=options.counter,
+        ids=options.ids,
+        now=lambda: check_time(options.clock.now()),
+        word_similarity=_build_word_similarity(options.embedder),
     )
 
 
@@ -332,11 +336,11 @@ def _build_word_similarity(embedder: Embedder | None) -> WordSimilarity | None:
     return WordSimilarity(embedder.embed_documents)
 
 
-def _build_llm_fact_extractor(given: EngineOptions, finder: FactFinder) -> LlmFactExtractor | None:
-    if given.model is None or not given.config.learning.asks_model:
+def _build_llm_fact_extractor(options: EngineOptions, finder: FactFinder) -> LlmFactExtractor | None:
+    if options.model is None or not options.config.learning.asks_model:
         return None
     return LlmFactExtractor(
-        given.model, facts=finder, time_limit_seconds=given.config.summary.time_limit_seconds
+        options.model, facts=finder, time_limit_seconds=options.config.summary.time_limit_seconds
     )
 
 

@@ -42,13 +42,13 @@ class Episodes(NotebookDisplayable):
 
     def __init__(
         self,
-        parts: LongTermDependencies,
+        dependencies: LongTermDependencies,
         sessions: SessionRepository,
         config: LearningConfig,
         namespace: NamespacePath,
     ) -> None:
-        self._dependencies = parts
-        self._store = parts.store
+        self._dependencies = dependencies
+        self._store = dependencies.store
         self._sessions = sessions
         self._config = config
         self._namespace = namespace

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongTermDependencies:
-    """Stores and services of long-term entries, episodes and chunks."""
+    """Repository and helpers of long-term entries, episodes, chunks, facts and pools, built once per engine.
+
+    These objects are created for every access, and they create each other. So the values are passed together.
+    """
 
     store: LongTermRepository
     search: MemorySearch

@@ -59,10 +59,10 @@ class LongTerm(NotebookDisplayable):
     """
 
     def __init__(
-        self, parts: LongTermDependencies, promoted: OverrideRepository, namespace: NamespacePath
+        self, dependencies: LongTermDependencies, promoted: OverrideRepository, namespace: NamespacePath
     ) -> None:
-        self._dependencies = parts
-        self._store = parts.store
+        self._dependencies = dependencies
+        self._store = dependencies.store
         self._entry_store = promoted
         self._namespace = namespace
 

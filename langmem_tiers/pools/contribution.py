@@ -75,7 +75,7 @@ def to_contribution_request(
 
 
 def contribute(
-    parts: LongTermDependencies,
+    dependencies: LongTermDependencies,
     store: PoolRepository,
     pool: PoolInfo,
     namespace: NamespacePath,
@@ -84,8 +84,8 @@ def contribute(
     """Add a contribution to the pool. If an entry with the same statement exists, add a hidden duplicate."""
 
     def attempt() -> Receipt | None:
-        now = parts.now()
-        new = build_entry(parts, pool.namespace, request.draft, now)
+        now = dependencies.now()
+        new = build_entry(dependencies, pool.namespace, request.draft, now)
         assert new.valid_from is not None  # noqa: S101 - build_entry always sets it
         filters = EntryFilters(overlaps=(new.valid_from, new.valid_until))
         search = EntrySearchRequest(
@@ -95,12 +95,12 @@ def contribute(
             filters=filters,
             limit=MAX_SIMILAR_ENTRIES,
         )
-        similar = parts.search.find_similar(search)
+        similar = dependencies.search.find_similar(search)
         existing = [match.entry for match in similar.entries]
         new = align_start_time(new, request.draft, existing)
         now = new.created_at
         resolution = resolve_conflicts(
-            new, existing, now, importance=request.draft.importance, kin=parts.word_similarity
+            new, existing, now, importance=request.draft.importance, kin=dependencies.word_similarity
         )
         origin = Origin(
             namespace=namespace,
@@ -139,13 +139,13 @@ def check_not_synced(store: PoolRepository, namespace: NamespacePath, entry_id: 
         )
 
 
-def require_own_entry(parts: LongTermDependencies, namespace: NamespacePath, entry_id: str) -> Entry:
+def require_own_entry(dependencies: LongTermDependencies, namespace: NamespacePath, entry_id: str) -> Entry:
     """Return a long-term entry of a namespace.
 
     Raises:
         EntryNotFoundError: The entry does not exist.
     """
-    found = parts.store.get(namespace, [check_name(entry_id, "entry id")]).get(entry_id)
+    found = dependencies.store.get(namespace, [check_name(entry_id, "entry id")]).get(entry_id)
     if found is None or found.entry.tier is not Tier.LONG_TERM:
         raise EntryNotFoundError(
             f"the namespace {namespace!r} has no long-term entry {entry_id!r}: use an id returned by store()"

@@ -52,9 +52,9 @@ class Pools:
     """
 
     def __init__(
-        self, parts: LongTermDependencies, promoted: OverrideRepository, store: PoolRepository
+        self, dependencies: LongTermDependencies, promoted: OverrideRepository, store: PoolRepository
     ) -> None:
-        self._dependencies = parts
+        self._dependencies = dependencies
         self._entry_store = promoted
         self._store = store
 
@@ -129,12 +129,16 @@ class Pool:
     """
 
     def __init__(
-        self, parts: LongTermDependencies, promoted: OverrideRepository, store: PoolRepository, info: PoolInfo
+        self,
+        dependencies: LongTermDependencies,
+        promoted: OverrideRepository,
+        store: PoolRepository,
+        info: PoolInfo,
     ) -> None:
-        self._dependencies = parts
+        self._dependencies = dependencies
         self._store = store
         self._info = info
-        self._memory = LongTerm(parts, promoted, info.namespace)
+        self._memory = LongTerm(dependencies, promoted, info.namespace)
         self.id: str = info.id
         self.name: str = info.name
         self.created_at: datetime = info.created_at

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.items.service import Items
-    from langmem_tiers.services import EngineServices
+    from langmem_tiers.long_term.fact_repository import FactRepository
+    from langmem_tiers.sessions.repository import SessionRepository
 
 _MAX_CONVERSATIONS = 1_000_000
 
@@ -24,13 +25,17 @@ class ConversationRepository:
 
     Args:
         items: Item store that holds the states of the conversations.
-        parts: Services that hold the sessions with the messages.
+        sessions: Repository of the sessions with the messages.
+        turns: Repository that numbers the turns of the sessions.
         project: Namespace of the project.
     """
 
-    def __init__(self, items: Items, parts: EngineServices, project: NamespacePath) -> None:
+    def __init__(
+        self, items: Items, sessions: SessionRepository, turns: FactRepository, project: NamespacePath
+    ) -> None:
         self._items = items
-        self._services = parts
+        self._sessions = sessions
+        self._turns = turns
         self._project = project
         self._state_namespace = (CONVERSATIONS_LABEL, *project)
 
@@ -71,7 +76,7 @@ class ConversationRepository:
         return self._to_conversation(conversation.id, value)
 
     def _to_conversation(self, name: str, value: dict[str, Any]) -> Conversation:
-        session, ended = self._services.short_term.sessions.get(self._project, name), value["ended_at"]
+        session, ended = self._sessions.get(self._project, name), value["ended_at"]
         return Conversation(
             id=name,
             project_id=self._project[-1],
@@ -79,5 +84,5 @@ class ConversationRepository:
             ended_at=None if ended is None else datetime.fromisoformat(ended),
             status=ConversationStatus(value["status"]),
             outcome=value["outcome"],
-            total_turns=0 if session is None else self._services.long_term.store.get_last_turn(session.key),
+            total_turns=0 if session is None else self._turns.get_last_turn(session.key),
         )

@@ -72,18 +72,18 @@ class BatchRepository:
     Args:
         database: The database.
         index_text: Computes the index columns of a message, which are stored in its row.
-        written: Called with everything that a transaction wrote, after the commit; for caches.
+        on_written: Called with everything that a transaction wrote, after the commit; for caches.
     """
 
     def __init__(
         self,
         database: Database,
         index_text: Callable[[Message], IndexText],
-        written: Callable[[Sequence[SessionWrite]], object] | None = None,
+        on_written: Callable[[Sequence[SessionWrite]], object] | None = None,
     ) -> None:
         self._database = database
         self._index_text = index_text
-        self._on_written = written
+        self._on_written = on_written
         # Messages of transactions whose reply was lost: the server may have committed them or not.
         self._unconfirmed: set[_SentMessage] = set()
         self._advance = DriverStatement(ADVANCE_SESSION, database.dialect)

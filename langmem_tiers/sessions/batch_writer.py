@@ -49,18 +49,22 @@ if TYPE_CHECKING:
 
 
 def add_to_sessions(
-    parts: SessionDependencies, store: BatchRepository, batches: Sequence[SessionBatch], *, new_ids: bool
+    dependencies: SessionDependencies,
+    store: BatchRepository,
+    batches: Sequence[SessionBatch],
+    *,
+    new_ids: bool,
 ) -> tuple[SessionAppendResult, ...]:
     """Store batches in one transaction, and update metrics and caches like ``session.add``.
 
     Args:
-        parts: Stores and helpers of sessions.
+        dependencies: Stores and helpers of sessions.
         store: The batch store.
         batches: One batch per session.
         new_ids: Pass True if all ids are most likely new; saves a lookup.
     """
-    with parts.instruments.measure(Operation.ADD) as watch:
-        results = store.append_all(batches, parts.now(), new_ids=new_ids)
+    with dependencies.instruments.measure(Operation.ADD) as watch:
+        results = store.append_all(batches, dependencies.now(), new_ids=new_ids)
         watch.record(
             messages=sum(len(result.stored) for result in results),
             duplicates=sum(len(result.duplicates) for result in results),
@@ -68,8 +72,8 @@ def add_to_sessions(
         )
     for batch, result in zip(batches, results, strict=True):
         if result.stored:
-            parts.cache.extend(result.key, result)
-            parts.on_change(batch.namespace)
+            dependencies.cache.extend(result.key, result)
+            dependencies.on_change(batch.namespace)
     return results
 
 
@@ -81,16 +85,20 @@ class BatchWorker:
     """Stores the batches of a writer; runs in the writer's own thread.
 
     Args:
-        parts: Stores and helpers of sessions.
+        dependencies: Stores and helpers of sessions.
         store: The batch store.
         queue: The queue of the writer.
         tidy: Called after each stored batch.
     """
 
     def __init__(
-        self, parts: SessionDependencies, store: BatchRepository, queue: BatchQueue, tidy: Callable[[], None]
+        self,
+        dependencies: SessionDependencies,
+        store: BatchRepository,
+        queue: BatchQueue,
+        tidy: Callable[[], None],
     ) -> None:
-        self._dependencies = parts
+        self._dependencies = dependencies
         self._store = store
         self._queue = queue
         self._on_batch_stored = tidy
@@ -149,16 +157,16 @@ class BatchWriter(Closeable):
 
     def __init__(
         self,
-        parts: SessionDependencies,
+        dependencies: SessionDependencies,
         store: BatchRepository,
         files: UnsavedFileStore,
         config: WriterConfig,
     ) -> None:
-        self._dependencies = parts
+        self._dependencies = dependencies
         self._files = files
         self._config = config
-        self._queue = BatchQueue(config, parts.clock.monotonic)
-        self._worker = BatchWorker(parts, store, self._queue, self._compact_file)
+        self._queue = BatchQueue(config, dependencies.clock.monotonic)
+        self._worker = BatchWorker(dependencies, store, self._queue, self._compact_file)
         self._thread: threading.Thread | None = None
         self._start_lock, self._close_lock = threading.Lock(), threading.RLock()
         self._report: CrashReport | None = None

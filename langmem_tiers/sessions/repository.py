@@ -39,20 +39,20 @@ class SessionRepository:
 
     Args:
         database: The database.
-        erasing: Called with the keys of erased sessions before the transaction commits, so that caches are cleared
+        on_erase: Called with the keys of erased sessions before the transaction commits, so that caches are cleared
             by the time the sessions are gone.
-        found: Called with the row of each session that was looked up by name.
+        on_found: Called with the row of each session that was looked up by name.
     """
 
     def __init__(
         self,
         database: Database,
-        erasing: Callable[[Sequence[int]], object] = lambda _keys: None,
-        found: Callable[[AnyRow], object] = lambda _row: None,
+        on_erase: Callable[[Sequence[int]], object] = lambda _keys: None,
+        on_found: Callable[[AnyRow], object] = lambda _row: None,
     ) -> None:
         self._database = database
-        self._on_erase = erasing
-        self._on_found = found
+        self._on_erase = on_erase
+        self._on_found = on_found
         self._find_statement = DriverStatement(_FIND_SESSION, database.dialect)
 
     @retry_on_disconnect
