@@ -50,7 +50,6 @@ from langmem_tiers.sessions.redis.cache import RedisCache
 from langmem_tiers.sessions.repository import SessionRepository
 from langmem_tiers.sessions.service import SessionDependencies
 from langmem_tiers.sessions.transcript_repository import TranscriptRepository
-from langmem_tiers.sessions.write_ahead_file import UnsavedFileStore
 from langmem_tiers.storage.cheap_counts import DatabaseStatsReader
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.migrations import identity_of, migrate
@@ -172,7 +171,7 @@ def assemble_writer(
     """Build a batch writer for many threads."""
     on_written = None if redis is None else redis.extend
     store = BatchRepository(database, Indexer(scoring.importance), on_written)
-    return BatchWriter(services.short_term, store, UnsavedFileStore(), config)
+    return BatchWriter(services.short_term, store, config)
 
 
 def build_figures_reader(database: Database) -> DatabaseStatsReader:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.knowledge.models import Knowledge
     from langmem_tiers.knowledge.service import KnowledgeBase
     from langmem_tiers.recall.retriever import RecallRequest
-    from langmem_tiers.services import EngineServices
     from langmem_tiers.sessions.service import SessionDependencies
 
 WORD_MATCH_WEIGHT, CONFIDENCE_WEIGHT = 0.6, 0.1
@@ -36,7 +36,7 @@ _MAX_PREFERENCES = 20
 
 
 def find_knowledge_hits(
-    services: EngineServices, namespace: NamespacePath, request: RecallRequest
+    knowledge: KnowledgeBase, counter: TokenCounter, namespace: NamespacePath, request: RecallRequest
 ) -> list[Hit]:
     """Find knowledge that answers a request, scored for comparison with messages.
 
@@ -45,7 +45,6 @@ def find_knowledge_hits(
     query_terms = set(request.query.terms)
     if not query_terms or not _allows_knowledge(request):
         return []
-    knowledge = services.get_knowledge(namespace)
     named = None if request.filters is None else request.filters.categories
     categories: Sequence[str | None] = [None] if named is None else sorted(named)
     values = [
@@ -58,7 +57,7 @@ def find_knowledge_hits(
         valid_at = request.filters.valid_at
         past = (value for value in knowledge.past_at(valid_at) if named is None or value.category in named)
         values = [*(value for value in values if value.created_at <= valid_at), *past]
-    hits = [_build_hit(services, namespace, value, query_terms) for value in values]
+    hits = [_build_hit(counter, namespace, value, query_terms) for value in values]
     return [hit for hit in hits if hit.signals[KNOWLEDGE_KIND] > 0 and _passes_filters(hit, request.filters)]
 
 
@@ -90,7 +89,7 @@ def _passes_filters(hit: Hit, filters: RecallFilters | None) -> bool:
 
 
 def _build_hit(
-    services: EngineServices, namespace: NamespacePath, item: Knowledge, query_terms: set[str]
+    counter: TokenCounter, namespace: NamespacePath, item: Knowledge, query_terms: set[str]
 ) -> Hit:
     text = item.text
     key_terms = _get_key_terms(item)
@@ -107,7 +106,7 @@ def _build_hit(
         content=text,
         created_at=item.updated_at,
         importance=item.confidence,
-        token_count=services.counter.count(text),
+        token_count=counter.count(text),
         source=item.source,
     )
     # One matching word of many may be a coincidence. Squaring the share keeps such matches low.

@@ -90,7 +90,11 @@ def _execute_recall(
     # The cached flag speaks of current knowledge only: a request for the past must look for former values.
     is_historical = request.filters is not None and request.filters.valid_at is not None
     searches_knowledge = is_historical or services.retriever.may_have_knowledge(namespace)
-    knowledge_hits = find_knowledge_hits(services, namespace, request) if searches_knowledge else []
+    knowledge_hits = (
+        find_knowledge_hits(services.get_knowledge(namespace), services.counter, namespace, request)
+        if searches_knowledge
+        else []
+    )
     memory_hits = find_memory_hits(services, namespace, request, counts=counts, most=max_memory_hits)
     return merge_hits(recall, [*knowledge_hits, *memory_hits], request.limit)
 

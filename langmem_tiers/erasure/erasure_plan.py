@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.entries import Entry
     from langmem_tiers.common.messages import Message
+    from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.erasure.records import ErasureImpact, MessageRef, SessionViewState
     from langmem_tiers.facts.models import ExtractedFact
     from langmem_tiers.long_term.records import NewEntry, StoredEntry
     from langmem_tiers.services import EngineServices
+    from langmem_tiers.sessions.repository import SessionRepository
 
 _MESSAGE_PREFIX = "message "  # prefix of the id in the source of an entry
 _MAX_SUMMARIZED_MESSAGES = 2000  # maximum number of messages, the newest ones, for rebuilding a summary
@@ -80,7 +82,7 @@ def plan_session_erasure(
     services: EngineServices, impact: ErasureImpact, names: Sequence[str]
 ) -> ErasurePlan:
     """Plan the erasure of complete sessions."""
-    erased, rewritten = _plan_entries(services, impact, frozenset(names), None)
+    erased, rewritten = _plan_entries(services.counter, impact, frozenset(names), None)
     plan = _build_plan(services, impact, erased, rewritten)
     return replace(plan, sessions=impact.sessions, context_names=tuple(names))
 
@@ -99,7 +101,7 @@ def plan_message_erasure(services: EngineServices, impact: ErasureImpact, *, las
     erased: set[str] = set()
     rewritten: list[NewEntry] = []
     if lasting:
-        erased, rewritten = _plan_entries(services, impact, frozenset({state.session.name}), ids)
+        erased, rewritten = _plan_entries(services.counter, impact, frozenset({state.session.name}), ids)
     plan = _build_plan(services, impact, erased, rewritten, all_facts=lasting)
     erased_spans, rebuilt_spans = _plan_chunks_and_episodes(services, impact, state, ids)
     summary, digest = _rebuild_summary(services, impact, state, ids)
@@ -142,7 +144,7 @@ def _build_plan(
         versions=impact.versions,
         rewritten_entries=(
             *(entry for entry in rewritten if entry.entry.id not in erased),
-            *_unlink_episodes(services, impact, erased),
+            *_unlink_episodes(services.short_term.sessions, impact, erased),
         ),
         facts=tuple(sorted(facts | supporting)),
         knowledge=impact.knowledge,
@@ -167,7 +169,7 @@ def _add_derived(impact: ErasureImpact, erased: set[str]) -> set[str]:
 
 
 def _plan_entries(
-    services: EngineServices, impact: ErasureImpact, names: frozenset[str], ids: frozenset[str] | None
+    counter: TokenCounter, impact: ErasureImpact, names: frozenset[str], ids: frozenset[str] | None
 ) -> tuple[set[str], list[NewEntry]]:
     erased_ids: set[str] = set()
     rewritten: list[NewEntry] = []
@@ -181,7 +183,7 @@ def _plan_entries(
                 rewritten.append(to_new_entry(replace(entry, source=None)))
         elif _is_origin_erased(entry, erased_facts, others, names, ids):
             if others:
-                rewritten.append(to_new_entry(_rewrite_entry(services, entry, others)))
+                rewritten.append(to_new_entry(_rewrite_entry(counter, entry, others)))
             else:
                 erased_ids.add(entry.id)
     return erased_ids, rewritten
@@ -206,7 +208,7 @@ def _to_source(fact: ExtractedFact) -> str | None:
     return None if fact.source_message_id is None else f"{_MESSAGE_PREFIX}{fact.source_message_id}"
 
 
-def _rewrite_entry(services: EngineServices, entry: Entry, others: Sequence[ExtractedFact]) -> Entry:
+def _rewrite_entry(counter: TokenCounter, entry: Entry, others: Sequence[ExtractedFact]) -> Entry:
     # The wording may come from the erased message, so it is replaced by that of another source.
     first = others[0]
     return replace(
@@ -217,11 +219,11 @@ def _rewrite_entry(services: EngineServices, entry: Entry, others: Sequence[Extr
         tags=frozenset(tag for fact in others for tag in fact.tags),
         source=_to_source(first) or first.source,
         session=first.session,
-        token_count=services.counter.count(first.content),
+        token_count=counter.count(first.content),
     )
 
 
-def _unlink_episodes(services: EngineServices, impact: ErasureImpact, erased: set[str]) -> list[NewEntry]:
+def _unlink_episodes(sessions: SessionRepository, impact: ErasureImpact, erased: set[str]) -> list[NewEntry]:
     unlinked: list[NewEntry] = []
     keys: dict[str, int | None] = {}
     erased_sessions = {session.name for session in impact.sessions}
@@ -232,7 +234,7 @@ def _unlink_episodes(services: EngineServices, impact: ErasureImpact, erased: se
         if is_erased or not erased.intersection(episode.linked):
             continue
         if episode.session not in keys:
-            info = services.short_term.sessions.get(impact.namespace, episode.session)
+            info = sessions.get(impact.namespace, episode.session)
             keys[episode.session] = None if info is None else info.key
         remaining = tuple(entry_id for entry_id in episode.linked if entry_id not in erased)
         unlinked.append(build_episode_entry(replace(episode, linked=remaining), keys[episode.session]))

@@ -59,11 +59,11 @@ class LongTerm(NotebookDisplayable):
     """
 
     def __init__(
-        self, dependencies: LongTermDependencies, promoted: OverrideRepository, namespace: NamespacePath
+        self, dependencies: LongTermDependencies, overrides: OverrideRepository, namespace: NamespacePath
     ) -> None:
         self._dependencies = dependencies
         self._store = dependencies.store
-        self._entry_store = promoted
+        self._overrides = overrides
         self._namespace = namespace
 
     def __repr__(self) -> str:
@@ -355,7 +355,7 @@ class LongTerm(NotebookDisplayable):
         """Return the newest valid long-term memories: stored entries and promoted messages."""
         check_limit(limit)
         # The newest of each kind are enough: the newest of both are among them.
-        promoted = self._entry_store.list_promoted(self._namespace, before=None, limit=limit)
+        promoted = self._overrides.list_promoted(self._namespace, before=None, limit=limit)
         both = (*self.entries(limit=limit), *(self._to_entry(located) for located in promoted))
         return DisplayableTuple(sorted(both, key=lambda entry: entry.created_at, reverse=True)[:limit])
 
@@ -377,7 +377,7 @@ class LongTerm(NotebookDisplayable):
 
     def _iterate_promoted(self) -> Iterator[Entry]:
         before: int | None = None
-        while page := self._entry_store.list_promoted(self._namespace, before=before, limit=_PAGE_SIZE):
+        while page := self._overrides.list_promoted(self._namespace, before=before, limit=_PAGE_SIZE):
             yield from (self._to_entry(located) for located in page)
             before = page[-1].item.key
 

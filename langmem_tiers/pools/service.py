@@ -52,10 +52,10 @@ class Pools:
     """
 
     def __init__(
-        self, dependencies: LongTermDependencies, promoted: OverrideRepository, store: PoolRepository
+        self, dependencies: LongTermDependencies, overrides: OverrideRepository, store: PoolRepository
     ) -> None:
         self._dependencies = dependencies
-        self._entry_store = promoted
+        self._overrides = overrides
         self._store = store
 
     def create(
@@ -116,7 +116,7 @@ class Pools:
             after = page[-1].name
 
     def _build_pool(self, info: PoolInfo) -> Pool:
-        return Pool(self._dependencies, self._entry_store, self._store, info)
+        return Pool(self._dependencies, self._overrides, self._store, info)
 
 
 class Pool:
@@ -131,14 +131,14 @@ class Pool:
     def __init__(
         self,
         dependencies: LongTermDependencies,
-        promoted: OverrideRepository,
+        overrides: OverrideRepository,
         store: PoolRepository,
         info: PoolInfo,
     ) -> None:
         self._dependencies = dependencies
         self._store = store
         self._info = info
-        self._memory = LongTerm(dependencies, promoted, info.namespace)
+        self._memory = LongTerm(dependencies, overrides, info.namespace)
         self.id: str = info.id
         self.name: str = info.name
         self.created_at: datetime = info.created_at

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.messages import Message
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.episodes.models import Episode
+    from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.models import Relation
     from langmem_tiers.long_term.records import StoredEntry
     from langmem_tiers.projects.models import Conversation
@@ -43,10 +44,10 @@ def build_project_files(
     """
     now = services.now()
     files: dict[str, list[dict[str, Any]]] = {
-        LONG_TERM_FILE: list(_serialize_entries(services, namespace, now)),
+        LONG_TERM_FILE: list(_serialize_entries(services.long_term, namespace, now)),
         EPISODIC_FILE: [
             _serialize_episode(to_episode(stored), now)
-            for stored in _iterate_entries(services, namespace, Tier.EPISODIC)
+            for stored in _iterate_entries(services.long_term, namespace, Tier.EPISODIC)
         ],
         CONVERSATIONS_FILE: [],
         CHUNKS_FILE: [],
@@ -62,24 +63,25 @@ def build_project_files(
 
 
 def _iterate_entries(
-    services: EngineServices, namespace: NamespacePath, tier: Tier, filters: EntryFilters = _ANY_TIME
+    dependencies: LongTermDependencies,
+    namespace: NamespacePath,
+    tier: Tier,
+    filters: EntryFilters = _ANY_TIME,
 ) -> Iterator[StoredEntry]:
     before: int | None = None
-    while page := services.long_term.store.list_entries(
-        namespace, tier, filters, before=before, limit=_PAGE_SIZE
-    ):
-        yield from map(services.long_term.access_counter.with_pending_accesses, page)
+    while page := dependencies.store.list_entries(namespace, tier, filters, before=before, limit=_PAGE_SIZE):
+        yield from map(dependencies.access_counter.with_pending_accesses, page)
         before = page[-1].key
 
 
 def _serialize_entries(
-    services: EngineServices, namespace: NamespacePath, now: datetime
+    dependencies: LongTermDependencies, namespace: NamespacePath, now: datetime
 ) -> Iterator[dict[str, Any]]:
     # Page by page, so that the relations of a page are read with one query.
-    store, before = services.long_term.store, None
+    store, before = dependencies.store, None
     while page := store.list_entries(namespace, Tier.LONG_TERM, _ANY_TIME, before=before, limit=_PAGE_SIZE):
         before = page[-1].key
-        entries = [services.long_term.access_counter.with_pending_accesses(stored).entry for stored in page]
+        entries = [dependencies.access_counter.with_pending_accesses(stored).entry for stored in page]
         relations: dict[str, list[Relation]] = {}
         for relation in store.list_relations(namespace, [entry.id for entry in entries]):
             relations.setdefault(relation.source, []).append(relation)
@@ -157,7 +159,10 @@ def _serialize_conversation(
 ) -> dict[str, Any]:
     arc = services.get_episodes(session.namespace).arc(session.name)
     own = EntryFilters(sessions=frozenset({session.name}), valid_at=services.now())
-    facts = [stored.entry.id for stored in _iterate_entries(services, session.namespace, Tier.LONG_TERM, own)]
+    facts = [
+        stored.entry.id
+        for stored in _iterate_entries(services.long_term, session.namespace, Tier.LONG_TERM, own)
+    ]
     return {
         "id": conversation.id,
         "projectId": conversation.project_id,

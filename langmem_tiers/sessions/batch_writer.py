@@ -33,6 +33,12 @@ from langmem_tiers.sessions.batch_models import (
 from langmem_tiers.sessions.batch_queue import BatchQueue, PendingAdd
 from langmem_tiers.sessions.models import AddReport
 from langmem_tiers.sessions.service import check_drafts, complete_drafts
+from langmem_tiers.sessions.write_ahead_file import (
+    lock_unsaved_file,
+    open_unsaved_file,
+    read_unsaved_file,
+    rewrite_unsaved_file,
+)
 from langmem_tiers.telemetry.instruments import Operation
 
 if TYPE_CHECKING:
@@ -45,7 +51,6 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.batch_repository import BatchRepository
     from langmem_tiers.sessions.models import SessionAppendResult, SessionBatch
     from langmem_tiers.sessions.service import SessionDependencies
-    from langmem_tiers.sessions.write_ahead_file import UnsavedFileStore
 
 
 def add_to_sessions(
@@ -59,7 +64,7 @@ def add_to_sessions(
 
     Args:
         dependencies: Stores and helpers of sessions.
-        store: The batch store.
+        store: Repository that stores the batches.
         batches: One batch per session.
         new_ids: Pass True if all ids are most likely new; saves a lookup.
     """
@@ -86,7 +91,7 @@ class BatchWorker:
 
     Args:
         dependencies: Stores and helpers of sessions.
-        store: The batch store.
+        store: Repository that stores the batches.
         queue: The queue of the writer.
         tidy: Called after each stored batch.
     """
@@ -159,18 +164,16 @@ class BatchWriter(Closeable):
         self,
         dependencies: SessionDependencies,
         store: BatchRepository,
-        files: UnsavedFileStore,
         config: WriterConfig,
     ) -> None:
         self._dependencies = dependencies
-        self._files = files
         self._config = config
         self._queue = BatchQueue(config, dependencies.clock.monotonic)
         self._worker = BatchWorker(dependencies, store, self._queue, self._compact_file)
         self._thread: threading.Thread | None = None
         self._start_lock, self._close_lock = threading.Lock(), threading.RLock()
         self._report: CrashReport | None = None
-        self._file = None if config.report_path is None else files.open(config.report_path)
+        self._file = None if config.report_path is None else open_unsaved_file(config.report_path)
         fork_safety.register_fork_aware(self)
         atexit.register(self._close_at_exit)
 
@@ -291,13 +294,13 @@ class BatchWriter(Closeable):
             InvalidInputError: The file does not exist, is damaged, or a writer is using it. Nothing was stored.
         """
         checked = check_report_path(path)
-        with self._files.lock(checked):
+        with lock_unsaved_file(checked):
             return self._recover_from(checked)
 
     def _recover_from(self, path: Path) -> RecoverReport:
         pending = [
             PendingAdd(unsaved.namespace, unsaved.session, unsaved.messages, (), Future(), is_new=False)
-            for unsaved in self._files.read(path)
+            for unsaved in read_unsaved_file(path)
         ]
         for add in pending:
             self._enqueue(add, None)
@@ -310,7 +313,7 @@ class BatchWriter(Closeable):
         reports = [add.future.result() for add in pending if add.future.exception() is None]
         # The rejected messages stay in the file, so they need not stay in `unsaved` too.
         self._queue.discard_refused(pending)
-        self._files.rewrite(path, refused)
+        rewrite_unsaved_file(path, refused)
         return RecoverReport(
             stored=sum(len(report.stored) for report in reports),
             duplicates=sum(len(report.duplicates) for report in reports),
