@@ -12,7 +12,6 @@ from langmem_tiers.backup.models import (
     BackupProgress,
     BackupReport,
     BackupScope,
-    BackupStore,
     RestoreReport,
     SnapshotReport,
 )
@@ -23,15 +22,9 @@ from langmem_tiers.common.ids import IdSource, TimeSortedIds
 from langmem_tiers.common.messages import Message, MessageDraft, Role, ToolCall
 from langmem_tiers.common.namespaces import NamespacePath
 from langmem_tiers.common.ports import (
-    BatchStore,
     Embedder,
-    EntryStore,
-    KnowledgeStore,
     LanguageModel,
-    MessageStore,
-    SessionStore,
     TokenCounter,
-    TuningStore,
 )
 from langmem_tiers.common.recall_strategy import HybridWeights, Strategy, TfIdfWeights
 from langmem_tiers.common.scorer import Score, Scorer, Signal, Subject
@@ -92,7 +85,6 @@ from langmem_tiers.erasure.models import (
     ErasureRequest,
     ScrubResult,
 )
-from langmem_tiers.erasure.records import ErasureStore
 from langmem_tiers.errors import (
     BackupError,
     BackupFileError,
@@ -132,7 +124,7 @@ from langmem_tiers.facts.learner import LearnReport
 from langmem_tiers.facts.models import ExtractedFact, FactState
 from langmem_tiers.facts.patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS, ExtractionPattern
 from langmem_tiers.facts.service import Facts
-from langmem_tiers.items.models import Item, ItemChange, ItemHit, ItemStore, NamespaceMatch
+from langmem_tiers.items.models import Item, ItemChange, ItemHit, NamespaceMatch
 from langmem_tiers.items.service import Items
 from langmem_tiers.knowledge.models import (
     DecayReport,
@@ -154,12 +146,10 @@ from langmem_tiers.long_term.models import (
     Relation,
     RelationKind,
 )
-from langmem_tiers.long_term.records import MemoryStore
 from langmem_tiers.long_term.service import LongTerm
 from langmem_tiers.maintenance.models import (
     DatabaseCompactionReport,
     MaintenanceReport,
-    MaintenanceStore,
     NamespaceUsage,
     Statistics,
     TableStatistics,
@@ -172,7 +162,6 @@ from langmem_tiers.pools.models import (
     PoolErasure,
     PoolHit,
     PoolMember,
-    PoolStore,
     SyncReport,
 )
 from langmem_tiers.pools.service import Pool, Pools
@@ -189,7 +178,6 @@ from langmem_tiers.projects.models import (
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
 from langmem_tiers.recall.item_records import ItemIndex
 from langmem_tiers.recall.models import Hit, Recall, RecallFilters
-from langmem_tiers.recall.records import IndexStore, VectorStore
 from langmem_tiers.scoring_config import Scoring
 from langmem_tiers.session import Session
 from langmem_tiers.sessions.analysis import IMPORTANCE_SIGNALS, RELEVANCE_SIGNALS, Analyzer
@@ -270,8 +258,6 @@ __all__ = [
     "BackupProgress",
     "BackupReport",
     "BackupScope",
-    "BackupStore",
-    "BatchStore",
     "BatchWriter",
     "BudgetExceededError",
     "CacheConfig",
@@ -327,7 +313,6 @@ __all__ = [
     "EntryKind",
     "EntryNotFoundError",
     "EntryState",
-    "EntryStore",
     "Episode",
     "EpisodeDraft",
     "EpisodeKind",
@@ -337,7 +322,6 @@ __all__ = [
     "Eraser",
     "ErasureReceipt",
     "ErasureRequest",
-    "ErasureStore",
     "ExecutionOutcome",
     "ExtractedFact",
     "ExtractionPattern",
@@ -355,7 +339,6 @@ __all__ = [
     "Hit",
     "HybridWeights",
     "IdSource",
-    "IndexStore",
     "InvalidConfigError",
     "InvalidInputError",
     "InvalidMessageError",
@@ -364,14 +347,12 @@ __all__ = [
     "ItemChange",
     "ItemHit",
     "ItemIndex",
-    "ItemStore",
     "Items",
     "Knowledge",
     "KnowledgeBase",
     "KnowledgeCategory",
     "KnowledgeHit",
     "KnowledgeReport",
-    "KnowledgeStore",
     "KnownEnvironment",
     "LangmemTiersError",
     "LanguageModel",
@@ -386,11 +367,9 @@ __all__ = [
     "Maintenance",
     "MaintenanceConfig",
     "MaintenanceReport",
-    "MaintenanceStore",
     "MemoryEngine",
     "MemoryEntry",
     "MemoryPriority",
-    "MemoryStore",
     "MemorySystem",
     "MemorySystemConfig",
     "Message",
@@ -398,7 +377,6 @@ __all__ = [
     "MessageDraft",
     "MessageNotFoundError",
     "MessagePage",
-    "MessageStore",
     "Metrics",
     "MissingExtraError",
     "MomentPattern",
@@ -430,7 +408,6 @@ __all__ = [
     "PoolHit",
     "PoolMember",
     "PoolNotFoundError",
-    "PoolStore",
     "Pools",
     "PostgresConfig",
     "Preview",
@@ -459,7 +436,6 @@ __all__ = [
     "SessionInfo",
     "SessionNotFoundError",
     "SessionPage",
-    "SessionStore",
     "Signal",
     "SitemapGraph",
     "SitemapLimits",
@@ -504,11 +480,9 @@ __all__ = [
     "TuningParameters",
     "TuningSnapshot",
     "TuningSnapshotPage",
-    "TuningStore",
     "UnsavedError",
     "UnsavedMessages",
     "VectorScan",
-    "VectorStore",
     "WorkingConfig",
     "WorkingMemory",
     "WorkingReport",

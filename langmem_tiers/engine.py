@@ -59,13 +59,13 @@ if TYPE_CHECKING:
     from langmem_tiers.telemetry.instruments import EngineGauges, Metrics, Tracer
 
 
-def summarize_messages(parts: EngineServices, messages: object) -> str:
+def summarize_messages(services: EngineServices, messages: object) -> str:
     """Summarize messages of any supported type; return an empty string if there are none."""
     completed = [
-        message if isinstance(message, Message) else complete_drafts(parts.short_term, [message])[0]
+        message if isinstance(message, Message) else complete_drafts(services.short_term, [message])[0]
         for message in read_messages(messages)
     ]
-    return parts.summarizer.summarize(completed).text if completed else ""
+    return services.summarizer.summarize(completed).text if completed else ""
 
 
 class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
@@ -108,7 +108,7 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         metrics: Metrics | None = None,
         tracer: Tracer | None = None,
     ) -> None:
-        given = EngineOptions.resolve(
+        options = EngineOptions.resolve(
             config=config,
             counter=counter,
             model=model,
@@ -119,16 +119,16 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
             metrics=metrics,
             tracer=tracer,
         )
-        self.embedder = given.embedder
-        self.config = given.config
-        self.counter = given.counter
-        self._database = open_database(url, given)
+        self.embedder = options.embedder
+        self.config = options.config
+        self.counter = options.counter
+        self._database = open_database(url, options)
         self._database_id: str | None = None
         changes = ChangedNamespaces()
-        self._redis = open_redis(self._database, given)
-        self._services = assemble_services(self._database, given, changes, self._redis)
+        self._redis = open_redis(self._database, options)
+        self._services = assemble_services(self._database, options, changes, self._redis)
         self.optimizer = Optimizer(self._services, changes)
-        self.items = assemble_items(self._database, given)
+        self.items = assemble_items(self._database, options)
         self.working = self._services.working
         # Each forget() runs all of these, for copies that deleting rows does not reach: caches, queues, pools and
         # imported contexts.
@@ -144,10 +144,10 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         if self._redis is not None:
             self._services.erasers.append(self._redis.confirm_deleted)
         self.maintenance = Maintenance(self._services, self.items.sweep)
-        self._backups = assemble_backups(self._database, given, self._redis)
+        self._backups = assemble_backups(self._database, options, self._redis)
         self.pools = Pools(self._services.long_term, self._services.entries, self._services.pools)
         self._figures_reader = build_figures_reader(self._database)
-        self._scoring = given.scoring
+        self._scoring = options.scoring
         self._attach_instruments()
 
     def _attach_instruments(self) -> None:
@@ -238,8 +238,8 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
 
         Use it if you need to refer to a message before storing it. Otherwise leave the id out.
         """
-        parts = self._services.short_term
-        return parts.ids.new(parts.now())
+        dependencies = self._services.short_term
+        return dependencies.ids.new(dependencies.now())
 
     def namespaces(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from langmem_tiers.common.leases import LeaseKind, build_lease_name
 from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.config import check_limit
 from langmem_tiers.context.entry_lookup import find_entry
@@ -14,7 +15,7 @@ from langmem_tiers.display.displayable import DisplayableTuple, NotebookDisplaya
 from langmem_tiers.display.tables import MAX_TABLE_ROWS, DisplayContent
 from langmem_tiers.errors import NotFoundError, SessionNotFoundError
 from langmem_tiers.long_term.consolidation import consolidate
-from langmem_tiers.recall.embedding_backfill import embed_namespace
+from langmem_tiers.recall.embedding_backfill import EMBEDDING_LEASE_SECONDS, embed_namespace
 from langmem_tiers.session import Session
 from langmem_tiers.sessions.models import DeleteReport, SessionPage
 from langmem_tiers.tasks.history import CyclePlace, load_cycle_page, load_task_page
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 class Namespace(NotebookDisplayable):
     """One tenant, isolated from all other namespaces. Get it from ``engine.namespace(...)``."""
 
-    def __init__(self, parts: EngineServices, path: NamespacePath) -> None:
-        self._services = parts
+    def __init__(self, services: EngineServices, path: NamespacePath) -> None:
+        self._services = services
         self.path = path
 
     def __repr__(self) -> str:
@@ -119,7 +120,7 @@ class Namespace(NotebookDisplayable):
 
     def tasks(self, *, before: int | None = None, limit: int = 100) -> TaskPage:
         """List the tasks that agents recorded with ``AgentMemory``, newest first."""
-        return load_task_page(self._services, self.path, before=before, limit=limit)
+        return load_task_page(self._services.short_term.sessions, self.path, before=before, limit=limit)
 
     def task_cycles(self, task: str, *, place: CyclePlace = CyclePlace(), limit: int = 100) -> CyclePage:  # noqa: B008 - frozen
         """List the steps of a recorded task, oldest first, each with the loop it belongs to, if any.
@@ -132,7 +133,7 @@ class Namespace(NotebookDisplayable):
         Raises:
             NotFoundError: The task does not exist.
         """
-        return load_cycle_page(self._services, self.path, task, place=place, limit=limit)
+        return load_cycle_page(self._services.short_term, self.path, task, place=place, limit=limit)
 
     def recall(
         self,
@@ -198,7 +199,10 @@ class Namespace(NotebookDisplayable):
         Args:
             progress: Called after each batch with the number of finished messages and the total.
         """
-        return embed_namespace(self._services, self.path, progress)
+        lease = self._services.get_lease(
+            build_lease_name(LeaseKind.EMBED, self.path), EMBEDDING_LEASE_SECONDS
+        )
+        return embed_namespace(self._services.retriever, lease, self.path, progress)
 
     @property
     def knowledge(self) -> KnowledgeBase:
@@ -230,7 +234,14 @@ class Namespace(NotebookDisplayable):
             max_batches: Stop after this many batches of 1,000 entries; the next call continues there.
                 Default: no limit.
         """
-        return consolidate(self._services, self.path, max_batches=max_batches)
+        return consolidate(
+            self._services.long_term,
+            self.episodes,
+            self._services.config.learning,
+            self._services.get_lease(build_lease_name(LeaseKind.CONSOLIDATE, self.path)),
+            self.path,
+            max_batches=max_batches,
+        )
 
     def delete(self) -> DeleteReport:
         """Erase the namespace with its sessions and its pool contributions. Child namespaces stay."""

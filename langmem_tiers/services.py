@@ -1,4 +1,4 @@
-"""Stores and workers of an engine, shared by its sessions and namespaces."""
+"""Repositories and workers of an engine, shared by its sessions and namespaces."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from langmem_tiers.chunks.service import Chunks
+from langmem_tiers.common.leases import Lease
 from langmem_tiers.episodes.service import Episodes
 from langmem_tiers.facts.service import Facts
 from langmem_tiers.knowledge.service import KnowledgeBase
@@ -19,47 +20,54 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.budget import TokenBudget
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import EntryStore, KnowledgeStore, TokenCounter, TuningStore
+    from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.compression.summarizer import Summarizer
     from langmem_tiers.config import EngineConfig
     from langmem_tiers.episodes.patterns import MomentPattern
     from langmem_tiers.erasure.models import Eraser
-    from langmem_tiers.erasure.records import ErasureStore
+    from langmem_tiers.erasure.repository import ErasureRepository
     from langmem_tiers.facts.extraction import FactExtractor
     from langmem_tiers.facts.llm_extraction import LlmFactExtractor
+    from langmem_tiers.knowledge.repository import KnowledgeRepository
     from langmem_tiers.long_term.dependencies import LongTermDependencies
-    from langmem_tiers.maintenance.models import MaintenanceStore
-    from langmem_tiers.pools.models import PoolStore
+    from langmem_tiers.maintenance.repository import MaintenanceRepository
+    from langmem_tiers.pools.repository import PoolRepository
     from langmem_tiers.recall.retriever import Retriever
     from langmem_tiers.sessions.analysis import Analyzer
     from langmem_tiers.sessions.batch_writer import BatchWriter
     from langmem_tiers.sessions.cache import ViewCache
+    from langmem_tiers.sessions.override_repository import OverrideRepository
     from langmem_tiers.sessions.service import SessionDependencies, SessionRecord
     from langmem_tiers.telemetry.instruments import Instruments
+    from langmem_tiers.tuning.repository import TuningRepository
     from langmem_tiers.working_memory.service import WorkingMemories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineServices:
-    """Stores, workers and configuration behind every session and namespace."""
+    """Repositories, workers and configuration behind every session and namespace.
+
+    Sessions and namespaces are created for every access, so they receive one object. Functions that work across
+    features, such as erasure and context building, take it as well. Everything else takes what it needs.
+    """
 
     short_term: SessionDependencies
-    entries: EntryStore
+    entries: OverrideRepository
     views: ViewCache
-    knowledge: KnowledgeStore
-    tuning: TuningStore
+    knowledge: KnowledgeRepository
+    tuning: TuningRepository
     analyzer: Analyzer
     summarizer: Summarizer
     retriever: Retriever
     long_term: LongTermDependencies
-    pools: PoolStore
+    pools: PoolRepository
     fact_extractor: FactExtractor
     llm_fact_extractor: LlmFactExtractor | None
     moment_patterns: Sequence[MomentPattern]
     working: WorkingMemories
     config: EngineConfig
-    erasure: ErasureStore
-    maintenance_store: MaintenanceStore
+    erasure: ErasureRepository
+    maintenance_store: MaintenanceRepository
     writers: WeakSet[BatchWriter] = field(default_factory=WeakSet)
     """Batch writers created by the engine that are still referenced somewhere."""
     erasers: list[Eraser] = field(default_factory=list)
@@ -109,6 +117,11 @@ class EngineServices:
             session=session.name,
             key=session.key,
         )
+
+    def get_lease(self, name: str, seconds: float | None = None) -> Lease:
+        """Return a lease. Default duration: the optimizer's ``lease_seconds``."""
+        duration = self.config.optimizer.lease_seconds if seconds is None else seconds
+        return Lease(self.tuning, self.now, name, duration)
 
     def load_parameters(self, namespace: NamespacePath) -> TuningParameters:
         """Return the tuned parameters of a namespace, or the settings of the budget if it was never tuned."""

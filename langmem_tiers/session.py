@@ -19,7 +19,6 @@ from langmem_tiers.errors import (
     InvalidInputError,
     MessageNotFoundError,
     PlanOutdatedError,
-    StorageBusyError,
 )
 from langmem_tiers.facts.learner import Learner, LearnReport
 from langmem_tiers.sessions.compression_plan import (
@@ -32,6 +31,7 @@ from langmem_tiers.sessions.compression_plan import (
 )
 from langmem_tiers.sessions.service import SessionRecord
 from langmem_tiers.sessions.transcript import Transcript
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.telemetry.instruments import TOKENS_SAVED, Operation
 from langmem_tiers.tuning.models import TuningParameters
 
@@ -51,16 +51,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langmem_tiers")
 # Share of the summarized messages that must belong to a branch for the summary to count as its own.
 _MIN_SUMMARY_OVERLAP = 0.75
-# Far more than two processes need that compress the same session concurrently.
-_MAX_ATTEMPTS = 20
 
 
 class Session(SessionRecord):
     """One conversation inside a namespace. Get it from ``engine.session(namespace, name)``."""
 
-    def __init__(self, parts: EngineServices, info: SessionInfo) -> None:
-        super().__init__(parts.short_term, info)
-        self._services = parts
+    def __init__(self, services: EngineServices, info: SessionInfo) -> None:
+        super().__init__(services.short_term, info)
+        self._services = services
 
     @property
     def transcript(self) -> Transcript:
@@ -358,20 +356,21 @@ class Session(SessionRecord):
     def _plan_and_apply(
         self, make: Callable[[StoredView], Plan], view: StoredView | None = None
     ) -> PlanReport:
-        for _ in range(_MAX_ATTEMPTS):
+        def attempt() -> PlanReport | None:
+            nonlocal view
             plan = make(self._get_view() if view is None else view)
-            if self._write_plan(plan):
-                return PlanReport.of(plan)
-            # Another process compressed the session in between: read the view again.
+            # If the write fails, another process compressed the session in between: read the view again.
             view = None
-        raise StorageBusyError(f"{self!r} is being compressed concurrently; try again later")
+            return PlanReport.of(plan) if self._write_plan(plan) else None
+
+        return retry_on_conflict(attempt, f"{self!r} is being compressed concurrently; try again later")
 
     def _write_overrides(self, overrides: dict[int, EntryOverride | None]) -> None:
-        for _ in range(_MAX_ATTEMPTS):
+        def attempt() -> bool | None:
             hidden = self._services.entries.get_view(self.key, 1).hidden_count
-            if self._services.entries.apply(self.key, overrides, roll_up=None, was_hidden=hidden):
-                return
-        raise StorageBusyError(f"{self!r} is being compressed concurrently; try again later")
+            return self._services.entries.apply(self.key, overrides, roll_up=None, was_hidden=hidden) or None
+
+        retry_on_conflict(attempt, f"{self!r} is being compressed concurrently; try again later")
 
 
 def _tune_budget(budget: TokenBudget, parameters: TuningParameters) -> TokenBudget:

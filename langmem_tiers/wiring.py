@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
 from langmem_tiers.backup.file import BackupReader, create_backup_file, open_backup_file
-from langmem_tiers.backup.repository import SqlBackups, verify_backup
+from langmem_tiers.backup.repository import BackupRepository, verify_backup
 from langmem_tiers.backup.writer import TermBuilder
 from langmem_tiers.common.clock import Clock, SystemClock
 from langmem_tiers.common.ids import IdSource, TimeSortedIds
@@ -15,50 +15,49 @@ from langmem_tiers.compression.compressor import Compressor
 from langmem_tiers.compression.fact_finder import FactFinder
 from langmem_tiers.compression.summarizer import Summarizer
 from langmem_tiers.config import EngineConfig
-from langmem_tiers.erasure.repository import SqlErasureStore
+from langmem_tiers.erasure.repository import ErasureRepository
 from langmem_tiers.errors import InvalidConfigError
 from langmem_tiers.facts.extraction import FactExtractor
 from langmem_tiers.facts.llm_extraction import LlmFactExtractor
-from langmem_tiers.items.index_repository import SqlItemIndex
-from langmem_tiers.items.repository import SqlItemStore
-from langmem_tiers.items.service import ItemDependencies, Items
-from langmem_tiers.knowledge.repository import SqlKnowledgeStore
+from langmem_tiers.items.index_repository import ItemIndexRepository
+from langmem_tiers.items.repository import ItemRepository
+from langmem_tiers.items.service import Items
+from langmem_tiers.knowledge.repository import KnowledgeRepository
 from langmem_tiers.long_term.access_counter import AccessCounter
 from langmem_tiers.long_term.dependencies import LongTermDependencies
-from langmem_tiers.long_term.index_repository import SqlMemoryIndex
-from langmem_tiers.long_term.repository import SqlMemoryStore
-from langmem_tiers.maintenance.repository import SqlMaintenanceStore
+from langmem_tiers.long_term.index_repository import LongTermIndexRepository
+from langmem_tiers.long_term.repository import LongTermRepository
+from langmem_tiers.maintenance.repository import MaintenanceRepository
 from langmem_tiers.maintenance.schedule import Schedule
 from langmem_tiers.maintenance.statistics import DatabaseStatsReader
-from langmem_tiers.pools.repository import SqlPoolStore
+from langmem_tiers.pools.repository import PoolRepository
 from langmem_tiers.recall.embedders.embedding import EmbeddingClient
 from langmem_tiers.recall.embedders.vectors import WordSimilarity
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
 from langmem_tiers.recall.entry_search import MemorySearch
 from langmem_tiers.recall.indexing import Indexer
-from langmem_tiers.recall.repository import SqlIndexStore
+from langmem_tiers.recall.repository import RecallIndexRepository
 from langmem_tiers.recall.retriever import Retriever
-from langmem_tiers.recall.vector_repository import SqlVectorStore
+from langmem_tiers.recall.vector_repository import VectorRepository
 from langmem_tiers.scoring_config import Scoring
 from langmem_tiers.services import EngineServices
 from langmem_tiers.sessions.analysis import Analyzer
-from langmem_tiers.sessions.batch_repository import SqlBatchStore
+from langmem_tiers.sessions.batch_repository import BatchRepository
 from langmem_tiers.sessions.batch_writer import BatchWriter
 from langmem_tiers.sessions.cache import SessionCache, ViewCache
-from langmem_tiers.sessions.message_repository import SqlMessageStore
-from langmem_tiers.sessions.override_repository import SqlEntryStore
+from langmem_tiers.sessions.message_repository import MessageRepository
+from langmem_tiers.sessions.override_repository import OverrideRepository
 from langmem_tiers.sessions.redis.cache import RedisCache
-from langmem_tiers.sessions.repository import SqlSessionStore
+from langmem_tiers.sessions.repository import SessionRepository
 from langmem_tiers.sessions.service import SessionDependencies
-from langmem_tiers.sessions.transcript_repository import SqlTranscriptStore
-from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFileStore
+from langmem_tiers.sessions.transcript_repository import TranscriptRepository
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.migrations import identity_of, migrate
 from langmem_tiers.storage.urls import parse_url, redact_url
 from langmem_tiers.telemetry.instruments import Instruments
 from langmem_tiers.text.token_counting import ContentAwareCounter
 from langmem_tiers.text.tokenize import extract_terms
-from langmem_tiers.tuning.repository import SqlTuningStore
+from langmem_tiers.tuning.repository import TuningRepository
 from langmem_tiers.working_memory.service import WorkingMemories
 
 if TYPE_CHECKING:
@@ -66,8 +65,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from langmem_tiers.backup.models import BackupInfo, BackupStore, RestoreRequest
-    from langmem_tiers.common.ports import Embedder, LanguageModel, SessionStore, TokenCounter
+    from langmem_tiers.backup.models import BackupInfo, RestoreRequest
+    from langmem_tiers.common.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.sessions.batch_models import WriterConfig
     from langmem_tiers.telemetry.instruments import Metrics, Tracer
     from langmem_tiers.tuning.background import ChangedNamespaces
@@ -124,11 +123,11 @@ class EngineOptions:
         )
 
 
-def open_database(url: str | os.PathLike[str], given: EngineOptions) -> Database:
+def open_database(url: str | os.PathLike[str], options: EngineOptions) -> Database:
     """Open a database and migrate it to the current schema."""
-    database = Database(url, given.config)
+    database = Database(url, options.config)
     try:
-        migrate(database, check_time(given.clock.now()))
+        migrate(database, check_time(options.clock.now()))
     except BaseException:
         database.close()
         raise
@@ -151,10 +150,10 @@ def read_backup_info(path: Path) -> BackupInfo:
         return BackupReader(path, file).info
 
 
-def check_backup(path: Path, wish: RestoreRequest) -> None:
+def check_backup(path: Path, request: RestoreRequest) -> None:
     """Verify a backup by reading all of it, as a restore does before it writes."""
     with open_backup_file(path) as file:
-        verify_backup(path, file, wish)
+        verify_backup(path, file, request)
 
 
 def create_whole_file(path: Path) -> AbstractContextManager[Path]:
@@ -164,15 +163,15 @@ def create_whole_file(path: Path) -> AbstractContextManager[Path]:
 
 def assemble_writer(
     database: Database,
-    parts: EngineServices,
+    services: EngineServices,
     scoring: Scoring,
     config: WriterConfig,
     redis: RedisCache | None = None,
 ) -> BatchWriter:
     """Build a batch writer for many threads."""
     on_written = None if redis is None else redis.extend
-    store = SqlBatchStore(database, Indexer(scoring.importance), on_written)
-    return BatchWriter(parts.short_term, store, JsonLinesUnsavedFileStore(), config)
+    store = BatchRepository(database, Indexer(scoring.importance), on_written)
+    return BatchWriter(services.short_term, store, config)
 
 
 def build_figures_reader(database: Database) -> DatabaseStatsReader:
@@ -180,148 +179,152 @@ def build_figures_reader(database: Database) -> DatabaseStatsReader:
     return DatabaseStatsReader(database)
 
 
-def open_redis(database: Database, given: EngineOptions) -> RedisCache | None:
+def open_redis(database: Database, options: EngineOptions) -> RedisCache | None:
     """Open the Redis cache, or return None if none is configured; connects on first use."""
-    config = given.config.redis
+    config = options.config.redis
     if config is None:
         return None
     try:
-        return RedisCache(config, database, given.clock.monotonic)
+        return RedisCache(config, database, options.clock.monotonic)
     except BaseException:
         database.close()
         raise
 
 
 def assemble_services(
-    database: Database, given: EngineOptions, changes: ChangedNamespaces, redis: RedisCache | None = None
+    database: Database, options: EngineOptions, changes: ChangedNamespaces, redis: RedisCache | None = None
 ) -> EngineServices:
     """Build the stores and workers of an engine on a database."""
     sessions = (
-        SqlSessionStore(database)
+        SessionRepository(database)
         if redis is None
-        else SqlSessionStore(database, redis.invalidate_sessions, redis.record_session_row)
+        else SessionRepository(database, redis.invalidate_sessions, redis.record_session_row)
     )
-    entries = SqlEntryStore(database)
-    short_term = _build_session_dependencies(database, sessions, given, changes, redis)
-    finder, embedding = FactFinder(given.scoring.facts), _build_embedding(database, given)
+    entries = OverrideRepository(database)
+    short_term = _build_session_dependencies(database, sessions, options, changes, redis)
+    finder, embedding = FactFinder(options.scoring.facts), _build_embedding(database, options)
     return EngineServices(
         short_term=short_term,
         entries=entries,
-        views=ViewCache(entries, given.config.cache, given.clock.monotonic),
-        knowledge=SqlKnowledgeStore(database, extract_terms),
-        tuning=SqlTuningStore(database),
-        analyzer=_build_analyzer(given, finder),
-        summarizer=_build_summarizer(given, finder),
-        retriever=_build_retriever(database, sessions, given, embedding),
-        long_term=_build_long_term_dependencies(database, given, embedding),
-        pools=SqlPoolStore(database),
-        fact_extractor=FactExtractor(given.scoring.statements, finder),
-        llm_fact_extractor=_build_llm_fact_extractor(given, finder),
-        moment_patterns=given.scoring.moments,
-        working=WorkingMemories(short_term, given.config.working),
-        config=given.config,
-        erasure=SqlErasureStore(database, redis),
-        maintenance_store=SqlMaintenanceStore(database, given.config.busy_timeout_seconds, redis),
+        views=ViewCache(entries, options.config.cache, options.clock.monotonic),
+        knowledge=KnowledgeRepository(database, extract_terms),
+        tuning=TuningRepository(database),
+        analyzer=_build_analyzer(options, finder),
+        summarizer=_build_summarizer(options, finder),
+        retriever=_build_retriever(database, sessions, options, embedding),
+        long_term=_build_long_term_dependencies(database, options, embedding),
+        pools=PoolRepository(database),
+        fact_extractor=FactExtractor(options.scoring.statements, finder),
+        llm_fact_extractor=_build_llm_fact_extractor(options, finder),
+        moment_patterns=options.scoring.moments,
+        working=WorkingMemories(short_term, options.config.working),
+        config=options.config,
+        erasure=ErasureRepository(database, redis),
+        maintenance_store=MaintenanceRepository(database, options.config.busy_timeout_seconds, redis),
     )
 
 
-def assemble_items(database: Database, given: EngineOptions) -> Items:
+def assemble_items(database: Database, options: EngineOptions) -> Items:
     """Build the items of a database, searched with the engine's embedder."""
-    parts = ItemDependencies(
-        store=SqlItemStore(database),
-        index=SqlItemIndex(database),
-        vectors=SqlVectorStore(database),
-        config=given.config,
-        clock=given.clock,
+    return Items(
+        ItemRepository(database),
+        ItemIndexRepository(database),
+        VectorRepository(database),
+        options.config,
+        options.clock,
+        embedder=options.embedder,
     )
-    return Items(parts, given.embedder)
 
 
 def assemble_backups(
-    database: Database, given: EngineOptions, redis: RedisCache | None = None
-) -> BackupStore:
+    database: Database, options: EngineOptions, redis: RedisCache | None = None
+) -> BackupRepository:
     """Build the store that creates and restores backups of a database."""
-    terms = TermBuilder(Indexer(given.scoring.importance), extract_terms)
+    terms = TermBuilder(Indexer(options.scoring.importance), extract_terms)
     return (
-        SqlBackups(database, terms)
+        BackupRepository(database, terms)
         if redis is None
-        else SqlBackups(database, terms, redis.invalidate_sessions)
+        else BackupRepository(database, terms, redis.invalidate_sessions)
     )
 
 
 def _build_session_dependencies(
     database: Database,
-    sessions: SessionStore,
-    given: EngineOptions,
+    sessions: SessionRepository,
+    options: EngineOptions,
     changes: ChangedNamespaces,
     redis: RedisCache | None,
 ) -> SessionDependencies:
-    record = SqlMessageStore(database, Indexer(given.scoring.importance))
-    lists = SqlTranscriptStore(database, record)
+    record = MessageRepository(database, Indexer(options.scoring.importance))
+    lists = TranscriptRepository(database, record)
     return SessionDependencies(
         sessions=sessions,
         messages=record if redis is None else redis.wrap_message_store(record),
         transcripts=lists if redis is None else redis.wrap_transcript_store(lists),
-        counter=given.counter,
-        clock=given.clock,
-        ids=given.ids,
-        cache=SessionCache(given.config.cache, given.clock.monotonic),
+        counter=options.counter,
+        clock=options.clock,
+        ids=options.ids,
+        cache=SessionCache(options.config.cache, options.clock.monotonic),
         on_change=changes.add,
-        instruments=given.instruments,
+        instruments=options.instruments,
     )
 
 
-def _build_summarizer(given: EngineOptions, finder: FactFinder) -> Summarizer:
+def _build_summarizer(options: EngineOptions, finder: FactFinder) -> Summarizer:
     return Summarizer(
-        given.counter,
-        given.model,
+        options.counter,
+        options.model,
         facts=finder,
-        config=given.config.summary,
-        instruments=given.instruments,
+        config=options.config.summary,
+        instruments=options.instruments,
     )
 
 
-def _build_analyzer(given: EngineOptions, finder: FactFinder) -> Analyzer:
+def _build_analyzer(options: EngineOptions, finder: FactFinder) -> Analyzer:
     return Analyzer(
-        compressor=Compressor(given.counter, finder),
-        relevance=given.scoring.relevance,
-        importance=given.scoring.importance,
-        key_facts=given.scoring.key_facts,
-        redundancy_threshold=given.config.redundancy_threshold,
+        compressor=Compressor(options.counter, finder),
+        relevance=options.scoring.relevance,
+        importance=options.scoring.importance,
+        key_facts=options.scoring.key_facts,
+        redundancy_threshold=options.config.redundancy_threshold,
     )
 
 
-def _build_embedding(database: Database, given: EngineOptions) -> EmbeddingClient | None:
-    if given.embedder is None:
+def _build_embedding(database: Database, options: EngineOptions) -> EmbeddingClient | None:
+    if options.embedder is None:
         return None
-    store = SqlVectorStore(database)
-    return EmbeddingClient(given.embedder, store, given.config.embedding, given.clock, given.instruments)
+    store = VectorRepository(database)
+    return EmbeddingClient(
+        options.embedder, store, options.config.embedding, options.clock, options.instruments
+    )
 
 
 def _build_retriever(
-    database: Database, sessions: SessionStore, given: EngineOptions, embedding: EmbeddingClient | None
+    database: Database, sessions: SessionRepository, options: EngineOptions, embedding: EmbeddingClient | None
 ) -> Retriever:
     return Retriever(
-        index=SqlIndexStore(database),
+        index=RecallIndexRepository(database),
         sessions=sessions,
         embedding=embedding,
-        config=given.config,
-        clock=given.clock,
+        config=options.config,
+        clock=options.clock,
     )
 
 
 def _build_long_term_dependencies(
-    database: Database, given: EngineOptions, embedding: EmbeddingClient | None
+    database: Database, options: EngineOptions, embedding: EmbeddingClient | None
 ) -> LongTermDependencies:
-    store = SqlMemoryStore(database)
+    store = LongTermRepository(database)
     return LongTermDependencies(
         store=store,
-        search=MemorySearch(store, SqlMemoryIndex(database), embedding, given.config, given.clock),
+        search=MemorySearch(
+            store, LongTermIndexRepository(database), embedding, options.config, options.clock
+        ),
         access_counter=AccessCounter(store),
-        token_counter=given.counter,
-        ids=given.ids,
-        now=lambda: check_time(given.clock.now()),
-        word_similarity=_build_word_similarity(given.embedder),
+        token_counter=options.counter,
+        ids=options.ids,
+        now=lambda: check_time(options.clock.now()),
+        word_similarity=_build_word_similarity(options.embedder),
     )
 
 
@@ -332,11 +335,11 @@ def _build_word_similarity(embedder: Embedder | None) -> WordSimilarity | None:
     return WordSimilarity(embedder.embed_documents)
 
 
-def _build_llm_fact_extractor(given: EngineOptions, finder: FactFinder) -> LlmFactExtractor | None:
-    if given.model is None or not given.config.learning.asks_model:
+def _build_llm_fact_extractor(options: EngineOptions, finder: FactFinder) -> LlmFactExtractor | None:
+    if options.model is None or not options.config.learning.asks_model:
         return None
     return LlmFactExtractor(
-        given.model, facts=finder, time_limit_seconds=given.config.summary.time_limit_seconds
+        options.model, facts=finder, time_limit_seconds=options.config.summary.time_limit_seconds
     )
 
 

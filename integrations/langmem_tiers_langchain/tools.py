@@ -41,17 +41,17 @@ class StoreMemoryBackend:
     def __init__(self, store: BaseStore | None) -> None:
         self._store = store
 
-    def search(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
+    def search(self, namespace: NamespacePath, request: SearchRequest) -> list[dict[str, Any]]:
         """Return the items that match a query, in the order of the store."""
         found = self._require_store().search(
-            namespace, query=wish.query, limit=wish.limit, offset=wish.offset, filter=wish.filter
+            namespace, query=request.query, limit=request.limit, offset=request.offset, filter=request.filter
         )
         return [_to_result(item, namespace) for item in found]
 
-    async def asearch(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
+    async def asearch(self, namespace: NamespacePath, request: SearchRequest) -> list[dict[str, Any]]:
         """Run ``search`` with the store's async interface."""
         found = await self._require_store().asearch(
-            namespace, query=wish.query, limit=wish.limit, offset=wish.offset, filter=wish.filter
+            namespace, query=request.query, limit=request.limit, offset=request.offset, filter=request.filter
         )
         return [_to_result(item, namespace) for item in found]
 

@@ -1,10 +1,10 @@
-"""Scope, reports and requests of backups, and the interface of their store."""
+"""Scope, reports and requests of backups."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from langmem_tiers.common.namespaces import SESSION_ITEM_LABELS, build_namespace_key, parse_namespace_key
 from langmem_tiers.display.displayable import Displayable
@@ -182,35 +182,3 @@ class RestoreRequest:
     embedder: str | None = None
     """Identity of the embedder whose vectors are restored. None restores all vectors."""
     progress: BackupProgressCallback | None = None
-
-
-class BackupStore(Protocol):
-    """Makes and restores backups of a database. A failed operation changes nothing."""
-
-    def backup(
-        self,
-        path: Path,
-        scope: BackupScope,
-        source: BackupSource,
-        *,
-        overwrite: bool = False,
-        progress: BackupProgressCallback | None = None,
-    ) -> BackupReport:
-        """Write a consistent backup of a part of the memory to a file."""
-        ...
-
-    def restore(self, path: Path, wish: RestoreRequest) -> RestoreReport:
-        """Verify a whole backup file, then write it in one transaction."""
-        ...
-
-    def move(
-        self, target: BackupStore, scope: BackupScope, source: BackupSource, wish: RestoreRequest
-    ) -> RestoreReport:
-        """Write a consistent copy of a part of the memory to another database."""
-        ...
-
-    def snapshot(
-        self, path: Path, *, overwrite: bool = False, progress: BackupProgressCallback | None = None
-    ) -> SnapshotReport:
-        """Copy the database file, while it is in use."""
-        ...

@@ -25,7 +25,6 @@ from langmem_tiers.errors import (
     BackupError,
     BackupFileError,
     DamagedBackupError,
-    InvalidInputError,
     RestoreConflictError,
     StorageError,
 )
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
         BackupProgressCallback,
         BackupScope,
         BackupSource,
-        BackupStore,
         RestoreRequest,
     )
     from langmem_tiers.backup.reader import Record
@@ -114,24 +112,24 @@ _PROGRESS_INTERVAL_RECORDS = 1000
 _SNAPSHOT_BATCH_PAGES = 1024
 
 
-class SqlBackups:
-    """``BackupStore`` on SQLite and PostgreSQL.
+class BackupRepository:
+    """Makes and restores backups of a database. A failed operation changes nothing.
 
     Args:
         database: The database.
         terms: Builder of the search terms of restored rows.
-        erasing: Called with the keys of sessions that are replaced, as in ``SqlSessionStore``.
+        on_erase: Called with the keys of sessions that are replaced, as in ``SessionRepository``.
     """
 
     def __init__(
         self,
         database: Database,
         terms: TermBuilder,
-        erasing: Callable[[Sequence[int]], object] = lambda _keys: None,
+        on_erase: Callable[[Sequence[int]], object] = lambda _keys: None,
     ) -> None:
         self._database = database
         self._terms = terms
-        self._on_sessions_erased = erasing
+        self._on_erase = on_erase
 
     def backup(
         self,
@@ -156,12 +154,12 @@ class SqlBackups:
             path=path, scope=scope, counts=info.counts, size_bytes=path.stat().st_size, sha256=digest
         )
 
-    def restore(self, path: Path, wish: RestoreRequest) -> RestoreReport:
+    def restore(self, path: Path, request: RestoreRequest) -> RestoreReport:
         """Verify a whole backup file, then write it in one transaction."""
         # The file is read twice: first to verify it, so that nothing is erased or written for a damaged file, then to
         # write the records. The checksums are compared in case the file was changed in between.
         with open_backup_file(path) as file:
-            reader = verify_backup(path, file, wish)
+            reader = verify_backup(path, file, request)
             file.seek(0)
             second_reader = BackupReader(path, file)
 
@@ -172,37 +170,35 @@ class SqlBackups:
                         f"{str(path)!r} was changed while it was read: try again; nothing was restored"
                     )
 
-            return self.restore_records(second_reader.info, records(), wish)
+            return self.restore_records(second_reader.info, records(), request)
 
     def move(
-        self, target: BackupStore, scope: BackupScope, source: BackupSource, wish: RestoreRequest
+        self, target: BackupRepository, scope: BackupScope, source: BackupSource, request: RestoreRequest
     ) -> RestoreReport:
         """Write a consistent copy of a part of the memory to another database."""
-        if not isinstance(target, SqlBackups):
-            raise InvalidInputError(f"cannot move to a {type(target).__name__}: use backup() and restore()")
         with self._database.read_snapshot() as connection:
             reader = RecordReader(connection, scope)
             info = reader.build_info(source)
             with closing(reader.read_records()) as records:
-                return target.restore_records(info, records, wish)
+                return target.restore_records(info, records, request)
 
     def restore_records(
-        self, info: BackupInfo, records: Iterable[Record], wish: RestoreRequest
+        self, info: BackupInfo, records: Iterable[Record], request: RestoreRequest
     ) -> RestoreReport:
         """Write records in one transaction.
 
         Args:
             info: Header of the backup.
             records: Records of the backup. An error from this iterable rolls everything back.
-            wish: Options of the restore.
+            request: Options of the restore.
 
         Raises:
             RestoreConflictError: The target is not empty, or another process wrote to it at the same time.
         """
-        scope, merged = info.scope.with_namespace(wish.into), get_merged_kinds(info.scope)
+        scope, merged = info.scope.with_namespace(request.into), get_merged_kinds(info.scope)
         spans = {kind: span for kind, span in info.spans.items() if kind not in merged}
         is_sqlite = self._database.is_sqlite
-        self._refuse_occupied_target(scope, wish)
+        self._refuse_occupied_target(scope, request)
         is_native = (
             not is_sqlite
             and bool(info.counts.get("vectors"))
@@ -216,14 +212,14 @@ class SqlBackups:
                 keys = find_last_keys(connection, spans)
             lock_scope(connection, scope)
             existing_kind = find_existing_kind(connection, scope)
-            if existing_kind is not None and not wish.replace:
+            if existing_kind is not None and not request.replace:
                 raise _build_conflict_error(scope, existing_kind)
             # Also without existing content: the row of an empty namespace would collide with the restored one.
             if deleted_sessions := delete_scope(connection, scope):
-                self._on_sessions_erased(deleted_sessions)
-            writer = RecordWriter(connection, info, wish, keys, self._terms)
+                self._on_erase(deleted_sessions)
+            writer = RecordWriter(connection, info, request, keys, self._terms)
             writer.is_native = is_native
-            writer.write_records(_report_progress(records, "writing", info.total, wish.progress))
+            writer.write_records(_report_progress(records, "writing", info.total, request.progress))
         if is_native:
             self._build_vector_indexes(writer.embedders)
         return RestoreReport(
@@ -280,9 +276,9 @@ class SqlBackups:
         if any(file.exists() and file.samefile(path) for file in files):
             raise BackupFileError(f"{str(path)!r} is a file of the database itself: use another name")
 
-    def _refuse_occupied_target(self, scope: BackupScope, wish: RestoreRequest) -> None:
+    def _refuse_occupied_target(self, scope: BackupScope, request: RestoreRequest) -> None:
         # Fails early, without waiting for a lock. restore_records() checks again under the lock.
-        if not wish.replace:
+        if not request.replace:
             with self._database.read() as connection:
                 existing_kind = find_existing_kind(connection, scope)
             if existing_kind is not None:
@@ -298,7 +294,7 @@ class SqlBackups:
                 return
 
 
-def verify_backup(path: Path, file: IO[bytes], wish: RestoreRequest) -> BackupReader:
+def verify_backup(path: Path, file: IO[bytes], request: RestoreRequest) -> BackupReader:
     """Read a whole backup and check every record. Return the reader, with header and checksum.
 
     Raises:
@@ -306,8 +302,10 @@ def verify_backup(path: Path, file: IO[bytes], wish: RestoreRequest) -> BackupRe
     """
     reader = BackupReader(path, file)
     check_spans(reader.info.spans)
-    reader.info.scope.with_namespace(wish.into)
-    for kind, values in _report_progress(reader.read_records(), "checking", reader.info.total, wish.progress):
+    reader.info.scope.with_namespace(request.into)
+    for kind, values in _report_progress(
+        reader.read_records(), "checking", reader.info.total, request.progress
+    ):
         parse_record(get_backup_tables()[kind], values, reader.info)
     return reader
 

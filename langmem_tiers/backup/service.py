@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from langmem_tiers.backup.models import (
         BackupProgressCallback,
         BackupReport,
-        BackupStore,
         RestoreReport,
         SnapshotReport,
     )
+    from langmem_tiers.backup.repository import BackupRepository
     from langmem_tiers.common.ports import Embedder, TokenCounter
     from langmem_tiers.services import EngineServices
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class BackupApi:
     """Methods of ``MemoryEngine`` for backup and migration."""
 
-    _backups: BackupStore
+    _backups: BackupRepository
     _services: EngineServices
     counter: TokenCounter
     embedder: Embedder | None
@@ -88,10 +88,10 @@ class BackupApi:
             BackupError: The file is not a backup, is damaged, or was written by a newer release, or the target is not
                 empty.
         """
-        wish = self._build_restore_request(into, progress, replace=replace)
+        request = self._build_restore_request(into, progress, replace=replace)
         # Store pending writes now. Stored later, they would be added to the restored data.
         flush_all(self._services)
-        report = self._backups.restore(Path(path), wish)
+        report = self._backups.restore(Path(path), request)
         self._invalidate_caches(report)
         return report
 
@@ -124,10 +124,10 @@ class BackupApi:
                 f"target must be a MemoryEngine, got a {type(target).__name__}: open one on the other database"
             )
         scope = BackupScope(None if namespace is None else check_namespace(namespace), prefix)
-        wish = target._build_restore_request(into, progress)
+        request = target._build_restore_request(into, progress)
         for services in (self._services, target._services):
             flush_all(services)
-        report = self._backups.move(target._backups, scope, self._build_backup_source(), wish)
+        report = self._backups.move(target._backups, scope, self._build_backup_source(), request)
         target._invalidate_caches(report)
         return report
 

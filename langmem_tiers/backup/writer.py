@@ -86,7 +86,7 @@ class RecordWriter:
     Args:
         connection: Connection in a transaction. The caller commits, or rolls back after an error.
         info: Header of the backup.
-        wish: Options of the restore.
+        request: Options of the restore.
         keys: Key before the reserved range of each kind. A key of the backup plus this offset is the new key.
         terms: Builder of search terms.
     """
@@ -95,14 +95,14 @@ class RecordWriter:
         self,
         connection: Connection,
         info: BackupInfo,
-        wish: RestoreRequest,
+        request: RestoreRequest,
         keys: Mapping[str, int],
         terms: TermBuilder,
     ) -> None:
         self._connection = connection
         self._info = info
-        self._request = wish
-        self._embedder = None if wish.embedder is None else to_storable_text(wish.embedder)
+        self._request = request
+        self._embedder = None if request.embedder is None else to_storable_text(request.embedder)
         self._keys = keys
         self._terms = terms
         self._is_sqlite = connection.dialect.name == "sqlite"

@@ -37,7 +37,7 @@ class Chunks:
     """Chunks of one session: create, merge, read.
 
     Args:
-        parts: Store, clock, ids and token counter.
+        dependencies: Store, clock, ids and token counter.
         summarizer: Summarizer for the chunk texts.
         config: Sizes and limits of chunks.
         namespace: Namespace of the session.
@@ -47,7 +47,7 @@ class Chunks:
 
     def __init__(
         self,
-        parts: LongTermDependencies,
+        dependencies: LongTermDependencies,
         summarizer: Summarizer,
         config: LearningConfig,
         *,
@@ -55,7 +55,7 @@ class Chunks:
         session: str,
         key: int,
     ) -> None:
-        self._dependencies = parts
+        self._dependencies = dependencies
         self._summarizer = summarizer
         self._config = config
         self._namespace = namespace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from langmem_tiers.common.checks import check_whole
 from langmem_tiers.common.messages import Message, Role
@@ -16,7 +16,7 @@ from langmem_tiers.compression.selection import find_largest_fitting
 from langmem_tiers.compression.sentence_ranking import build_extractive_story
 from langmem_tiers.config import SummaryStrategy
 from langmem_tiers.text.sentences import find_sentence_spans, shorten_text
-from langmem_tiers.text.topics import find_key_topics, merge_topics
+from langmem_tiers.text.topics import find_key_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,27 +43,6 @@ class ChunkText:
     topics: tuple[str, ...]
     problems: tuple[str, ...] = ()
     """Reasons why the model's answer was not used; empty if no model was asked."""
-
-
-class SummaryWithTopics(Protocol):
-    """Input of a merge: a chunk, or the text of a chunk."""
-
-    @property
-    def summary(self) -> str:
-        """Summary in a few sentences."""
-        ...
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """Topics in a few words each."""
-        ...
-
-
-class MergedText(NamedTuple):
-    """Merged summary and topics of two chunks."""
-
-    summary: str
-    topics: tuple[str, ...]
 
 
 def summarize_chunk(
@@ -104,15 +83,8 @@ def summarize_chunk(
     )
 
 
-def merge_chunk_texts(first: SummaryWithTopics, second: SummaryWithTopics) -> MergedText:
-    """Merge two chunks, the earlier one first. The topics of both are combined without duplicates."""
-    return MergedText(
-        _join_summaries(first.summary, second.summary), merge_topics(first.topics, second.topics)
-    )
-
-
 def merge_chunk_summaries(first: str, second: str, counter: TokenCounter, max_tokens: int) -> str:
-    """Merge two summaries in the format of :func:`merge_chunk_texts`, within a token limit.
+    """Merge two summaries, the earlier one first, within a token limit.
 
     If the result is too long, sentences are removed from the first summary, starting in its middle.
 

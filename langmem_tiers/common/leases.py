@@ -10,43 +10,43 @@ from typing import TYPE_CHECKING
 from langmem_tiers.common.namespaces import build_namespace_key
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.services import EngineServices
+    from langmem_tiers.tuning.repository import TuningRepository
 
 
 class Lease:
     """A time-limited exclusive right to run a job. It expires if its process dies.
 
     Args:
-        parts: Services that provide the clock and the lease store.
+        leases: Repository of the leases.
+        now: Returns the current time.
         name: Name of the lease.
-        seconds: Duration after each acquisition or renewal. Default: the optimizer's ``lease_seconds``.
+        seconds: Duration after each acquisition or renewal.
     """
 
-    def __init__(self, parts: EngineServices, name: str, seconds: float | None = None) -> None:
-        self._services = parts
-        self._duration_seconds = parts.config.optimizer.lease_seconds if seconds is None else seconds
+    def __init__(
+        self, leases: TuningRepository, now: Callable[[], datetime], name: str, seconds: float
+    ) -> None:
+        self._leases = leases
+        self._now = now
+        self._duration_seconds = seconds
         self.name = name
         # A new holder per object, so that two threads of a process also exclude each other.
         self.holder = secrets.token_hex(8)
 
-    @classmethod
-    def of(
-        cls, parts: EngineServices, kind: LeaseKind, namespace: NamespacePath, seconds: float | None = None
-    ) -> Lease:
-        """Return the lease for a kind of job in a namespace."""
-        return cls(parts, build_lease_name(kind, namespace), seconds)
-
     def acquire(self) -> bool:
         """Acquire or renew the lease; return True on success."""
-        now = self._services.now()
-        return self._services.tuning.acquire_lease(
+        now = self._now()
+        return self._leases.acquire_lease(
             self.name, self.holder, now, now + timedelta(seconds=self._duration_seconds)
         )
 
     def release(self) -> None:
         """Release the lease so that other processes can acquire it."""
-        self._services.tuning.release_lease(self.name, self.holder)
+        self._leases.release_lease(self.name, self.holder)
 
 
 class LeaseKind(StrEnum):

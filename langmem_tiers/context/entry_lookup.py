@@ -28,12 +28,12 @@ class FoundEntry(Displayable):
 
 
 def find_entry(
-    parts: EngineServices, namespace: NamespacePath, entry_id: str, session: str | None
+    services: EngineServices, namespace: NamespacePath, entry_id: str, session: str | None
 ) -> FoundEntry:
     """Find a message, an entry, an episode, a chunk or a knowledge value by its id.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         namespace: The namespace.
         entry_id: Id of the memory.
         session: Session of a message. With None, all kinds of memories and all sessions are searched.
@@ -44,24 +44,24 @@ def find_entry(
     """
     check_entry_id(entry_id)
     if session is not None:
-        return _find_message(parts, namespace, entry_id, check_name(session))
-    found = _find_memory(parts, namespace, entry_id) or _find_knowledge(parts, namespace, entry_id)
+        return _find_message(services, namespace, entry_id, check_name(session))
+    found = _find_memory(services, namespace, entry_id) or _find_knowledge(services, namespace, entry_id)
     if found is not None:
         return found
     # Message ids are unique within a session only. Two matches are enough to know that the id is ambiguous.
-    located = parts.entries.list_by_message_id(namespace, entry_id, limit=2)
+    located = services.entries.list_by_message_id(namespace, entry_id, limit=2)
     if len(located) > 1:
         raise InvalidInputError(f"several sessions have a message {entry_id!r}: pass the session")
     if not located:
         raise EntryNotFoundError(f"no entry {entry_id!r}: use an id returned by recall or a listing")
-    return _build_found_message(parts, namespace, located[0].session, located[0].item)
+    return _build_found_message(services, namespace, located[0].session, located[0].item)
 
 
 def build_message_entry(
-    parts: EngineServices, namespace: NamespacePath, session: str, item: ViewItem
+    services: EngineServices, namespace: NamespacePath, session: str, item: ViewItem
 ) -> Entry:
     """Build the entry of a message in its current state, for example compressed."""
-    now, analyzer, shown = parts.now(), parts.analyzer, item.get_overridden_message()
+    now, analyzer, shown = services.now(), services.analyzer, item.get_overridden_message()
     return Entry(
         id=item.message.id,
         namespace=namespace,
@@ -80,37 +80,37 @@ def build_message_entry(
 
 
 def _find_message(
-    parts: EngineServices, namespace: NamespacePath, message_id: str, session: str
+    services: EngineServices, namespace: NamespacePath, message_id: str, session: str
 ) -> FoundEntry:
-    info = parts.short_term.sessions.get(namespace, session)
+    info = services.short_term.sessions.get(namespace, session)
     if info is None:
         raise SessionNotFoundError(f"no session {session!r}: use a name returned by sessions()")
-    item = parts.entries.get(info.key, message_id)
+    item = services.entries.get(info.key, message_id)
     if item is None:
         raise EntryNotFoundError(
             f"session {session!r} has no entry {message_id!r}: use an id returned by the session"
         )
-    return _build_found_message(parts, namespace, session, item)
+    return _build_found_message(services, namespace, session, item)
 
 
 def _build_found_message(
-    parts: EngineServices, namespace: NamespacePath, session: str, item: ViewItem
+    services: EngineServices, namespace: NamespacePath, session: str, item: ViewItem
 ) -> FoundEntry:
-    return FoundEntry(build_message_entry(parts, namespace, session, item), item.message)
+    return FoundEntry(build_message_entry(services, namespace, session, item), item.message)
 
 
-def _find_memory(parts: EngineServices, namespace: NamespacePath, entry_id: str) -> FoundEntry | None:
-    stored = parts.long_term.store.get(namespace, [entry_id]).get(entry_id)
+def _find_memory(services: EngineServices, namespace: NamespacePath, entry_id: str) -> FoundEntry | None:
+    stored = services.long_term.store.get(namespace, [entry_id]).get(entry_id)
     return (
         None
         if stored is None
-        else FoundEntry(parts.long_term.access_counter.with_pending_accesses(stored).entry)
+        else FoundEntry(services.long_term.access_counter.with_pending_accesses(stored).entry)
     )
 
 
-def _find_knowledge(parts: EngineServices, namespace: NamespacePath, entry_id: str) -> FoundEntry | None:
+def _find_knowledge(services: EngineServices, namespace: NamespacePath, entry_id: str) -> FoundEntry | None:
     name = name_from_id(entry_id)
-    knowledge = None if name is None else parts.get_knowledge(namespace).get(*name, use=False)
+    knowledge = None if name is None else services.get_knowledge(namespace).get(*name, use=False)
     if knowledge is None:
         return None
     entry = Entry(
@@ -121,7 +121,7 @@ def _find_knowledge(parts: EngineServices, namespace: NamespacePath, entry_id: s
         content=knowledge.text,
         created_at=knowledge.created_at,
         relevance=knowledge.confidence,
-        token_count=parts.counter.count(knowledge.text),
+        token_count=services.counter.count(knowledge.text),
         category=knowledge.category,
         source=knowledge.source,
         access_count=knowledge.use_count,

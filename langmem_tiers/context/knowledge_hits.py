@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.knowledge.models import Knowledge
     from langmem_tiers.knowledge.service import KnowledgeBase
     from langmem_tiers.recall.retriever import RecallRequest
-    from langmem_tiers.services import EngineServices
     from langmem_tiers.sessions.service import SessionDependencies
 
 WORD_MATCH_WEIGHT, CONFIDENCE_WEIGHT = 0.6, 0.1
@@ -35,7 +35,9 @@ KNOWLEDGE_KIND = "knowledge"
 _MAX_PREFERENCES = 20
 
 
-def find_knowledge_hits(parts: EngineServices, namespace: NamespacePath, request: RecallRequest) -> list[Hit]:
+def find_knowledge_hits(
+    knowledge: KnowledgeBase, counter: TokenCounter, namespace: NamespacePath, request: RecallRequest
+) -> list[Hit]:
     """Find knowledge that answers a request, scored for comparison with messages.
 
     The hits do not count as used.
@@ -43,7 +45,6 @@ def find_knowledge_hits(parts: EngineServices, namespace: NamespacePath, request
     query_terms = set(request.query.terms)
     if not query_terms or not _allows_knowledge(request):
         return []
-    knowledge = parts.get_knowledge(namespace)
     named = None if request.filters is None else request.filters.categories
     categories: Sequence[str | None] = [None] if named is None else sorted(named)
     values = [
@@ -56,7 +57,7 @@ def find_knowledge_hits(parts: EngineServices, namespace: NamespacePath, request
         valid_at = request.filters.valid_at
         past = (value for value in knowledge.past_at(valid_at) if named is None or value.category in named)
         values = [*(value for value in values if value.created_at <= valid_at), *past]
-    hits = [_build_hit(parts, namespace, value, query_terms) for value in values]
+    hits = [_build_hit(counter, namespace, value, query_terms) for value in values]
     return [hit for hit in hits if hit.signals[KNOWLEDGE_KIND] > 0 and _passes_filters(hit, request.filters)]
 
 
@@ -88,7 +89,7 @@ def _passes_filters(hit: Hit, filters: RecallFilters | None) -> bool:
 
 
 def _build_hit(
-    parts: EngineServices, namespace: NamespacePath, item: Knowledge, query_terms: set[str]
+    counter: TokenCounter, namespace: NamespacePath, item: Knowledge, query_terms: set[str]
 ) -> Hit:
     text = item.text
     key_terms = _get_key_terms(item)
@@ -105,7 +106,7 @@ def _build_hit(
         content=text,
         created_at=item.updated_at,
         importance=item.confidence,
-        token_count=parts.counter.count(text),
+        token_count=counter.count(text),
         source=item.source,
     )
     # One matching word of many may be a coincidence. Squaring the share keeps such matches low.
@@ -154,12 +155,16 @@ def _is_answer(item: Knowledge, query_terms: set[str]) -> bool:
 
 
 def build_knowledge_message(
-    parts: SessionDependencies, hits: Sequence[KnowledgeHit], name: str, when: datetime, max_tokens: int
+    dependencies: SessionDependencies,
+    hits: Sequence[KnowledgeHit],
+    name: str,
+    when: datetime,
+    max_tokens: int,
 ) -> tuple[Message | None, tuple[KnowledgeHit, ...]]:
     """Build a system message of the hits that fit; return it with the hits that it contains.
 
     Args:
-        parts: Services that count tokens and create messages.
+        dependencies: Services that count tokens and create messages.
         hits: Hits, best first.
         name: Id of the message.
         when: Time of the message.
@@ -178,7 +183,7 @@ def build_knowledge_message(
             created_at=when,
             name=MEMORY_NAME,
         )
-        (candidate,) = complete_drafts(parts, [draft])
+        (candidate,) = complete_drafts(dependencies, [draft])
         if candidate.token_count <= max_tokens:
             message = candidate
             lines.append(line)

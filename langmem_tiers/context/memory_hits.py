@@ -41,7 +41,7 @@ _MAX_LENGTH_RATIO = 2
 
 
 def find_memory_hits(
-    parts: EngineServices,
+    services: EngineServices,
     namespace: NamespacePath,
     request: RecallRequest,
     *,
@@ -51,16 +51,16 @@ def find_memory_hits(
     """Find long-term entries, episodes and chunks that answer a request, scored for comparison with messages.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         namespace: The namespace.
         request: The recall request.
         counts: Count the found memories as used.
         most: Maximum number of hits. Default: the limit of the request.
     """
     tiers = _select_tiers(request)
-    if not tiers or not request.query.terms or not parts.long_term.search.has_entries(namespace):
+    if not tiers or not request.query.terms or not services.long_term.search.has_entries(namespace):
         return []
-    now = parts.now()
+    now = services.now()
     search = EntrySearchRequest(
         namespace=namespace,
         text=request.query.text,
@@ -69,15 +69,15 @@ def find_memory_hits(
         limit=request.limit if most is None else min(request.limit, most),
     )
     if request.strategy is Strategy.TF_IDF:
-        found = _search_by_tf_idf(parts, search)
+        found = _search_by_tf_idf(services, search)
     else:
-        with_pending = parts.long_term.access_counter.with_pending_accesses
+        with_pending = services.long_term.access_counter.with_pending_accesses
         found = [
-            _build_hit(parts, with_pending(match.stored), max(0.0, min(1.0, match.score)), now)
-            for match in parts.long_term.search.find(search)
+            _build_hit(services, with_pending(match.stored), max(0.0, min(1.0, match.score)), now)
+            for match in services.long_term.search.find(search)
         ]
     if counts:
-        parts.long_term.access_counter.record(namespace, [stored.key for stored, _ in found], now)
+        services.long_term.access_counter.record(namespace, [stored.key for stored, _ in found], now)
     return [hit for _, hit in found]
 
 
@@ -200,10 +200,10 @@ def _to_frozenset(names: object) -> frozenset[str] | None:
 
 
 def _build_hit(
-    parts: EngineServices, stored: StoredEntry, score: float, now: datetime
+    services: EngineServices, stored: StoredEntry, score: float, now: datetime
 ) -> tuple[StoredEntry, Hit]:
     entry = stored.entry
-    importance = entry.importance * compute_entry_decay(entry, now, parts.config.learning.half_life_days)
+    importance = entry.importance * compute_entry_decay(entry, now, services.config.learning.half_life_days)
     name = _SIGNAL_BY_TIER[entry.tier]
     # As for knowledge: one matching word of many may be a coincidence. Squaring keeps such matches low.
     signals = {name: TEXT_MATCH_WEIGHT * score**2, "standing": DECAYED_IMPORTANCE_WEIGHT * importance}
@@ -211,10 +211,10 @@ def _build_hit(
     return stored, Hit(entry=scored, score=sum(signals.values()), signals=signals, found_by=name)
 
 
-def _search_by_tf_idf(parts: EngineServices, search: EntrySearchRequest) -> list[tuple[StoredEntry, Hit]]:
-    weights = parts.config.recall.tf_idf
-    matches = parts.long_term.search.find_by_tf_idf(
-        search, weights, parts.now(), parts.long_term.access_counter.with_pending_accesses
+def _search_by_tf_idf(services: EngineServices, search: EntrySearchRequest) -> list[tuple[StoredEntry, Hit]]:
+    weights = services.config.recall.tf_idf
+    matches = services.long_term.search.find_by_tf_idf(
+        search, weights, services.now(), services.long_term.access_counter.with_pending_accesses
     )
     return [
         (match.stored, _build_scored_hit(match.stored.entry, match.score, signals))

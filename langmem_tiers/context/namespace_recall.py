@@ -39,21 +39,21 @@ class RawRecallRequest:
 
 
 def recall_from_namespace(
-    parts: EngineServices, namespace: NamespacePath, asked: RawRecallRequest, *, counts: bool = True
+    services: EngineServices, namespace: NamespacePath, asked: RawRecallRequest, *, counts: bool = True
 ) -> Recall:
     """Validate the arguments and recall, best first.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         namespace: The namespace.
         asked: The arguments.
         counts: Count the found memories as used.
     """
-    return execute_recall(parts, namespace, check_recall_arguments(parts, asked), counts=counts)
+    return execute_recall(services, namespace, check_recall_arguments(services, asked), counts=counts)
 
 
 def execute_recall(
-    parts: EngineServices,
+    services: EngineServices,
     namespace: NamespacePath,
     request: RecallRequest,
     *,
@@ -63,20 +63,20 @@ def execute_recall(
     """Recall messages, memories and knowledge in one list, best first.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         namespace: The namespace.
         request: The validated request.
         counts: Count the found memories as used.
         max_memory_hits: Maximum number of entries, episodes and chunks. Default: the limit of the request.
     """
-    with parts.instruments.measure(Operation.RECALL) as watch:
-        recall = _execute_recall(parts, namespace, request, counts=counts, max_memory_hits=max_memory_hits)
+    with services.instruments.measure(Operation.RECALL) as watch:
+        recall = _execute_recall(services, namespace, request, counts=counts, max_memory_hits=max_memory_hits)
         watch.record(hits=len(recall.hits), candidates=recall.candidates)
         return recall
 
 
 def _execute_recall(
-    parts: EngineServices,
+    services: EngineServices,
     namespace: NamespacePath,
     request: RecallRequest,
     *,
@@ -84,27 +84,31 @@ def _execute_recall(
     max_memory_hits: int | None,
 ) -> Recall:
     if request.filters is None or request.filters.messages:
-        recall = parts.retriever.recall(namespace, build_message_request(request), counts=counts)
+        recall = services.retriever.recall(namespace, build_message_request(request), counts=counts)
     else:
         recall = Recall(query=request.query.text, hits=(), strategy=request.strategy, candidates=0)
     # The cached flag speaks of current knowledge only: a request for the past must look for former values.
     is_historical = request.filters is not None and request.filters.valid_at is not None
-    searches_knowledge = is_historical or parts.retriever.may_have_knowledge(namespace)
-    knowledge_hits = find_knowledge_hits(parts, namespace, request) if searches_knowledge else []
-    memory_hits = find_memory_hits(parts, namespace, request, counts=counts, most=max_memory_hits)
+    searches_knowledge = is_historical or services.retriever.may_have_knowledge(namespace)
+    knowledge_hits = (
+        find_knowledge_hits(services.get_knowledge(namespace), services.counter, namespace, request)
+        if searches_knowledge
+        else []
+    )
+    memory_hits = find_memory_hits(services, namespace, request, counts=counts, most=max_memory_hits)
     return merge_hits(recall, [*knowledge_hits, *memory_hits], request.limit)
 
 
-def merge_hits(found: Recall, others: Sequence[Hit], limit: int) -> Recall:
+def merge_hits(recall: Recall, others: Sequence[Hit], limit: int) -> Recall:
     """Merge other hits into a recall by score; return the best ``limit`` hits."""
     if not others:
-        return found
-    merged = sorted((*found.hits, *others), key=lambda hit: -hit.score)[:limit]
-    return replace(found, hits=tuple(merged), candidates=found.candidates + len(others))
+        return recall
+    merged = sorted((*recall.hits, *others), key=lambda hit: -hit.score)[:limit]
+    return replace(recall, hits=tuple(merged), candidates=recall.candidates + len(others))
 
 
 def search_messages(
-    parts: EngineServices, namespace: NamespacePath, text: object, limit: int
+    services: EngineServices, namespace: NamespacePath, text: object, limit: int
 ) -> tuple[Hit, ...]:
     """Find messages that contain words of a text, best first."""
     check_limit(limit)
@@ -114,31 +118,31 @@ def search_messages(
         )
     if not text.strip():
         return ()
-    request = build_recall_request(text, now=parts.now(), limit=limit, strategy=Strategy.WORDS)
-    with parts.instruments.measure(Operation.RECALL) as watch:
-        recall = parts.retriever.recall(namespace, request, counts=False)
+    request = build_recall_request(text, now=services.now(), limit=limit, strategy=Strategy.WORDS)
+    with services.instruments.measure(Operation.RECALL) as watch:
+        recall = services.retriever.recall(namespace, request, counts=False)
         watch.record(hits=len(recall.hits), candidates=recall.candidates)
         return recall.hits
 
 
 def check_recall_arguments(
-    parts: EngineServices, asked: RawRecallRequest, *, limit: int | None = None
+    services: EngineServices, asked: RawRecallRequest, *, limit: int | None = None
 ) -> RecallRequest:
     """Validate recall arguments and fill in the defaults of the configuration.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         asked: The arguments.
         limit: Replaces the limit of the arguments, without the maximum for callers. Default: use that limit.
 
     Raises:
         InvalidInputError: An argument has a wrong type or value.
     """
-    config = parts.config.recall
+    config = services.config.recall
     strategy = config.strategy if asked.strategy is None else check_strategy(asked.strategy)
     if limit is None:
         limit = config.limit if asked.limit is None else _check_recall_limit(asked.limit, config.max_limit)
-    now: datetime = parts.now() if asked.now is None else check_time(asked.now)
+    now: datetime = services.now() if asked.now is None else check_time(asked.now)
     if asked.filters is not None and not isinstance(asked.filters, RecallFilters):
         raise InvalidInputError(
             f"filters must be RecallFilters, got {type(asked.filters).__name__}: use RecallFilters(roles={{'user'}})"

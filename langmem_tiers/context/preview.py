@@ -119,25 +119,25 @@ _MAX_DROPPED_MESSAGES = 200
 
 
 def build_preview(
-    parts: EngineServices, session: SessionRecord, query: str | None, budget: TokenBudget, *, recall: bool
+    services: EngineServices, session: SessionRecord, query: str | None, budget: TokenBudget, *, recall: bool
 ) -> Preview:
     """Build the context for a question for display, and list what it leaves out. Nothing is changed.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         session: The session.
         query: The question, or None for the newest user message.
         budget: Token budget.
         recall: Include knowledge and memories of earlier messages and other sessions.
     """
-    budgeted = parts.with_budget(budget)
+    budgeted = services.with_budget(budget)
     info = session.info()
     average_tokens = max(1.0, info.token_count / max(1, info.message_count))
     limit = max(_MIN_MESSAGES, int(_OVERSAMPLING_FACTOR * budget.available / average_tokens))
     # Short messages at the end of a session may leave space for more than the average suggests: read more until
     # it is certain that older messages cannot change the context.
     while True:
-        view, is_whole = _load_newest(parts, session, info, limit)
+        view, is_whole = _load_newest(services, session, info, limit)
         builder = SessionContextBuilder(budgeted, session, view, budget, query)
         alone = builder.build_without_memories()
         if is_whole or _is_context_final(view, alone):
@@ -151,30 +151,30 @@ def build_preview(
         session.name,
         tuple(islice(dropped, _MAX_DROPPED_MESSAGES)),
         is_whole=is_whole,
-        unseen=0 if is_whole else _count_unseen_messages(parts, session, info, view, context),
+        unseen=0 if is_whole else _count_unseen_messages(services, session, info, view, context),
     )
 
 
 def _load_newest(
-    parts: EngineServices, session: SessionRecord, info: SessionInfo, limit: int
+    services: EngineServices, session: SessionRecord, info: SessionInfo, limit: int
 ) -> tuple[StoredView, bool]:
     # The newest visible messages, and whether these are all. Short sessions come from the cache.
     if info.message_count - info.compressed_count < _MIN_MESSAGES:
-        return parts.views.get(session.key), True
-    view = parts.entries.get_view(session.key, limit)
+        return services.views.get(session.key), True
+    view = services.entries.get_view(session.key, limit)
     is_whole = len(view.items) < limit
     if is_whole or view.items[0].message.is_summary:
         return view, is_whole
     # The view begins in the middle of the session. A context always includes the leading system messages, so put
     # those of the session first. System messages in the middle must not be mistaken for them.
     newest = tuple(dropwhile(_is_system, view.items))
-    return replace(view, items=(*_load_leading_system_items(parts, session, newest), *newest)), is_whole
+    return replace(view, items=(*_load_leading_system_items(services, session, newest), *newest)), is_whole
 
 
 def _count_unseen_messages(
-    parts: EngineServices, session: SessionRecord, info: SessionInfo, view: StoredView, context: Context
+    services: EngineServices, session: SessionRecord, info: SessionInfo, view: StoredView, context: Context
 ) -> int:
-    removed = parts.short_term.transcripts.count(session.key, OUT_OF_LIST)
+    removed = services.short_term.transcripts.count(session.key, OUT_OF_LIST)
     read_ids = {item.message.id for item in view.items}
     # Recall may have included messages that are older than those that were read.
     recalled = sum(
@@ -186,11 +186,11 @@ def _count_unseen_messages(
 
 
 def _load_leading_system_items(
-    parts: EngineServices, session: SessionRecord, newest: tuple[ViewItem, ...]
+    services: EngineServices, session: SessionRecord, newest: tuple[ViewItem, ...]
 ) -> list[ViewItem]:
     first = session.page(limit=_MAX_LEADING_SYSTEM_MESSAGES).messages
     leading = takewhile(lambda message: message.role is Role.SYSTEM, first)
-    items = (parts.entries.get(session.key, message.id) for message in leading)
+    items = (services.entries.get(session.key, message.id) for message in leading)
     newest_keys = {item.key for item in newest}
     return [item for item in items if item is not None and item.key not in newest_keys]
 

@@ -35,7 +35,7 @@ _MAX_CANDIDATES = 2000
 
 
 def build_recall_context(
-    parts: EngineServices,
+    services: EngineServices,
     namespace: NamespacePath,
     query: str,
     budget: TokenBudget | None,
@@ -46,7 +46,7 @@ def build_recall_context(
     """Build a context of the memories that answer a question, as many as fit.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         namespace: The namespace.
         query: The question.
         budget: Token budget. Default: the budget of the engine.
@@ -54,8 +54,8 @@ def build_recall_context(
         now: Reference time for expressions such as "last week". Default: the current time.
         seen: Texts that the prompt contains anyway; they are not repeated.
     """
-    with parts.instruments.measure(Operation.BUILD_CONTEXT) as watch:
-        context = _build_context(parts, namespace, query, budget, filters, now, seen)
+    with services.instruments.measure(Operation.BUILD_CONTEXT) as watch:
+        context = _build_context(services, namespace, query, budget, filters, now, seen)
         watch.record(
             messages=len(context.messages), tokens=context.token_count, recalled=len(context.recalled)
         )
@@ -63,7 +63,7 @@ def build_recall_context(
 
 
 def _build_context(
-    parts: EngineServices,
+    services: EngineServices,
     namespace: NamespacePath,
     query: str,
     budget: TokenBudget | None,
@@ -71,16 +71,16 @@ def _build_context(
     now: datetime | None,
     seen: Iterable[str],
 ) -> Context:
-    budget = parts.config.budget if budget is None else check_budget(budget)
+    budget = services.config.budget if budget is None else check_budget(budget)
     max_tokens = budget.available
     limit = min(_MAX_CANDIDATES, max(MIN_CANDIDATES, max_tokens // MIN_MEMORY_TOKENS))
-    request = check_recall_arguments(parts, RawRecallRequest(query, None, None, filters, now), limit=limit)
+    request = check_recall_arguments(services, RawRecallRequest(query, None, None, filters, now), limit=limit)
     recall = execute_recall(
-        parts, namespace, request, counts=False, max_memory_hits=MAX_MEMORY_HITS_PER_CONTEXT
+        services, namespace, request, counts=False, max_memory_hits=MAX_MEMORY_HITS_PER_CONTEXT
     )
     # A hash of the question: the same question gives its message the same id, whatever the text contains.
     name = hashlib.blake2b(query.encode("utf-8", "replace"), digest_size=8).hexdigest()
-    packer = MemoryPacker(parts.short_term, parts.analyzer.compressor, name, request.now)
+    packer = MemoryPacker(services.short_term, services.analyzer.compressor, name, request.now)
     best = max((hit.relevance for hit in recall.hits), default=0.0)
     relevant = (
         [hit for hit in recall.hits if hit.relevance >= MIN_HIT_RELEVANCE]
@@ -91,11 +91,11 @@ def _build_context(
     messages = () if packed.message is None else (packed.message,)
     return Context(
         messages=messages,
-        token_count=count_messages(parts.counter, messages) if messages else 0,
+        token_count=count_messages(services.counter, messages) if messages else 0,
         token_budget=max_tokens,
         sections={
-            "memories": sum(count_framed(parts.counter, message) for message in messages),
-            "frame": count_messages(parts.counter, ()) if messages else 0,
+            "memories": sum(count_framed(services.counter, message) for message in messages),
+            "frame": count_messages(services.counter, ()) if messages else 0,
         },
         recalled=packed.included,
         left_out=packed.left_out,

@@ -104,16 +104,18 @@ class MemoryPacker:
     """Packs memories for one context.
 
     Args:
-        parts: Services that count tokens and create messages.
+        dependencies: Services that count tokens and create messages.
         compressor: Summarizes memories that do not fit.
         name: Suffix of the message id; the same for the same question.
         when: Time of the message.
     """
 
-    def __init__(self, parts: SessionDependencies, compressor: Compressor, name: str, when: datetime) -> None:
-        self._dependencies = parts
+    def __init__(
+        self, dependencies: SessionDependencies, compressor: Compressor, name: str, when: datetime
+    ) -> None:
+        self._dependencies = dependencies
         self._compressor = compressor
-        self._count_text_tokens = parts.counter.count
+        self._count_text_tokens = dependencies.counter.count
         self._name = name
         self._created_at = when
 

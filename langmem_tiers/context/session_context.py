@@ -80,7 +80,7 @@ class SessionContextBuilder:
     """Builds the context of one session for one question.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         session: The session.
         view: The visible messages of the session.
         budget: Token budget.
@@ -89,17 +89,17 @@ class SessionContextBuilder:
 
     def __init__(
         self,
-        parts: EngineServices,
+        services: EngineServices,
         session: SessionRecord,
         view: StoredView,
         budget: TokenBudget,
         query: str | None,
     ) -> None:
-        self._services = parts
+        self._services = services
         self._session = session
         self._budget = budget
-        self._builder = ContextBuilder(view, budget, parts.analyzer.compressor)
-        self._question = _build_question(view.items, query, parts.now())
+        self._builder = ContextBuilder(view, budget, services.analyzer.compressor)
+        self._question = _build_question(view.items, query, services.now())
 
     def build_without_memories(self) -> Context:
         """Build a context of the conversation alone."""
@@ -200,13 +200,13 @@ class SessionContextBuilder:
             return recall
 
     def _pack(self, recall: Recall | None, visible: Mapping[int, str], max_tokens: int) -> PackingResult:
-        parts, question = self._services, self._question
+        services, question = self._services, self._question
         if recall is None or question is None:
             return PackingResult(None, (), ())
-        config = parts.config.recall
+        config = services.config.recall
         relevant = [hit for hit in recall.hits if hit.relevance >= config.relevance_threshold]
         packer = MemoryPacker(
-            parts.short_term, parts.analyzer.compressor, f"memories-{question.name}", question.asked_at
+            services.short_term, services.analyzer.compressor, f"memories-{question.name}", question.asked_at
         )
         packed = packer.pack(relevant, max_tokens, set(visible.values()), config.limit)
         irrelevant = tuple(hit for hit in recall.hits if hit.relevance < config.relevance_threshold)

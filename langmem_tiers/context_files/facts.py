@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.clock import Clock
     from langmem_tiers.common.ports import Embedder
     from langmem_tiers.context_files.models import ContextData, HistoryEntry
-    from langmem_tiers.recall.records import VectorStore
+    from langmem_tiers.recall.vector_repository import VectorRepository
 
 
 # A sentence of bounded length. Punctuation within a word, as in "1.2" or "example.com", does not end it. The escapes
@@ -140,8 +140,8 @@ class FactHits:
     """Reasons why vectors were not used."""
 
 
-class _InMemoryVectorStore:
-    """The part of `VectorStore` that an `EmbeddingClient` calls, without a database."""
+class _InMemoryVectors:
+    """The part of ``VectorRepository`` that an `EmbeddingClient` calls, without a database."""
 
     def __init__(self) -> None:
         self._vectors: LRUCache[bytes, bytes] = LRUCache(_MAX_CACHED_VECTORS)
@@ -175,7 +175,7 @@ class FactSearch:
             if embedder is None
             else EmbeddingClient(
                 embedder,
-                cast("VectorStore", _InMemoryVectorStore()),
+                cast("VectorRepository", _InMemoryVectors()),
                 EmbeddingConfig() if config is None else config,
                 clock,
             )

@@ -20,10 +20,10 @@ from langmem_tiers.context_files.store_models import (
     ContextVersion,
     SaveReport,
 )
-from langmem_tiers.errors import InvalidInputError, StorageBusyError, StorageCorruptError
+from langmem_tiers.errors import InvalidInputError, StorageCorruptError
 from langmem_tiers.sessions.repository import get_or_create_namespace
 from langmem_tiers.storage.database import retry_on_disconnect
-from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.storage.schema import context_files, context_versions, namespaces
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     Select: TypeAlias = AnySelect[*tuple[Any, ...]]
 
 _log = logging.getLogger("langmem_tiers")
-# Far more attempts than two concurrent writers need.
-_MAX_TRIES = 20
 _SELECT_FILE = select(context_files).join(namespaces)
 _SELECT_CURRENT_VERSION = (
     select(context_versions)
@@ -84,15 +82,18 @@ class SqlContextStore:
     def save(self, context: ContextData, now: datetime, *, overwrite: bool = False) -> SaveReport:
         """Store the context as the next version."""
         body = to_checked_bytes(context, self._config.max_bytes).decode()
-        for _ in range(_MAX_TRIES):
-            # If two processes save a new session at once, the row to lock does not exist yet, and one insert violates a
+
+        def write() -> SaveReport:
+            # If two processes save a new session at once, there is no row to lock yet, and one insert violates a
             # unique constraint. Its next attempt finds the row of the other process.
-            with suppress(ConcurrentWriteError), self._database.write() as connection:
+            with self._database.write() as connection:
                 number = self._insert_version(connection, context, body, now, overwrite=overwrite)
                 saved = replace(context, based_on=_compute_revision(number, body), recovery=None)
                 return SaveReport(context=saved, version=number, size_bytes=len(body.encode()))
-        raise StorageBusyError(
-            f"session {context.session_id!r} is being modified concurrently: try again later; nothing was written"
+
+        return retry_on_conflict(
+            write,
+            f"session {context.session_id!r} is being modified concurrently: try again later; nothing was written",
         )
 
     def delete(self, session_id: str) -> ContextDeleteReport:

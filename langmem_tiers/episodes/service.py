@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import SessionStore
     from langmem_tiers.config import LearningConfig
     from langmem_tiers.display.tables import DisplayContent
     from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.entry_filters import FilterOptions
     from langmem_tiers.long_term.records import StoredEntry
+    from langmem_tiers.sessions.repository import SessionRepository
 
 _PAGE_SIZE = 500
 _MAX_SESSION_EPISODES = 1_000_000
@@ -42,13 +42,13 @@ class Episodes(NotebookDisplayable):
 
     def __init__(
         self,
-        parts: LongTermDependencies,
-        sessions: SessionStore,
+        dependencies: LongTermDependencies,
+        sessions: SessionRepository,
         config: LearningConfig,
         namespace: NamespacePath,
     ) -> None:
-        self._dependencies = parts
-        self._store = parts.store
+        self._dependencies = dependencies
+        self._store = dependencies.store
         self._sessions = sessions
         self._config = config
         self._namespace = namespace

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.entries import Entry
     from langmem_tiers.common.messages import Message
+    from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.erasure.records import ErasureImpact, MessageRef, SessionViewState
     from langmem_tiers.facts.models import ExtractedFact
     from langmem_tiers.long_term.records import NewEntry, StoredEntry
     from langmem_tiers.services import EngineServices
+    from langmem_tiers.sessions.repository import SessionRepository
 
 _MESSAGE_PREFIX = "message "  # prefix of the id in the source of an entry
 _MAX_SUMMARIZED_MESSAGES = 2000  # maximum number of messages, the newest ones, for rebuilding a summary
@@ -70,24 +72,26 @@ def find_old_groups(messages: Sequence[MessageRef]) -> list[tuple[MessageRef, ..
     ]
 
 
-def plan_entry_erasure(parts: EngineServices, impact: ErasureImpact, entry_id: str) -> ErasurePlan:
+def plan_entry_erasure(services: EngineServices, impact: ErasureImpact, entry_id: str) -> ErasurePlan:
     """Plan the erasure of one entry, with its earlier versions and the facts that it comes from."""
     erased = {stored.entry.id for stored in impact.entries if stored.entry.id == entry_id} | impact.versions
-    return _build_plan(parts, impact, erased, [])
+    return _build_plan(services, impact, erased, [])
 
 
-def plan_session_erasure(parts: EngineServices, impact: ErasureImpact, names: Sequence[str]) -> ErasurePlan:
+def plan_session_erasure(
+    services: EngineServices, impact: ErasureImpact, names: Sequence[str]
+) -> ErasurePlan:
     """Plan the erasure of complete sessions."""
-    erased, rewritten = _plan_entries(parts, impact, frozenset(names), None)
-    plan = _build_plan(parts, impact, erased, rewritten)
+    erased, rewritten = _plan_entries(services.counter, impact, frozenset(names), None)
+    plan = _build_plan(services, impact, erased, rewritten)
     return replace(plan, sessions=impact.sessions, context_names=tuple(names))
 
 
-def plan_message_erasure(parts: EngineServices, impact: ErasureImpact, *, lasting: bool) -> ErasurePlan:
+def plan_message_erasure(services: EngineServices, impact: ErasureImpact, *, lasting: bool) -> ErasurePlan:
     """Plan the erasure of messages of a session.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         impact: Data derived from the messages.
         lasting: Also erase long-term entries and knowledge that come from the messages.
     """
@@ -97,10 +101,10 @@ def plan_message_erasure(parts: EngineServices, impact: ErasureImpact, *, lastin
     erased: set[str] = set()
     rewritten: list[NewEntry] = []
     if lasting:
-        erased, rewritten = _plan_entries(parts, impact, frozenset({state.session.name}), ids)
-    plan = _build_plan(parts, impact, erased, rewritten, all_facts=lasting)
-    erased_spans, rebuilt_spans = _plan_chunks_and_episodes(parts, impact, state, ids)
-    summary, digest = _rebuild_summary(parts, impact, state, ids)
+        erased, rewritten = _plan_entries(services.counter, impact, frozenset({state.session.name}), ids)
+    plan = _build_plan(services, impact, erased, rewritten, all_facts=lasting)
+    erased_spans, rebuilt_spans = _plan_chunks_and_episodes(services, impact, state, ids)
+    summary, digest = _rebuild_summary(services, impact, state, ids)
     # An episode may be both unlinked in the plan and rebuilt or erased here. The result of this function wins:
     # otherwise the unlinked version would restore the erased quote.
     rebuilt_ids = {rebuilt.entry.id for rebuilt in rebuilt_spans}
@@ -122,7 +126,7 @@ def plan_message_erasure(parts: EngineServices, impact: ErasureImpact, *, lastin
 
 
 def _build_plan(
-    parts: EngineServices,
+    services: EngineServices,
     impact: ErasureImpact,
     erased: set[str],
     rewritten: list[NewEntry],
@@ -140,7 +144,7 @@ def _build_plan(
         versions=impact.versions,
         rewritten_entries=(
             *(entry for entry in rewritten if entry.entry.id not in erased),
-            *_unlink_episodes(parts, impact, erased),
+            *_unlink_episodes(services.short_term.sessions, impact, erased),
         ),
         facts=tuple(sorted(facts | supporting)),
         knowledge=impact.knowledge,
@@ -165,7 +169,7 @@ def _add_derived_entries(impact: ErasureImpact, erased: set[str]) -> set[str]:
 
 
 def _plan_entries(
-    parts: EngineServices, impact: ErasureImpact, names: frozenset[str], ids: frozenset[str] | None
+    counter: TokenCounter, impact: ErasureImpact, names: frozenset[str], ids: frozenset[str] | None
 ) -> tuple[set[str], list[NewEntry]]:
     erased_ids: set[str] = set()
     rewritten: list[NewEntry] = []
@@ -179,7 +183,7 @@ def _plan_entries(
                 rewritten.append(to_new_entry(replace(entry, source=None)))
         elif _is_origin_erased(entry, erased_facts, others, names, ids):
             if others:
-                rewritten.append(to_new_entry(_rewrite_entry(parts, entry, others)))
+                rewritten.append(to_new_entry(_rewrite_entry(counter, entry, others)))
             else:
                 erased_ids.add(entry.id)
     return erased_ids, rewritten
@@ -204,7 +208,7 @@ def _to_source(fact: ExtractedFact) -> str | None:
     return None if fact.source_message_id is None else f"{_MESSAGE_PREFIX}{fact.source_message_id}"
 
 
-def _rewrite_entry(parts: EngineServices, entry: Entry, others: Sequence[ExtractedFact]) -> Entry:
+def _rewrite_entry(counter: TokenCounter, entry: Entry, others: Sequence[ExtractedFact]) -> Entry:
     # The wording may come from the erased message, so it is replaced by that of another source.
     first = others[0]
     return replace(
@@ -215,11 +219,11 @@ def _rewrite_entry(parts: EngineServices, entry: Entry, others: Sequence[Extract
         tags=frozenset(tag for fact in others for tag in fact.tags),
         source=_to_source(first) or first.source,
         session=first.session,
-        token_count=parts.counter.count(first.content),
+        token_count=counter.count(first.content),
     )
 
 
-def _unlink_episodes(parts: EngineServices, impact: ErasureImpact, erased: set[str]) -> list[NewEntry]:
+def _unlink_episodes(sessions: SessionRepository, impact: ErasureImpact, erased: set[str]) -> list[NewEntry]:
     unlinked: list[NewEntry] = []
     keys: dict[str, int | None] = {}
     erased_sessions = {session.name for session in impact.sessions}
@@ -230,7 +234,7 @@ def _unlink_episodes(parts: EngineServices, impact: ErasureImpact, erased: set[s
         if is_erased or not erased.intersection(episode.linked):
             continue
         if episode.session not in keys:
-            info = parts.short_term.sessions.get(impact.namespace, episode.session)
+            info = sessions.get(impact.namespace, episode.session)
             keys[episode.session] = None if info is None else info.key
         remaining = tuple(entry_id for entry_id in episode.linked if entry_id not in erased)
         unlinked.append(build_episode_entry(replace(episode, linked=remaining), keys[episode.session]))
@@ -238,13 +242,13 @@ def _unlink_episodes(parts: EngineServices, impact: ErasureImpact, erased: set[s
 
 
 def _plan_chunks_and_episodes(
-    parts: EngineServices, impact: ErasureImpact, state: SessionViewState, ids: frozenset[str]
+    services: EngineServices, impact: ErasureImpact, state: SessionViewState, ids: frozenset[str]
 ) -> tuple[list[str], list[NewEntry]]:
     numbers = sorted({message.number for message in impact.messages if not message.is_summary})
     chunks = Chunks(
-        parts.long_term,
-        _build_extractive_summarizer(parts),
-        parts.config.learning,
+        services.long_term,
+        _build_extractive_summarizer(services),
+        services.config.learning,
         namespace=impact.namespace,
         session=state.session.name,
         key=state.session.key,
@@ -286,7 +290,7 @@ def _has_number_between(numbers: Sequence[int], first: int, last: int) -> bool:
 
 
 def _rebuild_summary(
-    parts: EngineServices, impact: ErasureImpact, state: SessionViewState, ids: frozenset[str]
+    services: EngineServices, impact: ErasureImpact, state: SessionViewState, ids: frozenset[str]
 ) -> tuple[Message, dict[str, Any]] | tuple[None, None]:
     # The current summary only covers an erased message if it comes after it; see find_first_outdated_summary().
     since = min(message.number + (not message.is_summary) for message in impact.messages)
@@ -295,19 +299,19 @@ def _rebuild_summary(
     # As many more as are erased, so that enough remain after filtering.
     covered = [
         message
-        for message in parts.erasure.list_summarized_messages(state, _MAX_SUMMARIZED_MESSAGES + len(ids))
+        for message in services.erasure.list_summarized_messages(state, _MAX_SUMMARIZED_MESSAGES + len(ids))
         if message.id not in ids
     ]
     if not covered:
         return None, None
-    summary = _build_extractive_summarizer(parts).roll_up(
-        covered[-_MAX_SUMMARIZED_MESSAGES:], parts.config.summary.target_tokens
+    summary = _build_extractive_summarizer(services).roll_up(
+        covered[-_MAX_SUMMARIZED_MESSAGES:], services.config.summary.target_tokens
     )
     draft = MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{summary.text}")
-    return complete_drafts(parts.short_term, [draft])[0], summary.digest
+    return complete_drafts(services.short_term, [draft])[0], summary.digest
 
 
-def _build_extractive_summarizer(parts: EngineServices) -> Summarizer:
+def _build_extractive_summarizer(services: EngineServices) -> Summarizer:
     # Without a language model: content around data that a user wants erased must not be sent to an external service.
-    summarizer = parts.summarizer
-    return Summarizer(summarizer.counter, facts=summarizer.finder, config=parts.config.summary)
+    summarizer = services.summarizer
+    return Summarizer(summarizer.counter, facts=summarizer.finder, config=services.config.summary)

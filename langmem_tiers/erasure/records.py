@@ -1,17 +1,15 @@
-"""Interface of the erasure store: it finds the data that an erasure affects and deletes what was planned."""
+"""Rows that an erasure affects, and the plan that deletes or rewrites them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Mapping
 
     from langmem_tiers.common.messages import Message, ToolCall
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.erasure.models import ErasedCounts
     from langmem_tiers.facts.models import ExtractedFact
     from langmem_tiers.long_term.models import Relation
     from langmem_tiers.long_term.records import NewEntry, StoredEntry
@@ -120,75 +118,3 @@ class ErasurePlan:
     """Category and key of these values. External copies are erased, because their version is unknown."""
     is_clearing_query_vectors: bool = True
     """True if cached vectors of queries are deleted too, because a query may contain the erased text."""
-
-
-class ErasureStore(Protocol):
-    """Storage interface for erasure."""
-
-    def find_user_namespaces(self, user: str) -> tuple[NamespacePath, ...]:
-        """Return all namespaces with exactly this label, including those that only have items or shared entries."""
-        ...
-
-    def find_sessions(self, namespace: NamespacePath, starts: Sequence[str]) -> tuple[SessionRef, ...]:
-        """Return the sessions whose names start with one of the prefixes."""
-        ...
-
-    def delete_namespace(self, namespace: NamespacePath) -> ErasedCounts:
-        """Delete a namespace with its sessions, memories, context files, items and leases, but no longer path."""
-        ...
-
-    def find_messages(
-        self, session: SessionRef, ids: Sequence[str] | None, older_than: datetime | None = None
-    ) -> tuple[MessageRef, ...]:
-        """Return the requested messages of a session and all tool messages, in order.
-
-        Args:
-            session: Session to search.
-            ids: Ids of the requested messages, or None for all old messages.
-            older_than: Time before which a message is old.
-        """
-        ...
-
-    def find_session_impact(
-        self, namespace: NamespacePath, sessions: Sequence[SessionRef], names: Sequence[str]
-    ) -> ErasureImpact:
-        """Find the data derived from sessions that are erased completely.
-
-        Args:
-            namespace: Namespace of the sessions.
-            sessions: Existing sessions to erase.
-            names: Their names, and the requested name even if no such session exists.
-        """
-        ...
-
-    def find_message_impact(
-        self, session: SessionRef, messages: Sequence[MessageRef], *, lasting: bool
-    ) -> ErasureImpact | None:
-        """Find the data derived from messages of a session; None if the session does not exist.
-
-        Args:
-            session: Session of the messages.
-            messages: Messages to erase.
-            lasting: Also find long-term entries and knowledge.
-        """
-        ...
-
-    def find_entry_impact(self, namespace: NamespacePath, entry_id: str) -> ErasureImpact:
-        """Find the data that depends on an entry, an episode, a chunk, a fact or an item of knowledge."""
-        ...
-
-    def list_summarized_messages(self, state: SessionViewState, limit: int) -> tuple[Message, ...]:
-        """Return the newest messages that the current summary covers, oldest first, without summaries."""
-        ...
-
-    def delete(self, removal: ErasurePlan) -> ErasedCounts | None:
-        """Execute a plan in one transaction; return None, with nothing changed, if the data changed meanwhile."""
-        ...
-
-    def list_old_sessions(self, older_than: datetime, *, after: int, limit: int) -> tuple[SessionRef, ...]:
-        """Return sessions with old messages, and empty sessions that were not changed since, after a key."""
-        ...
-
-    def delete_if_empty(self, session: SessionRef, older_than: datetime) -> bool:
-        """Delete a session if it is empty and was not changed since a time; return True if it was deleted."""
-        ...

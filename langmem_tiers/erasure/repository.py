@@ -1,9 +1,9 @@
-"""Implementation of ``ErasureStore`` on SQL."""
+"""Find the data that an erasure affects, and delete what was planned."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import exists, func, or_, select, type_coerce
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from langmem_tiers.erasure.models import ErasedCounts
     from langmem_tiers.erasure.records import ErasurePlan
     from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.redis.cache import RedisCache
     from langmem_tiers.storage.database import Database
 
 _NAMESPACE_PATH_COLUMNS = (
@@ -57,27 +58,16 @@ _IS_PROMOTED = exists().where(entries.c.message_pk == messages.c.pk, entries.c.t
 _LOOKAHEAD_TURNS = 200
 
 
-class SessionCopies(Protocol):
-    """Cache with copies of sessions. It is invalidated before an erasure commits, so that no copy outlives it."""
-
-    def invalidate_sessions(self, sessions: Sequence[int]) -> bool:
-        """Invalidate erased sessions, by their keys."""
-        ...
-
-    def invalidate_before_revision(self, session: int, revision: int) -> bool:
-        """Invalidate copies of a session that are older than a revision."""
-        ...
-
-
-class SqlErasureStore:
-    """Implementation of ``ErasureStore`` on SQL.
+class ErasureRepository:
+    """Finds the data that an erasure affects, and deletes what was planned.
 
     Args:
         database: Database with the memory.
-        copies: Cache with copies of its sessions, if any.
+        copies: Redis cache in front of the database, if any. Its copies are invalidated before an erasure commits, so
+            that no copy outlives it.
     """
 
-    def __init__(self, database: Database, copies: SessionCopies | None = None) -> None:
+    def __init__(self, database: Database, copies: RedisCache | None = None) -> None:
         self._copies = copies
         self._database = database
 
@@ -118,7 +108,7 @@ class SqlErasureStore:
         return tuple(SessionRef(row.pk, namespace, unescape(row.name)) for row in rows)
 
     def delete_namespace(self, namespace: NamespacePath) -> ErasedCounts:
-        """Delete exactly this namespace with all its contents."""
+        """Delete a namespace with its sessions, memories, context files, items and leases, but no longer path."""
         with self._database.write() as connection:
             path = namespaces.c.path == build_namespace_key(namespace)
             # While the row is locked, no session can be added, so the keys below are complete.
@@ -133,7 +123,13 @@ class SqlErasureStore:
     def find_messages(
         self, session: SessionRef, ids: Sequence[str] | None, older_than: datetime | None = None
     ) -> tuple[MessageRef, ...]:
-        """Return the requested messages of a session and all tool messages, in order."""
+        """Return the requested messages of a session and all tool messages, in order.
+
+        Args:
+            session: Session to search.
+            ids: Ids of the requested messages, or None for all old messages.
+            older_than: Time before which a message is old.
+        """
         is_old = messages.c.created_at < older_than if older_than is not None else messages.c.pk < 0
         query = select(
             messages.c.pk,
@@ -162,7 +158,13 @@ class SqlErasureStore:
     def find_session_impact(
         self, namespace: NamespacePath, sessions: Sequence[SessionRef], names: Sequence[str]
     ) -> ErasureImpact:
-        """Find the data derived from sessions that are erased completely."""
+        """Find the data derived from sessions that are erased completely.
+
+        Args:
+            namespace: Namespace of the sessions.
+            sessions: Existing sessions to erase.
+            names: Their names, and the requested name even if no such session exists.
+        """
         with detect_damaged_rows(self._database.label), self._database.read() as connection:
             stamp = read_change_stamp(connection, namespace, None)
             sources = SourceFinder(connection, namespace, stamp[0])
@@ -186,7 +188,13 @@ class SqlErasureStore:
     def find_message_impact(
         self, session: SessionRef, messages: Sequence[MessageRef], *, lasting: bool
     ) -> ErasureImpact | None:
-        """Find the data derived from messages of a session."""
+        """Find the data derived from messages of a session; None if the session does not exist.
+
+        Args:
+            session: Session of the messages.
+            messages: Messages to erase.
+            lasting: Also find long-term entries and knowledge.
+        """
         ids = frozenset(message.id for message in messages)
         with detect_damaged_rows(self._database.label), self._database.read() as connection:
             stamp = read_change_stamp(connection, session.namespace, session.key)
@@ -218,7 +226,7 @@ class SqlErasureStore:
 
     @retry_on_disconnect
     def find_entry_impact(self, namespace: NamespacePath, entry_id: str) -> ErasureImpact:
-        """Find the data that depends on an entry."""
+        """Find the data that depends on an entry, an episode, a chunk, a fact or an item of knowledge."""
         with self._database.read() as connection:
             stamp = read_change_stamp(connection, namespace, None)
             sources = SourceFinder(connection, namespace, stamp[0])
@@ -226,7 +234,7 @@ class SqlErasureStore:
 
     @retry_on_disconnect
     def list_summarized_messages(self, state: SessionViewState, limit: int) -> tuple[Message, ...]:
-        """Return the newest messages that the current summary covers, oldest first."""
+        """Return the newest messages that the current summary covers, oldest first, without summaries."""
         query = (
             select(*MESSAGE_COLUMNS)
             .where(messages.c.session_pk == state.session.key, ~_IS_SUMMARY, IS_IN_LIST)
@@ -239,7 +247,7 @@ class SqlErasureStore:
         return tuple(from_message_row(row, (0, 0)) for row in reversed(rows))
 
     def delete(self, removal: ErasurePlan) -> ErasedCounts | None:
-        """Execute a plan in one transaction."""
+        """Execute a plan in one transaction; return None, with nothing changed, if the data changed meanwhile."""
         try:
             with self._database.write() as connection:
                 counts = delete_planned(connection, removal)
@@ -253,7 +261,7 @@ class SqlErasureStore:
 
     @retry_on_disconnect
     def list_old_sessions(self, older_than: datetime, *, after: int, limit: int) -> tuple[SessionRef, ...]:
-        """Return sessions with old messages, and empty sessions that were not changed since."""
+        """Return sessions with old messages, and empty sessions that were not changed since, after a key."""
         is_old = (messages.c.session_pk == sessions.c.pk, messages.c.created_at < older_than, ~_IS_SUMMARY)
         is_empty = (sessions.c.message_count == 0) & (sessions.c.updated_at < older_than)
         query = (
@@ -268,7 +276,7 @@ class SqlErasureStore:
         return tuple(SessionRef(row.pk, parse_namespace_key(row.path), unescape(row.name)) for row in rows)
 
     def delete_if_empty(self, session: SessionRef, older_than: datetime) -> bool:
-        """Delete a session if it is empty and was not changed since a time."""
+        """Delete a session if it is empty and was not changed since a time; return True if it was deleted."""
         own = select(sessions.c.message_count, sessions.c.updated_at).where(sessions.c.pk == session.key)
         path = namespaces.c.path == build_namespace_key(session.namespace)
         with self._database.write() as connection:

@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
-    from langmem_tiers.services import EngineServices
+    from langmem_tiers.tuning.repository import TuningRepository
 
 _LEASE_PREFIX = "wipe "
 _MAX_SCRUB_TIME = timedelta(hours=1)
@@ -23,17 +24,19 @@ class PendingScrub:
     record. After a full scrub it also deletes the records that interrupted processes had left before the scrub began.
 
     Args:
-        parts: Services of the engine, for the clock and the leases.
+        leases: Repository of the leases.
+        now: Returns the current time.
     """
 
-    def __init__(self, parts: EngineServices) -> None:
-        self._services = parts
+    def __init__(self, leases: TuningRepository, now: Callable[[], datetime]) -> None:
+        self._leases = leases
+        self._now = now
         self._own_lease = f"{_LEASE_PREFIX}{secrets.token_hex(8)}"
         self._abandoned_leases: frozenset[str] = frozenset()
 
     def begin(self) -> None:
         """Write the record; call it before rows are deleted."""
-        self._save_lease(self._services.now() + _MAX_SCRUB_TIME)
+        self._save_lease(self._now() + _MAX_SCRUB_TIME)
 
     def is_full_scrub_due(self, *, erases: bool) -> bool:
         """Return True if all files must be scrubbed because of an interrupted erasure.
@@ -43,14 +46,14 @@ class PendingScrub:
                 interrupted a moment ago, so every other record counts. If it did, other recent records most likely
                 belong to erasures that are still running and scrub their own rows.
         """
-        now, records = self._services.now(), dict(self._services.tuning.list_leases(_LEASE_PREFIX))
+        now, records = self._now(), dict(self._leases.list_leases(_LEASE_PREFIX))
         records.pop(self._own_lease, None)
         self._abandoned_leases = frozenset(name for name, until in records.items() if until <= now)
         return bool(self._abandoned_leases) or (bool(records) and not erases)
 
     def leave_pending(self) -> None:
         """Keep the record as expired, so that the next erasure scrubs the bytes."""
-        self._save_lease(self._services.now())
+        self._save_lease(self._now())
 
     def complete(self, *, all_of_it: bool) -> None:
         """Delete the record after a successful scrub, or if there was nothing to scrub.
@@ -59,7 +62,7 @@ class PendingScrub:
             all_of_it: All files were scrubbed, so the abandoned records are deleted too.
         """
         for name in (self._own_lease, *(self._abandoned_leases if all_of_it else ())):
-            self._services.tuning.release_lease(name, name)
+            self._leases.release_lease(name, name)
 
     def _save_lease(self, until: datetime) -> None:
-        self._services.tuning.acquire_lease(self._own_lease, self._own_lease, self._services.now(), until)
+        self._leases.acquire_lease(self._own_lease, self._own_lease, self._now(), until)

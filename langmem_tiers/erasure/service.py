@@ -18,10 +18,11 @@ from langmem_tiers.erasure.erasure_plan import (
 from langmem_tiers.erasure.imported_contexts import STRIPPED_CONTEXTS_KIND
 from langmem_tiers.erasure.models import ErasedCounts, ErasedIds, ErasureReceipt, ScrubResult
 from langmem_tiers.erasure.scrub import PendingScrub
-from langmem_tiers.errors import LangmemTiersError, StorageBusyError, StorageError
+from langmem_tiers.errors import LangmemTiersError, StorageError
 from langmem_tiers.knowledge.models import id_from_name
 from langmem_tiers.long_term.conflicts.resolution import invalidate_statement_cache
 from langmem_tiers.sessions.pending_writes import flush_all
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.tasks.journal import NOTES_SUFFIX
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from langmem_tiers.services import EngineServices
 
 # Attempts per step. Each one fails only if another writer changed the affected rows since they were read.
-_MAX_TRIES = 50
+_MAX_ATTEMPTS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,30 +53,30 @@ class ErasureResult:
         )
 
 
-def forget(parts: EngineServices, request: ErasureRequest, *, scrub: bool) -> ErasureReceipt:
+def forget(services: EngineServices, request: ErasureRequest, *, scrub: bool) -> ErasureReceipt:
     """Erase the data of a request everywhere.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         request: Data to erase.
         scrub: Also scrub the bytes from the files of the database.
     """
-    now = parts.now()
-    unflushed = _flush_pending(parts, request)
+    now = services.now()
+    unflushed = _flush_pending(services, request)
     # Recorded before any row is deleted: if the process is killed in between, the next erasure finds the record and
     # scrubs the bytes.
-    pending_scrub = PendingScrub(parts)
+    pending_scrub = PendingScrub(services.tuning, services.now)
     pending_scrub.begin()
-    result = _erase_rows(parts, request)
-    invalidate_caches(parts, result.erased)
+    result = _erase_rows(services, request)
+    invalidate_caches(services, result.erased)
     # Erasers come after the rows: an eraser that ran first could copy the rows again.
-    elsewhere, left = _run_erasers(parts, result.erased)
+    elsewhere, left = _run_erasers(services, result.erased)
     stripped = ErasedCounts(items=elsewhere.get(STRIPPED_CONTEXTS_KIND, 0))
     scrubbed = _scrub_if_needed(
-        parts, pending_scrub, result.counts + stripped, from_pools=any(elsewhere.values()), scrub=scrub
+        services, pending_scrub, result.counts + stripped, from_pools=any(elsewhere.values()), scrub=scrub
     )
     return ErasureReceipt(
-        id=parts.short_term.ids.new(now),
+        id=services.short_term.ids.new(now),
         asked=request,
         erased_at=now,
         counts=result.counts,
@@ -88,46 +89,46 @@ def forget(parts: EngineServices, request: ErasureRequest, *, scrub: bool) -> Er
 
 
 def erase_messages(
-    parts: EngineServices, session: SessionRef, messages: Sequence[MessageRef], *, lasting: bool
+    services: EngineServices, session: SessionRef, messages: Sequence[MessageRef], *, lasting: bool
 ) -> ErasureResult:
     """Erase messages of a session with the data derived from them.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         session: Session of the messages.
         messages: Messages to erase.
         lasting: Also erase long-term entries and knowledge that come from the messages.
     """
 
     def find_impact() -> ErasureImpact | None:
-        return parts.erasure.find_message_impact(session, messages, lasting=lasting)
+        return services.erasure.find_message_impact(session, messages, lasting=lasting)
 
     if not messages:
         return ErasureResult()
     return _plan_and_delete(
-        parts, find_impact, lambda impact: plan_message_erasure(parts, impact, lasting=lasting)
+        services, find_impact, lambda impact: plan_message_erasure(services, impact, lasting=lasting)
     )
 
 
-def invalidate_caches(parts: EngineServices, erased: ErasedIds) -> None:
+def invalidate_caches(services: EngineServices, erased: ErasedIds) -> None:
     """Invalidate the caches of this process; other processes notice the erasure by a counter in the database."""
-    parts.short_term.cache.invalidate()
-    parts.views.invalidate()
-    parts.analyzer.compressor.invalidate()
-    parts.long_term.search.invalidate()
+    services.short_term.cache.invalidate()
+    services.views.invalidate()
+    services.analyzer.compressor.invalidate()
+    services.long_term.search.invalidate()
     invalidate_statement_cache()
-    if parts.retriever.embedding is not None:
-        parts.retriever.embedding.invalidate()
+    if services.retriever.embedding is not None:
+        services.retriever.embedding.invalidate()
     namespaces = {*erased.namespaces, *erased.entries}
     namespaces.update(path for path, _ in (*erased.sessions, *erased.messages))
     for path in namespaces:
-        parts.retriever.invalidate(path)
+        services.retriever.invalidate(path)
 
 
-def _flush_pending(parts: EngineServices, request: ErasureRequest) -> tuple[str, ...]:
+def _flush_pending(services: EngineServices, request: ErasureRequest) -> tuple[str, ...]:
     # A write that is still queued in this process would be stored after the receipt, and the data would be back.
     try:
-        flush_all(parts, request.namespace, request.session)
+        flush_all(services, request.namespace, request.session)
     except StorageError as error:
         return (
             f"some queued writes could not be stored and then erased ({error}): forget the same data again",
@@ -135,88 +136,92 @@ def _flush_pending(parts: EngineServices, request: ErasureRequest) -> tuple[str,
     return ()
 
 
-def _erase_rows(parts: EngineServices, request: ErasureRequest) -> ErasureResult:
+def _erase_rows(services: EngineServices, request: ErasureRequest) -> ErasureResult:
     if request.user is not None:
-        return _erase_namespaces(parts, parts.erasure.find_user_namespaces(request.user))
+        return _erase_namespaces(services, services.erasure.find_user_namespaces(request.user))
     assert request.namespace is not None  # noqa: S101 - the request was checked
     if request.entry is not None:
-        return _erase_entry(parts, request.namespace, request.entry)
+        return _erase_entry(services, request.namespace, request.entry)
     if request.session is None:
-        return _erase_namespaces(parts, (request.namespace,))
+        return _erase_namespaces(services, (request.namespace,))
     if request.message is None:
-        return _erase_session(parts, request.namespace, request.session)
-    return _erase_message(parts, request.namespace, request.session, request.message)
+        return _erase_session(services, request.namespace, request.session)
+    return _erase_message(services, request.namespace, request.session, request.message)
 
 
-def _erase_namespaces(parts: EngineServices, paths: Sequence[NamespacePath]) -> ErasureResult:
+def _erase_namespaces(services: EngineServices, paths: Sequence[NamespacePath]) -> ErasureResult:
     result = ErasureResult(erased=ErasedIds(namespaces=tuple(paths)))
     for path in paths:
-        result += ErasureResult(counts=parts.erasure.delete_namespace(path))
+        result += ErasureResult(counts=services.erasure.delete_namespace(path))
     return result
 
 
-def _erase_session(parts: EngineServices, namespace: NamespacePath, name: str) -> ErasureResult:
+def _erase_session(services: EngineServices, namespace: NamespacePath, name: str) -> ErasureResult:
     # Also erases the archived conversations of the session and the notes of a task.
     own_names = (name, f"{name}{NOTES_SUFFIX}")
     prefixes = dict.fromkeys((name, *map(build_archived_prefix, own_names)))
     # The prefixes also match other sessions, for example "monday 2" for "monday".
     found = [
         session
-        for session in parts.erasure.find_sessions(namespace, tuple(prefixes))
+        for session in services.erasure.find_sessions(namespace, tuple(prefixes))
         if session.name in own_names or any(is_archived_name(session.name, of=own) for own in own_names)
     ]
     names = tuple(dict.fromkeys((name, *(session.name for session in found))))
     result = _plan_and_delete(
-        parts,
-        lambda: parts.erasure.find_session_impact(namespace, found, names),
-        lambda impact: plan_session_erasure(parts, impact, names),
+        services,
+        lambda: services.erasure.find_session_impact(namespace, found, names),
+        lambda impact: plan_session_erasure(services, impact, names),
     )
     return result + ErasureResult(erased=ErasedIds(sessions=tuple((namespace, erased) for erased in names)))
 
 
 def _erase_message(
-    parts: EngineServices, namespace: NamespacePath, name: str, message_id: str
+    services: EngineServices, namespace: NamespacePath, name: str, message_id: str
 ) -> ErasureResult:
-    candidates = parts.erasure.find_sessions(namespace, (name,))
+    candidates = services.erasure.find_sessions(namespace, (name,))
     session = next((candidate for candidate in candidates if candidate.name == name), None)
     # The id is reported to erasers even if the message does not exist: an earlier erasure may have deleted the rows
     # and stopped before the external copies.
     requested = ErasureResult(erased=ErasedIds(messages={(namespace, name): (message_id,)}))
     if session is None:
         return requested
-    messages = parts.erasure.find_messages(session, [message_id])
+    messages = services.erasure.find_messages(session, [message_id])
     return requested + erase_messages(
-        parts, session, complete_tool_groups(messages, {message_id}), lasting=True
+        services, session, complete_tool_groups(messages, {message_id}), lasting=True
     )
 
 
-def _erase_entry(parts: EngineServices, namespace: NamespacePath, entry_id: str) -> ErasureResult:
+def _erase_entry(services: EngineServices, namespace: NamespacePath, entry_id: str) -> ErasureResult:
     result = _plan_and_delete(
-        parts,
-        lambda: parts.erasure.find_entry_impact(namespace, entry_id),
-        lambda impact: plan_entry_erasure(parts, impact, entry_id),
+        services,
+        lambda: services.erasure.find_entry_impact(namespace, entry_id),
+        lambda impact: plan_entry_erasure(services, impact, entry_id),
     )
     return result + ErasureResult(erased=ErasedIds(entries={namespace: (entry_id,)}))
 
 
 def _plan_and_delete(
-    parts: EngineServices,
+    services: EngineServices,
     find_impact: Callable[[], ErasureImpact | None],
     build_plan: Callable[[ErasureImpact], ErasurePlan],
 ) -> ErasureResult:
     # Optimistic locking: planning may take long (it rebuilds summaries), so it happens outside of a transaction.
     # delete() compares the stamp of the plan and returns None if anything changed since; then plan again.
-    for _ in range(_MAX_TRIES):
+    def attempt() -> ErasureResult | None:
         impact = find_impact()
         if impact is None:  # another process erased the whole session
             return ErasureResult()
         plan = build_plan(impact)
-        counts = parts.erasure.delete(plan)
-        if counts is not None:
-            return ErasureResult(counts=counts, erased=_collect_erased_ids(plan), remade=_count_remade(plan))
-    raise StorageBusyError(
+        counts = services.erasure.delete(plan)
+        if counts is None:
+            return None
+        return ErasureResult(counts=counts, erased=_collect_erased_ids(plan), remade=_count_remade(plan))
+
+    return retry_on_conflict(
+        attempt,
         "the memory is being modified concurrently: forget the same data again later. "
-        "Nothing was erased in this step"
+        "Nothing was erased in this step",
+        max_attempts=_MAX_ATTEMPTS,
     )
 
 
@@ -237,10 +242,10 @@ def _count_remade(plan: ErasurePlan) -> int:
     return len(plan.rewritten_entries) + (plan.summary is not None)
 
 
-def _run_erasers(parts: EngineServices, erased: ErasedIds) -> tuple[dict[str, int], list[str]]:
+def _run_erasers(services: EngineServices, erased: ErasedIds) -> tuple[dict[str, int], list[str]]:
     counts: dict[str, int] = {}
     left = list[str]()
-    for eraser in tuple(parts.erasers):
+    for eraser in tuple(services.erasers):
         try:
             for kind, count in eraser(erased).items():
                 counts[kind] = counts.get(kind, 0) + count
@@ -254,7 +259,7 @@ def _run_erasers(parts: EngineServices, erased: ErasedIds) -> tuple[dict[str, in
 
 
 def _scrub_if_needed(
-    parts: EngineServices, pending: PendingScrub, counts: ErasedCounts, *, from_pools: bool, scrub: bool
+    services: EngineServices, pending: PendingScrub, counts: ErasedCounts, *, from_pools: bool, scrub: bool
 ) -> ScrubResult | None:
     erases = bool(counts.total or from_pools)
     # An erasure that was interrupted may have left bytes of deleted rows in any table.
@@ -265,7 +270,7 @@ def _scrub_if_needed(
         return result
     # Otherwise nothing was deleted: rewriting the tables would only block other users of the database.
     if erases or is_full:
-        result = _scrub_database(parts, None if is_full else counts, from_pools=from_pools)
+        result = _scrub_database(services, None if is_full else counts, from_pools=from_pools)
     if result is not None and result.left:
         pending.leave_pending()
     else:
@@ -273,9 +278,11 @@ def _scrub_if_needed(
     return result
 
 
-def _scrub_database(parts: EngineServices, counts: ErasedCounts | None, *, from_pools: bool) -> ScrubResult:
+def _scrub_database(
+    services: EngineServices, counts: ErasedCounts | None, *, from_pools: bool
+) -> ScrubResult:
     try:
-        return parts.maintenance_store.scrub(counts, from_pools=from_pools)
+        return services.maintenance_store.scrub(counts, from_pools=from_pools)
     except StorageError as error:
         return ScrubResult(
             left=(

@@ -65,18 +65,18 @@ class Learner:
     """Learner for one session.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         session: Session whose messages are processed.
     """
 
-    def __init__(self, parts: EngineServices, session: SessionRecord) -> None:
-        self._services = parts
+    def __init__(self, services: EngineServices, session: SessionRecord) -> None:
+        self._services = services
         self._session = session
         self._key = session.key
         self._namespace = session.namespace
-        self._store = parts.long_term.store
-        self._facts = parts.get_facts(session.namespace)
-        self._episodes = parts.get_episodes(session.namespace)
+        self._store = services.long_term.store
+        self._facts = services.get_facts(session.namespace)
+        self._episodes = services.get_episodes(session.namespace)
 
     def run(self, *, whole: bool) -> LearnReport:
         """Process new messages, review pending facts, and create chunks.

@@ -27,9 +27,11 @@ UNPROMOTED_STATES = frozenset(FactState) - {FactState.PROMOTED}
 class Facts:
     """Extracted facts of a namespace and their states. Get it from ``namespace.facts``."""
 
-    def __init__(self, parts: LongTermDependencies, long_term: LongTerm, namespace: NamespacePath) -> None:
-        self._dependencies = parts
-        self._store = parts.store
+    def __init__(
+        self, dependencies: LongTermDependencies, long_term: LongTerm, namespace: NamespacePath
+    ) -> None:
+        self._dependencies = dependencies
+        self._store = dependencies.store
         self._long_term = long_term
         self._namespace = namespace
 

@@ -47,11 +47,11 @@ class MemoryChange:
 class MemoryBackend(Protocol):
     """Interface for searching and changing the memories of a namespace."""
 
-    def search(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
+    def search(self, namespace: NamespacePath, request: SearchRequest) -> list[dict[str, Any]]:
         """Return the memories that match a query, best first, as plain JSON."""
         ...
 
-    async def asearch(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
+    async def asearch(self, namespace: NamespacePath, request: SearchRequest) -> list[dict[str, Any]]:
         """Run ``search`` without blocking the event loop."""
         ...
 
@@ -80,16 +80,16 @@ class EngineMemoryBackend:
     def __init__(self, engine: MemoryEngine) -> None:
         self._engine = engine
 
-    def search(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
+    def search(self, namespace: NamespacePath, request: SearchRequest) -> list[dict[str, Any]]:
         """Return the memories that match a query, best first, and count a use of each."""
         space = self._engine.namespace(namespace)
-        found = space.recall(wish.query, limit=wish.offset + wish.limit).hits[wish.offset :]
+        found = space.recall(request.query, limit=request.offset + request.limit).hits[request.offset :]
         record_use(space, (hit.knowledge for hit in found if hit.knowledge is not None))
         return [_to_result(hit) for hit in found]
 
-    async def asearch(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
+    async def asearch(self, namespace: NamespacePath, request: SearchRequest) -> list[dict[str, Any]]:
         """Run ``search`` in a thread."""
-        return await asyncio.to_thread(self.search, namespace, wish)
+        return await asyncio.to_thread(self.search, namespace, request)
 
     def change(self, namespace: NamespacePath, change: MemoryChange) -> str:
         """Apply a change to the knowledge of the namespace and return the id of the memory."""

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _SELECT_STATE = select(item_namespaces.c.pk, item_namespaces.c.revision, item_namespaces.c.erased)
 
 
-class SqlItemIndex:
-    """SQL implementation of ``ItemIndex``."""
+class ItemIndexRepository:
+    """Search texts and vectors of items. Implements ``ItemIndex``."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Items: JSON values under a namespace and a key, filters on them, and the interface of the stores that hold them.
+"""Items: JSON values under a namespace and a key, and filters on them.
 
 Filters compare with strict types. True is not 1, "1" is not 1, and 1 equals 1.0. Numbers are compared only with
 numbers, and strings only with strings. A missing field matches no condition, not even ``$ne``.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidInputError
@@ -119,78 +119,6 @@ class ScanPosition(NamedTuple):
 
     updated_at: datetime
     pk: int
-
-
-class ItemStore(Protocol):
-    """Store of JSON values by namespace and key. Expired items are never returned, swept or not."""
-
-    def write(self, writes: Sequence[ItemWrite], now: datetime, *, model: int | None) -> int:
-        """Apply all writes in one transaction, or none of them.
-
-        Args:
-            writes: At most one for each namespace and key.
-            now: Time of the write.
-            model: Key of the embedding model that produced the vectors, or None.
-
-        Returns:
-            Number of deleted items.
-        """
-        ...
-
-    def get(
-        self, names: Sequence[tuple[NamespacePath, str]], now: datetime
-    ) -> Mapping[tuple[NamespacePath, str], StoredItem]:
-        """Return the existing items by namespace and key."""
-        ...
-
-    def list_items(
-        self, prefix: NamespacePath, now: datetime, *, skip: int, limit: int
-    ) -> tuple[StoredItem, ...]:
-        """Return items below a namespace prefix, most recently updated first.
-
-        Args:
-            prefix: Leading labels. An empty prefix means all namespaces.
-            now: Current time, for expiry.
-            skip: Number of items to skip.
-            limit: Maximum number of items.
-        """
-        ...
-
-    def scan(
-        self, prefix: NamespacePath, now: datetime, *, after: ScanPosition | None, limit: int
-    ) -> tuple[list[StoredItemValue], ScanPosition | None]:
-        """Return a page of values in the order of ``list_items``, and the position to continue from.
-
-        Args:
-            prefix: Leading labels. An empty prefix means all namespaces.
-            now: Current time, for expiry.
-            after: Position returned by the page before. None starts with the newest item.
-            limit: Maximum number of values.
-
-        Returns:
-            The values, and the next position or None at the end.
-        """
-        ...
-
-    def get_values(self, keys: Sequence[int], now: datetime) -> Mapping[int, StoredItemValue]:
-        """Return the values of existing items by row key."""
-        ...
-
-    def get_by_keys(self, keys: Sequence[int], now: datetime) -> Mapping[int, StoredItem]:
-        """Return the existing items by row key."""
-        ...
-
-    def refresh(self, kept: Sequence[StoredItem], now: datetime) -> None:
-        """Restart the lifetime of items that have not expired."""
-        ...
-
-    def list_namespaces(self, prefix: NamespacePath, now: datetime) -> tuple[NamespacePath, ...]:
-        """Return namespaces below the prefix that contain unexpired items."""
-        ...
-
-    def sweep(self, now: datetime) -> int:
-        """Delete expired items and return their number."""
-        ...
 
 
 Filter: TypeAlias = Mapping[str, Any]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,12 +15,11 @@ from langmem_tiers.common.namespaces import (
     parse_namespace_key,
     unescape,
 )
-from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.items.models import Item, ScanPosition, StoredItem, StoredItemValue
 from langmem_tiers.storage.column_types import UtcDateTime, pack_json, to_storable_text, unpack_json
 from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.storage.schema import item_namespaces, item_texts, item_vectors, items
 
 if TYPE_CHECKING:
@@ -339,25 +337,37 @@ def split_parameters(values: Sequence[T]) -> Iterator[Sequence[T]]:
     )
 
 
-_MAX_ATTEMPTS = 20  # far more than two concurrent writers need
 _EXTEND_EXPIRY = update(items).where(items.c.pk == bindparam("of")).values(expires_at=bindparam("until"))
 _SELECT_ITEMS = select(items, item_namespaces.c.path).join(item_namespaces)
 
 
-class SqlItemStore:
-    """SQL implementation of ``ItemStore``."""
+class ItemRepository:
+    """JSON values by namespace and key. Expired items are never returned, swept or not."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._value_reader = ItemValueReader(database)
 
     def write(self, writes: Sequence[ItemWrite], now: datetime, *, model: int | None) -> int:
-        """Apply all writes in one transaction, or none of them."""
-        for _ in range(_MAX_ATTEMPTS):
+        """Apply all writes in one transaction, or none of them.
+
+        Args:
+            writes: At most one for each namespace and key.
+            now: Time of the write.
+            model: Key of the embedding model that produced the vectors, or None.
+
+        Returns:
+            Number of deleted items.
+        """
+
+        def write() -> int:
             # Two processes that write to a new namespace at once: one insert fails, and its retry finds the row.
-            with suppress(ConcurrentWriteError), self._database.write() as connection:
+            with self._database.write() as connection:
                 return apply_item_writes(connection, writes, now, model)
-        raise StorageBusyError(f"concurrent changes to the same {len(writes)} items: try again later")
+
+        return retry_on_conflict(
+            write, f"concurrent changes to the same {len(writes)} items: try again later"
+        )
 
     def get(
         self, names: Sequence[tuple[NamespacePath, str]], now: datetime
@@ -378,14 +388,31 @@ class SqlItemStore:
     def list_items(
         self, prefix: NamespacePath, now: datetime, *, skip: int, limit: int
     ) -> tuple[StoredItem, ...]:
-        """Return items below a namespace prefix, most recently updated first."""
+        """Return items below a namespace prefix, most recently updated first.
+
+        Args:
+            prefix: Leading labels. An empty prefix means all namespaces.
+            now: Current time, for expiry.
+            skip: Number of items to skip.
+            limit: Maximum number of items.
+        """
         query = _SELECT_ITEMS.where(*build_prefix_conditions(prefix), build_unexpired_condition(now))
         return self._read(query.order_by(*LATEST_FIRST).offset(skip).limit(limit))
 
     def scan(
         self, prefix: NamespacePath, now: datetime, *, after: ScanPosition | None, limit: int
     ) -> tuple[list[StoredItemValue], ScanPosition | None]:
-        """Return a page of values, latest first, and the position to continue from, or None at the end."""
+        """Return a page of values in the order of ``list_items``, and the position to continue from.
+
+        Args:
+            prefix: Leading labels. An empty prefix means all namespaces.
+            now: Current time, for expiry.
+            after: Position returned by the page before. None starts with the newest item.
+            limit: Maximum number of values.
+
+        Returns:
+            The values, and the next position or None at the end.
+        """
         return self._value_reader.scan(prefix, now, after=after, limit=limit)
 
     def get_values(self, keys: Sequence[int], now: datetime) -> Mapping[int, StoredItemValue]:
@@ -434,7 +461,7 @@ class SqlItemStore:
             return tuple(parse_namespace_key(path) for path in connection.execute(query).scalars())
 
     def sweep(self, now: datetime) -> int:
-        """Delete expired items in batches, so that other writers can proceed in between."""
+        """Delete expired items and return their number. Batches let other writers proceed in between."""
         swept = 0
         while True:
             with self._database.read() as connection:

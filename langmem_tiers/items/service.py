@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langmem_tiers.common.checks import check_positive, check_whole
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import Embedder
     from langmem_tiers.config import EngineConfig
     from langmem_tiers.erasure.models import ErasedIds
-    from langmem_tiers.items.models import Filter, Item, ItemStore, NamespaceMatch, ScanPosition, StoredItem
+    from langmem_tiers.items.models import Filter, Item, NamespaceMatch, ScanPosition, StoredItem
+    from langmem_tiers.items.repository import ItemRepository
     from langmem_tiers.recall.item_index import ItemRanking, RankedItem
     from langmem_tiers.recall.item_ranking import ItemRanker
     from langmem_tiers.recall.item_records import ItemIndex
-    from langmem_tiers.recall.records import VectorStore
+    from langmem_tiers.recall.vector_repository import VectorRepository
 
     _ScoredItem: TypeAlias = tuple[StoredItem, float | None]
 
@@ -92,21 +93,6 @@ _FIRST_READ_SIZE, _MAX_READ_SIZE = 200, 5000  # the first read usually fills the
 _MAX_ATTEMPTS = 3  # rankings of one search while items change; then the last ranking is returned
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemDependencies:
-    """Stores, configuration and clock of ``Items``."""
-
-    store: ItemStore
-    index: ItemIndex
-    vectors: VectorStore
-    config: EngineConfig
-    clock: Clock
-
-    def now(self) -> datetime:
-        """Return the current time in UTC."""
-        return check_time(self.clock.now())
-
-
 class Items:
     """All items of a database. Get it from ``engine.items``.
 
@@ -114,26 +100,53 @@ class Items:
     ``using()`` compute the vectors when values are put.
 
     Args:
-        parts: Stores, configuration and clock.
+        store: Repository of the values.
+        index: Index of the search texts and their vectors.
+        vectors: Repository of the embedding models and of cached query vectors.
+        config: Configuration of the engine.
+        clock: Source of the current time.
         embedder: Embedding model for texts and queries. None searches by words only.
         eager: Compute vectors when values are put. If the embedder fails, nothing is stored.
     """
 
-    def __init__(self, parts: ItemDependencies, embedder: Embedder | None, *, eager: bool = False) -> None:
-        self._dependencies = parts
-        self._store = parts.store
+    def __init__(
+        self,
+        store: ItemRepository,
+        index: ItemIndex,
+        vectors: VectorRepository,
+        config: EngineConfig,
+        clock: Clock,
+        *,
+        embedder: Embedder | None,
+        eager: bool = False,
+    ) -> None:
+        self._store = store
+        self._index = index
+        self._vectors = vectors
+        self._config = config
+        self._clock = clock
         self._embedding = (
-            None
-            if embedder is None
-            else EmbeddingClient(embedder, parts.vectors, parts.config.embedding, parts.clock)
+            None if embedder is None else EmbeddingClient(embedder, vectors, config.embedding, clock)
         )
         self._is_eager = eager
         self._cached_ranker: ItemRanker | None = None
-        self.sweeper = Sweeper(lambda: parts.store.sweep(parts.now()))
+        # Without a reference to self, which the sweeper would keep alive.
+        self.sweeper = Sweeper(lambda: store.sweep(check_time(clock.now())))
 
     def using(self, embedder: Embedder) -> Items:
         """Return the same items, searched with another embedding model."""
-        return Items(self._dependencies, embedder, eager=True)
+        return Items(
+            self._store,
+            self._index,
+            self._vectors,
+            self._config,
+            self._clock,
+            embedder=embedder,
+            eager=True,
+        )
+
+    def _now(self) -> datetime:
+        return check_time(self._clock.now())
 
     def put(
         self,
@@ -193,7 +206,7 @@ class Items:
             )
             for name, (change, value_json) in last.items()
         ]
-        return self._store.write(writes, self._dependencies.now(), model=model)
+        return self._store.write(writes, self._now(), model=model)
 
     def get(self, namespace: str | Iterable[str], key: str, *, refresh: bool = False) -> Item | None:
         """Return the item with a key, or None.
@@ -210,7 +223,7 @@ class Items:
     ) -> list[Item | None]:
         """Return the items with the given names, in the same order. A missing item is None."""
         checked = [(check_namespace(namespace), check_key(key)) for namespace, key in names]
-        now = self._dependencies.now()
+        now = self._now()
         found = self._store.get(checked, now)
         if refresh:
             self._store.refresh(list(found.values()), now)
@@ -243,7 +256,7 @@ class Items:
         check_page(limit, offset)
         if where is not None:
             check_filter(where)
-        now = self._dependencies.now()
+        now = self._now()
         page = (offset, limit)
         if query:
             found = self._search_by_rank(path, query, where, now, page)
@@ -274,13 +287,13 @@ class Items:
             check_whole(max_depth, 1, "max_depth")
         # The longest fixed prefix lets the database return few candidates; the conditions are checked below.
         prefix = max((match.fixed_prefix for match in matches), key=len, default=())
-        found = self._store.list_namespaces(prefix, self._dependencies.now())
+        found = self._store.list_namespaces(prefix, self._now())
         fitting = {path[:max_depth] for path in found if all(match.matches(path) for match in matches)}
         return tuple(sorted(fitting)[offset : offset + limit])
 
     def sweep(self) -> int:
         """Delete expired items and return their number. Expired items were already invisible."""
-        return self._store.sweep(self._dependencies.now())
+        return self._store.sweep(self._now())
 
     def invalidate(self, _erased: ErasedIds) -> dict[str, int]:
         """Discard the cached index and vectors. The next search reads them again."""
@@ -351,6 +364,5 @@ class Items:
                 ItemRanker,
             )
 
-            parts = self._dependencies
-            self._cached_ranker = ItemRanker(parts.index, self._embedding, parts.config, parts.clock)
+            self._cached_ranker = ItemRanker(self._index, self._embedding, self._config, self._clock)
         return self._cached_ranker

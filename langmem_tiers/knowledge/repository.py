@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -21,13 +20,12 @@ from sqlalchemy import (
 )
 
 from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
-from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.knowledge.models import Knowledge, KnowledgeHit, KnowledgeUpdate, PastKnowledge
 from langmem_tiers.sessions.repository import get_or_create_namespace
 from langmem_tiers.storage.column_types import pack_json, to_storable_text, unpack_json
 from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.storage.schema import KNOWLEDGE_COLUMNS, knowledge, knowledge_history, namespaces
 from langmem_tiers.storage.search import build_knowledge_columns, postgres, sqlite
 
@@ -163,7 +161,6 @@ def _compute_scores(
     return scores
 
 
-_MAX_ATTEMPTS = 20  # far more than two concurrent writers need
 _MAX_NAMES_PER_QUERY = 400  # well below every database's limit on parameters
 
 # Every context reads the first page of user preferences, so this statement is compiled only once.
@@ -176,8 +173,8 @@ _SELECT_FIRST_PAGE = (
 )
 
 
-class SqlKnowledgeStore:
-    """SQL implementation of ``KnowledgeStore``.
+class KnowledgeRepository:
+    """Keys and values across sessions, with one current value per category and key.
 
     Args:
         database: Database to use.
@@ -197,10 +194,14 @@ class SqlKnowledgeStore:
         decide: Callable[[Knowledge | None], KnowledgeUpdate],
         now: datetime,
     ) -> tuple[KnowledgeUpdate, ...]:
-        """Replace the knowledge under each category and key by the result of ``decide``."""
-        for _ in range(_MAX_ATTEMPTS):
+        """Replace the value under each category and key with the result of ``decide``.
+
+        Runs in one transaction; each name may occur once. ``decide`` may be called again after a concurrent write.
+        """
+
+        def write() -> tuple[KnowledgeUpdate, ...]:
             # Two processes that insert the same key at once: one fails, and its retry finds the row.
-            with suppress(ConcurrentWriteError), self._database.write() as connection:
+            with self._database.write() as connection:
                 namespace_pk = _find_namespace(connection, namespace)
                 if namespace_pk is None:
                     if all(decide(None) == KnowledgeUpdate(None) for _ in names):
@@ -214,10 +215,11 @@ class SqlKnowledgeStore:
                     for name in dict.fromkeys(names)
                 }
                 return tuple(updates[name] for name in names)
-        raise StorageBusyError(f"concurrent changes to the same {len(names)} keys: try again later")
+
+        return retry_on_conflict(write, f"concurrent changes to the same {len(names)} keys: try again later")
 
     def get(self, namespace: NamespacePath, category: str, key: str) -> Knowledge | None:
-        """Return the knowledge under a key, or None."""
+        """Return the current value under a key, or None."""
         query = _build_query(namespace, category).where(knowledge.c.key == escape(key))
         found = self._read(query)
         return found[0] if found else None
@@ -226,7 +228,7 @@ class SqlKnowledgeStore:
     def list_page(
         self, namespace: NamespacePath, category: str | None, *, after: tuple[str, str] | None, limit: int
     ) -> tuple[Knowledge, ...]:
-        """Return knowledge sorted by category and key."""
+        """Return current values ordered by category and key, after the category and key ``after``."""
         if category is not None and after is None:
             values = {"path": build_namespace_key(namespace), "of": escape(category), "most": limit}
             with self._database.read_raw() as connection:
@@ -245,7 +247,17 @@ class SqlKnowledgeStore:
     def search(
         self, namespace: NamespacePath, terms: Sequence[str], *, category: str | None, limit: int
     ) -> tuple[KnowledgeHit, ...]:
-        """Return knowledge whose key or value contains any of the terms, best first."""
+        """Return values that contain any of the terms in the key or the value, best first.
+
+        Data of other namespaces affects neither the results nor their order. Ties are broken by confidence, then
+        by key.
+
+        Args:
+            namespace: Namespace to search.
+            terms: Terms as produced by the tokenizer that also indexed the keys and values.
+            category: Only this category. Default: all.
+            limit: Maximum number of results.
+        """
         found = self._finder.find(namespace, terms, category, limit)
         return tuple(KnowledgeHit(knowledge=_to_knowledge(row), score=score) for row, score in found)
 
@@ -278,7 +290,7 @@ class SqlKnowledgeStore:
     def list_past_at(
         self, namespace: NamespacePath, moment: datetime, *, limit: int
     ) -> tuple[PastKnowledge, ...]:
-        """Return former values that were valid at a time, by category and key."""
+        """Return former values that were valid at ``moment``, ordered by category and key."""
         query = (
             select(knowledge_history)
             .join(namespaces)

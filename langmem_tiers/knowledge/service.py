@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import KnowledgeStore
     from langmem_tiers.display.tables import DisplayContent
+    from langmem_tiers.knowledge.repository import KnowledgeRepository
 
 _DECAY_BATCH_SIZE = 500
 _MAX_SEARCH_TERMS = 128  # more terms of a long text make a search slower, but not better
@@ -52,7 +52,9 @@ _MAX_SEARCH_TERMS = 128  # more terms of a long text make a search slower, but n
 class KnowledgeBase(NotebookDisplayable):
     """Knowledge of one namespace, shared by all its sessions. Get it from ``namespace.knowledge``."""
 
-    def __init__(self, store: KnowledgeStore, namespace: NamespacePath, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, store: KnowledgeRepository, namespace: NamespacePath, now: Callable[[], datetime]
+    ) -> None:
         self._store = store
         self._namespace = namespace
         self._now = now

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.long_term.records import MemoryStore, StoredEntry
+    from langmem_tiers.long_term.records import StoredEntry
+    from langmem_tiers.long_term.repository import LongTermRepository
 
 _log = logging.getLogger("langmem_tiers")
 _FLUSH_AFTER_ACCESSES = 200  # accesses that trigger a write in the background
@@ -30,7 +31,7 @@ class AccessCounter:
         store: Store to write the counts to.
     """
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: LongTermRepository) -> None:
         self._store = store
         self._background = BackgroundWorker()
         self._reset()

@@ -12,15 +12,18 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ids import IdSource
     from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.long_term.access_counter import AccessCounter
-    from langmem_tiers.long_term.records import MemoryStore
+    from langmem_tiers.long_term.repository import LongTermRepository
     from langmem_tiers.recall.entry_search import MemorySearch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongTermDependencies:
-    """Stores and services of long-term entries, episodes and chunks."""
+    """Repository and helpers of long-term entries, episodes, chunks, facts and pools, built once per engine.
 
-    store: MemoryStore
+    These objects are created for every access, and they create each other. So the values are passed together.
+    """
+
+    store: LongTermRepository
     search: MemorySearch
     access_counter: AccessCounter
     token_counter: TokenCounter

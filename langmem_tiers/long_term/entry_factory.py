@@ -24,7 +24,7 @@ _MAX_CLOCK_SKEW = timedelta(minutes=1)
 
 
 def build_entry(
-    parts: LongTermDependencies, namespace: NamespacePath, draft: EntryDraft, now: datetime
+    dependencies: LongTermDependencies, namespace: NamespacePath, draft: EntryDraft, now: datetime
 ) -> Entry:
     """Build the long-term entry of a draft.
 
@@ -35,7 +35,7 @@ def build_entry(
     if draft.valid_from is None and draft.valid_until is not None and draft.valid_until <= now:
         raise build_interval_error(now, draft.valid_until)
     return Entry(
-        id=parts.new_id(),
+        id=dependencies.new_id(),
         namespace=namespace,
         tier=Tier.LONG_TERM,
         kind=str(draft.kind),
@@ -44,7 +44,7 @@ def build_entry(
         session=draft.session,
         importance=importance if draft.importance is None else draft.importance,
         relevance=importance if draft.importance is None else draft.importance,
-        token_count=parts.token_counter.count(draft.content),
+        token_count=dependencies.token_counter.count(draft.content),
         valid_from=now if draft.valid_from is None else draft.valid_from,
         valid_until=draft.valid_until,
         tags=frozenset(draft.tags),

@@ -35,8 +35,8 @@ _SELECT_NAMESPACE_FACTS = SELECT_FACTS.join(namespaces, namespaces.c.pk == extra
 _is_listed = func.coalesce(listings.c.listing, IN_LIST[0].value).in_([listing.value for listing in IN_LIST])
 
 
-class SqlExtractedFacts:
-    """The part of the SQL ``MemoryStore`` that reads extracted facts, turns and learning cursors."""
+class FactRepository:
+    """Reads extracted facts, turns and learning cursors."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -51,7 +51,15 @@ class SqlExtractedFacts:
         after: str | None = None,
         limit: int,
     ) -> tuple[ExtractedFact, ...]:
-        """Return extracted facts in the given states, oldest first, after the fact ``after``."""
+        """Return extracted facts in the given states, oldest first.
+
+        Args:
+            namespace: Namespace of the facts.
+            states: States to include. None means all.
+            session_key: Include only facts of this session.
+            after: Id of the last fact of the previous page.
+            limit: Maximum number of facts.
+        """
         is_in_namespace = namespaces.c.path == build_namespace_key(namespace)
         query = _SELECT_NAMESPACE_FACTS.where(is_in_namespace)
         if states is not None:
@@ -97,7 +105,7 @@ class SqlExtractedFacts:
 
     @retry_on_disconnect
     def list_turns(self, session_key: int, *, after: int, limit: int) -> tuple[NumberedMessage, ...]:
-        """Return messages of a session after a turn, oldest first."""
+        """Return messages of a session after a turn, oldest first, without summaries and removed messages."""
         query = (
             select(*MESSAGE_COLUMNS)
             .outerjoin(listings, listings.c.message_pk == messages.c.pk)

@@ -1,4 +1,4 @@
-"""SQL queries of the entry index: revisions, terms and vectors. Implements the ``ItemIndex`` port."""
+"""SQL queries of the entry index: revisions, terms and vectors. Implements ``ItemIndex``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SELECT_STATE = (
 )
 
 
-class SqlMemoryIndex:
+class LongTermIndexRepository:
     """Index rows of the entries of exactly one namespace. Each entry has one text."""
 
     def __init__(self, database: Database) -> None:

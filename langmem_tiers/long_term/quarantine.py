@@ -22,15 +22,15 @@ _OVERLAP_CHARACTERS = 500  # longer than any injection pattern, so that none is 
 
 
 def quarantine_if_unsafe(
-    parts: LongTermDependencies, namespace: NamespacePath, draft: EntryDraft
+    dependencies: LongTermDependencies, namespace: NamespacePath, draft: EntryDraft
 ) -> Receipt | None:
     """Quarantine a draft if it is unsafe. Return its receipt, or None if the draft is safe."""
     reason = next(filter(None, map(find_unsafe_reason, _split_windows(draft.content))), "")
     if not reason:
         return None
-    now = parts.now()
+    now = dependencies.now()
     fact = ExtractedFact(
-        id=parts.new_id(),
+        id=dependencies.new_id(),
         content=draft.content,
         kind=draft.kind,
         confidence=0.0,
@@ -46,7 +46,7 @@ def quarantine_if_unsafe(
         valid_from=draft.valid_from,
         valid_until=draft.valid_until,
     )
-    parts.store.commit(namespace, MemoryWrite(facts=(fact,)), now)
+    dependencies.store.commit(namespace, MemoryWrite(facts=(fact,)), now)
     return Receipt(outcome=Outcome.QUARANTINED, reason=reason, fact=fact.id)
 
 

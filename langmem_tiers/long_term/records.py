@@ -1,19 +1,18 @@
-"""Stored records of long-term entries, episodes and chunks, and the interface of their store."""
+"""Stored records of long-term entries, episodes and chunks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from datetime import datetime
 
-    from langmem_tiers.common.entries import Entry, Tier
+    from langmem_tiers.common.entries import Entry
     from langmem_tiers.common.messages import Message
-    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.facts.models import ExtractedFact, FactState
-    from langmem_tiers.long_term.models import EntryFilters, Relation
+    from langmem_tiers.long_term.models import Relation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,155 +122,3 @@ class NumberedMessage:
     number: int
     """Number of the message, starting at 1."""
     message: Message
-
-
-class MemoryStore(Protocol):
-    """Store of long-term entries, episodes, chunks and extracted facts by namespace."""
-
-    def commit(self, namespace: NamespacePath, write: MemoryWrite, now: datetime) -> bool:
-        """Apply all changes in one transaction.
-
-        Returns:
-            False, with nothing changed, if another process changed the data first: the revision, a cursor or the
-                state of a fact is not the expected one.
-
-        Raises:
-            EntryNotFoundError: A changed entry does not exist; nothing was changed.
-            SessionNotFoundError: The session of an entry does not exist; nothing was changed.
-            InvalidInputError: An entry would end before its start, or supersede an entry that supersedes it;
-                nothing was changed.
-        """
-        ...
-
-    def get_revision(self, namespace: NamespacePath) -> int:
-        """Return the number of the last commit, or 0."""
-        ...
-
-    def get_change_stamp(self, namespace: NamespacePath) -> tuple[int, ...]:
-        """Return numbers that differ after any change, also of archived states and access counts."""
-        ...
-
-    def get(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, StoredEntry]:
-        """Return the existing entries by id, of any tier, archived or not."""
-        ...
-
-    def get_by_keys(
-        self, namespace: NamespacePath, keys: Sequence[int], tiers: frozenset[Tier], filters: EntryFilters
-    ) -> Mapping[int, StoredEntry]:
-        """Return the existing entries that match the tiers and filters, by row key."""
-        ...
-
-    def list_entries(
-        self,
-        namespace: NamespacePath,
-        tier: Tier,
-        filters: EntryFilters,
-        *,
-        before: int | None = None,
-        limit: int,
-    ) -> tuple[StoredEntry, ...]:
-        """Return entries of a tier, newest first.
-
-        Args:
-            namespace: Namespace of the entries.
-            tier: Tier of the entries.
-            filters: Restrictions on the entries.
-            before: Row key of the last entry of the previous page.
-            limit: Maximum number of entries.
-        """
-        ...
-
-    def list_session_entries(
-        self, namespace: NamespacePath, session_key: int, tier: Tier, *, limit: int
-    ) -> tuple[StoredEntry, ...]:
-        """Return the newest visible entries of a session and tier, sorted by turn."""
-        ...
-
-    def count(self, namespace: NamespacePath, tier: Tier) -> int:
-        """Return the number of entries of a tier that are not archived."""
-        ...
-
-    def list_relations(self, namespace: NamespacePath, ids: Sequence[str]) -> tuple[Relation, ...]:
-        """Return the relations that start or end at the given entries, oldest first."""
-        ...
-
-    def list_connected(self, namespace: NamespacePath, entry_id: str, kind: str) -> tuple[StoredEntry, ...]:
-        """Return an entry and all entries connected to it by relations of a kind, in either direction."""
-        ...
-
-    def touch(self, namespace: NamespacePath, accesses: Mapping[int, Access]) -> None:
-        """Add uses to the access counts of entries, by row key. Entries that do not exist are ignored."""
-        ...
-
-    def restore(self, namespace: NamespacePath, entry_id: str) -> bool:
-        """Make an archived entry visible again. Return True if it was archived."""
-        ...
-
-    def delete(self, namespace: NamespacePath, ids: Sequence[str]) -> int:
-        """Delete entries with their relations, and return their number."""
-        ...
-
-    def list_decay_candidates(
-        self, namespace: NamespacePath, *, created_before: datetime, after: int, limit: int
-    ) -> tuple[DecayCandidate, ...]:
-        """Return long-term entries that are not archived and were created before a time, sorted by row key.
-
-        Args:
-            namespace: Namespace of the entries.
-            created_before: Maximum creation time.
-            after: Row key of the last candidate of the previous page.
-            limit: Maximum number of entries.
-        """
-        ...
-
-    def archive(self, namespace: NamespacePath, keys: Sequence[int], now: datetime) -> tuple[int, int]:
-        """Archive entries by row key. Return the number of newly archived entries, and their tokens."""
-        ...
-
-    def get_consolidation_state(self, namespace: NamespacePath) -> Mapping[str, Any] | None:
-        """Return the progress of an interrupted consolidation, or None."""
-        ...
-
-    def save_consolidation_state(self, namespace: NamespacePath, state: Mapping[str, Any] | None) -> None:
-        """Store the progress of a consolidation. None removes it."""
-        ...
-
-    def list_facts(
-        self,
-        namespace: NamespacePath,
-        states: frozenset[FactState] | None,
-        *,
-        session_key: int | None = None,
-        after: str | None = None,
-        limit: int,
-    ) -> tuple[ExtractedFact, ...]:
-        """Return extracted facts in the given states, oldest first.
-
-        Args:
-            namespace: Namespace of the facts.
-            states: States to include. None means all.
-            session_key: Include only facts of this session.
-            after: Id of the last fact of the previous page.
-            limit: Maximum number of facts.
-        """
-        ...
-
-    def get_fact(self, namespace: NamespacePath, fact_id: str) -> ExtractedFact | None:
-        """Return an extracted fact, or None."""
-        ...
-
-    def get_cursor(self, session_key: int) -> LearningCursor:
-        """Return how far a session's messages have been processed."""
-        ...
-
-    def list_turns(self, session_key: int, *, after: int, limit: int) -> tuple[NumberedMessage, ...]:
-        """Return messages of a session after a turn, oldest first, without summaries and removed messages."""
-        ...
-
-    def get_turn_numbers(self, session_key: int, message_ids: Sequence[str]) -> Mapping[str, int]:
-        """Return the turn numbers of messages by id. Ids that the session does not contain are omitted."""
-        ...
-
-    def get_last_turn(self, session_key: int) -> int:
-        """Return the number of a session's newest message, or 0."""
-        ...

@@ -19,7 +19,7 @@ MAX_REACHED_ENTRIES = 10_000
 
 
 def walk_relations(
-    parts: LongTermDependencies,
+    dependencies: LongTermDependencies,
     namespace: NamespacePath,
     start: StoredEntry,
     depth: int,
@@ -30,13 +30,13 @@ def walk_relations(
     Each step takes two reads, however many entries it reaches.
 
     Args:
-        parts: Stores to read from.
+        dependencies: Stores to read from.
         namespace: Namespace of the entries.
         start: Entry to start from.
         depth: Maximum number of relations on the path.
         kinds: Follow only relations of these kinds. None means all.
     """
-    store, visited = parts.store, {start.entry.id}
+    store, visited = dependencies.store, {start.entry.id}
     paths: dict[str, tuple[Relation, ...]] = {start.entry.id: ()}
     reached: list[Related] = []
     step = 0
@@ -53,7 +53,7 @@ def walk_relations(
         reached += sorted(
             (
                 Related(
-                    entry=parts.access_counter.with_pending_accesses(entries[name]).entry,
+                    entry=dependencies.access_counter.with_pending_accesses(entries[name]).entry,
                     depth=step,
                     strength=_multiply_strengths(path),
                     path=path,

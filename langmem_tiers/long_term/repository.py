@@ -8,15 +8,17 @@ from sqlalchemy import bindparam, case, delete, exists, func, or_, select, updat
 
 from langmem_tiers.common.entries import Tier
 from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
-from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.items.repository import split_parameters
-from langmem_tiers.long_term.fact_repository import SqlExtractedFacts
+from langmem_tiers.long_term.fact_repository import FactRepository
 from langmem_tiers.long_term.models import Relation
 from langmem_tiers.long_term.records import DecayCandidate
 from langmem_tiers.long_term.rows import SELECT_ENTRIES, pack_body, to_stored_entry, unpack_body
-from langmem_tiers.long_term.writes import StaleWriteError, apply_memory_write, archive_entries
+from langmem_tiers.long_term.writes import (
+    apply_memory_write,
+    archive_entries,
+    run_memory_write,
+)
 from langmem_tiers.storage.database import retry_on_disconnect
-from langmem_tiers.storage.driver_errors import ConcurrentWriteError
 from langmem_tiers.storage.schema import memories, memory_spaces, memory_tags, namespaces, relations, sessions
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.records import Access, MemoryWrite, StoredEntry
     from langmem_tiers.storage.database import Database
 
-_MAX_ATTEMPTS = 20  # far more than two concurrent writers need
 _last_access_at = bindparam("last_at", type_=memories.c.last_access_at.type)
 _RECORD_ACCESS = (
     update(memories)
@@ -42,25 +43,29 @@ _RECORD_ACCESS = (
 )
 
 
-class SqlMemoryStore(SqlExtractedFacts):
-    """SQL implementation of ``MemoryStore``."""
+class LongTermRepository(FactRepository):
+    """Long-term entries, episodes, chunks and extracted facts by namespace."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._database = database
 
     def commit(self, namespace: NamespacePath, write: MemoryWrite, now: datetime) -> bool:
-        """Apply all changes in one transaction."""
-        for _ in range(_MAX_ATTEMPTS):
-            try:
-                with self._database.write() as connection:
-                    apply_memory_write(connection, namespace, write, now)
-                    return True
-            except StaleWriteError:
-                return False
-            except ConcurrentWriteError:  # another process created the same namespace: try again and find it
-                continue
-        raise StorageBusyError("concurrent writes to the same memory: try again later")
+        """Apply all changes in one transaction.
+
+        Returns:
+            False, with nothing changed, if another process changed the data first: the revision, a cursor or the
+                state of a fact is not the expected one.
+
+        Raises:
+            EntryNotFoundError: A changed entry does not exist; nothing was changed.
+            SessionNotFoundError: The session of an entry does not exist; nothing was changed.
+            InvalidInputError: An entry would end before its start, or supersede an entry that supersedes it;
+                nothing was changed.
+        """
+        return run_memory_write(
+            self._database, lambda connection: apply_memory_write(connection, namespace, write, now)
+        )
 
     @retry_on_disconnect
     def get_revision(self, namespace: NamespacePath) -> int:
@@ -93,7 +98,7 @@ class SqlMemoryStore(SqlExtractedFacts):
 
     @retry_on_disconnect
     def get(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, StoredEntry]:
-        """Return the existing entries by id."""
+        """Return the existing entries by id, of any tier, archived or not."""
         found: dict[str, StoredEntry] = {}
         with self._database.read() as connection:
             for batch in split_parameters([escape(name) for name in ids]):
@@ -131,7 +136,15 @@ class SqlMemoryStore(SqlExtractedFacts):
         before: int | None = None,
         limit: int,
     ) -> tuple[StoredEntry, ...]:
-        """Return entries of a tier, newest first."""
+        """Return entries of a tier, newest first.
+
+        Args:
+            namespace: Namespace of the entries.
+            tier: Tier of the entries.
+            filters: Restrictions on the entries.
+            before: Row key of the last entry of the previous page.
+            limit: Maximum number of entries.
+        """
         query = _filter_by_tier(SELECT_ENTRIES, namespace, tier).where(*_build_conditions(filters))
         if before is not None:
             query = query.where(memories.c.pk < before)
@@ -214,7 +227,7 @@ class SqlMemoryStore(SqlExtractedFacts):
         return tuple(to_stored_entry(row, namespace) for row in rows)
 
     def touch(self, namespace: NamespacePath, accesses: Mapping[int, Access]) -> None:
-        """Add uses to the access counts of entries, by row key."""
+        """Add uses to the access counts of entries, by row key. Entries that do not exist are ignored."""
         own = select(memories.c.pk, memories.c.last_access_at).where(
             memories.c.namespace_pk == _select_namespace_pk(namespace)
         )
@@ -267,7 +280,14 @@ class SqlMemoryStore(SqlExtractedFacts):
     def list_decay_candidates(
         self, namespace: NamespacePath, *, created_before: datetime, after: int, limit: int
     ) -> tuple[DecayCandidate, ...]:
-        """Return long-term entries that are not archived and were created before a time, sorted by row key."""
+        """Return long-term entries that are not archived and were created before a time, sorted by row key.
+
+        Args:
+            namespace: Namespace of the entries.
+            created_before: Maximum creation time.
+            after: Row key of the last candidate of the previous page.
+            limit: Maximum number of entries.
+        """
         columns = [getattr(memories.c, "pk" if name == "key" else name) for name in DecayCandidate._fields]
         query = (
             _filter_by_tier(select(*columns), namespace, Tier.LONG_TERM)

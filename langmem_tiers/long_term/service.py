@@ -12,7 +12,7 @@ from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.config import check_limit
 from langmem_tiers.display.displayable import DisplayableTuple, NotebookDisplayable, build_list_display
 from langmem_tiers.display.tables import MAX_TABLE_ROWS
-from langmem_tiers.errors import EntryNotFoundError, InvalidInputError, StorageBusyError
+from langmem_tiers.errors import EntryNotFoundError, InvalidInputError
 from langmem_tiers.facts.models import FactStateChangedError
 from langmem_tiers.long_term.conflicts.resolution import resolve_conflicts
 from langmem_tiers.long_term.entry_factory import align_start_time, build_entry, to_new_entry
@@ -29,13 +29,13 @@ from langmem_tiers.long_term.quarantine import quarantine_if_unsafe
 from langmem_tiers.long_term.records import MemoryWrite
 from langmem_tiers.long_term.relation_traversal import walk_relations
 from langmem_tiers.recall.entry_search import EntrySearchRequest
+from langmem_tiers.storage.retry_write import retry_on_conflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import EntryStore
     from langmem_tiers.display.tables import DisplayContent
     from langmem_tiers.long_term.conflicts.resolution import ConflictResolution
     from langmem_tiers.long_term.dependencies import LongTermDependencies
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.models import Related
     from langmem_tiers.long_term.records import FactMove, StoredEntry
     from langmem_tiers.sessions.models import LocatedItem
+    from langmem_tiers.sessions.override_repository import OverrideRepository
 
 _PAGE_SIZE = 500
 _MAX_SIMILAR_ENTRIES = 48  # entries to compare a new one with: those that share the rarest words
@@ -57,10 +58,12 @@ class LongTerm(NotebookDisplayable):
     validity of the other. Both stay in the history.
     """
 
-    def __init__(self, parts: LongTermDependencies, promoted: EntryStore, namespace: NamespacePath) -> None:
-        self._dependencies = parts
-        self._store = parts.store
-        self._entry_store = promoted
+    def __init__(
+        self, dependencies: LongTermDependencies, overrides: OverrideRepository, namespace: NamespacePath
+    ) -> None:
+        self._dependencies = dependencies
+        self._store = dependencies.store
+        self._overrides = overrides
         self._namespace = namespace
 
     def __repr__(self) -> str:
@@ -110,36 +113,42 @@ class LongTerm(NotebookDisplayable):
         ):
             return quarantined
         # Optimistic: compare with the similar entries, then commit only if the memory still has the same revision.
-        for _ in range(_MAX_ATTEMPTS):
-            now = self._dependencies.now()
-            new = build_entry(self._dependencies, self._namespace, draft, now)
-            assert new.valid_from is not None  # noqa: S101 - build_entry always sets it
-            # Archived entries count, too: repeating one restores it.
-            filters = EntryFilters(overlaps=(new.valid_from, new.valid_until), archived=True)
-            similar = self._dependencies.search.find_similar(
-                self._build_search(draft.content, filters, _MAX_SIMILAR_ENTRIES)
+        return retry_on_conflict(
+            lambda: self._try_put(draft, moves),
+            "concurrent writes to the same memory: try again later; nothing was stored",
+            max_attempts=_MAX_ATTEMPTS,
+        )
+
+    def _try_put(self, draft: EntryDraft, moves: FactMove | None) -> Receipt | None:
+        now = self._dependencies.now()
+        new = build_entry(self._dependencies, self._namespace, draft, now)
+        assert new.valid_from is not None  # noqa: S101 - build_entry always sets it
+        # Archived entries count, too: repeating one restores it.
+        filters = EntryFilters(overlaps=(new.valid_from, new.valid_until), archived=True)
+        similar = self._dependencies.search.find_similar(
+            self._build_search(draft.content, filters, _MAX_SIMILAR_ENTRIES)
+        )
+        existing = [match.entry for match in similar.entries]
+        new = align_start_time(new, draft, existing)
+        now = new.created_at
+        resolution = resolve_conflicts(
+            new, existing, now, importance=draft.importance, kin=self._dependencies.word_similarity
+        )
+        if self._commit(resolution, similar.revision, moves, now):
+            entry = resolution.receipt.entry
+            # A duplicate counts as a use of the entry that it repeats.
+            self._record_accesses(
+                [match for match in similar.entries if entry is not None and match.entry.id == entry.id],
+                now,
             )
-            existing = [match.entry for match in similar.entries]
-            new = align_start_time(new, draft, existing)
-            now = new.created_at
-            resolution = resolve_conflicts(
-                new, existing, now, importance=draft.importance, kin=self._dependencies.word_similarity
+            return resolution.receipt if moves is None else replace(resolution.receipt, fact=moves.id)
+        # The commit fails for a stale revision, which a retry solves, or for a fact that was moved, which it
+        # does not.
+        if moves is not None and self._has_moved(moves):
+            raise FactStateChangedError(
+                f"the extracted fact {moves.id!r} was promoted or changed by another process"
             )
-            if self._commit(resolution, similar.revision, moves, now):
-                entry = resolution.receipt.entry
-                # A duplicate counts as a use of the entry that it repeats.
-                self._record_accesses(
-                    [match for match in similar.entries if entry is not None and match.entry.id == entry.id],
-                    now,
-                )
-                return resolution.receipt if moves is None else replace(resolution.receipt, fact=moves.id)
-            # The commit fails for a stale revision, which a retry solves, or for a fact that was moved, which it
-            # does not.
-            if moves is not None and self._has_moved(moves):
-                raise FactStateChangedError(
-                    f"the extracted fact {moves.id!r} was promoted or changed by another process"
-                )
-        raise StorageBusyError("concurrent writes to the same memory: try again later; nothing was stored")
+        return None
 
     def _commit(
         self, resolution: ConflictResolution, revision: int, moves: FactMove | None, now: datetime
@@ -346,7 +355,7 @@ class LongTerm(NotebookDisplayable):
         """Return the newest valid long-term memories: stored entries and promoted messages."""
         check_limit(limit)
         # The newest of each kind are enough: the newest of both are among them.
-        promoted = self._entry_store.list_promoted(self._namespace, before=None, limit=limit)
+        promoted = self._overrides.list_promoted(self._namespace, before=None, limit=limit)
         both = (*self.entries(limit=limit), *(self._to_entry(located) for located in promoted))
         return DisplayableTuple(sorted(both, key=lambda entry: entry.created_at, reverse=True)[:limit])
 
@@ -371,7 +380,7 @@ class LongTerm(NotebookDisplayable):
 
     def _iterate_promoted_messages(self) -> Iterator[Entry]:
         before: int | None = None
-        while page := self._entry_store.list_promoted(self._namespace, before=before, limit=_PAGE_SIZE):
+        while page := self._overrides.list_promoted(self._namespace, before=before, limit=_PAGE_SIZE):
             yield from (self._to_entry(located) for located in page)
             before = page[-1].item.key
 

@@ -20,6 +20,7 @@ from langmem_tiers.sessions.message_repository import build_session_not_found_er
 from langmem_tiers.sessions.repository import get_or_create_namespace
 from langmem_tiers.storage.column_types import KEY_TYPE
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.storage.schema import (
     extracted_facts,
     learned_sessions,
@@ -33,7 +34,7 @@ from langmem_tiers.storage.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection, ScalarSelect
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.long_term.models import Relation
     from langmem_tiers.long_term.records import CursorMove, FactMove, MemoryWrite, NewEntry
+    from langmem_tiers.storage.database import Database
 
 
 _PRESERVED_COLUMNS = frozenset({"archived_at", "access_count", "last_access_at"})
@@ -49,6 +51,21 @@ _PRESERVED_COLUMNS = frozenset({"archived_at", "access_count", "last_access_at"}
 
 class StaleWriteError(ConcurrentWriteError):
     """The data has changed since it was read, so the write must be discarded."""
+
+
+def run_memory_write(database: Database, work: Callable[[Connection], None]) -> bool:
+    """Run work in a transaction; return False, with nothing written, if it raises ``StaleWriteError``."""
+
+    def write() -> bool:
+        # Any other conflict: another process created the same namespace. The next attempt finds it.
+        try:
+            with database.write() as connection:
+                work(connection)
+        except StaleWriteError:
+            return False
+        return True
+
+    return retry_on_conflict(write, "concurrent writes to the same memory: try again later")
 
 
 def apply_memory_write(

@@ -1,18 +1,17 @@
-"""Reports of maintenance, statistics of a database, and the interface of the maintenance store."""
+"""Reports of maintenance, and statistics of a database."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.display.displayable import Displayable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from datetime import date, datetime
 
-    from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.erasure.models import ErasedCounts, ScrubResult
+    from langmem_tiers.erasure.models import ErasedCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,32 +138,3 @@ class MaintenanceReport(Displayable):
         }
         record["statistics"] = None if self.statistics is None else self.statistics.as_dict()
         return record
-
-
-class MaintenanceStore(Protocol):
-    """Storage interface for the maintenance of the database itself."""
-
-    def scrub(self, erased: ErasedCounts | None = None, *, from_pools: bool = True) -> ScrubResult:
-        """Remove the bytes of erased data from the files of the database.
-
-        Args:
-            erased: Counts of the erased data, which select the tables to scrub. Default: all tables.
-            from_pools: Pools, or copies that other namespaces synced from them, may have lost entries too.
-        """
-        ...
-
-    def compact(self, go_on: Callable[[], bool] = ...) -> DatabaseCompactionReport:
-        """Merge full-text indexes, update the statistics of the query planner and free space where that is cheap.
-
-        Args:
-            go_on: Called before each step; compaction stops if it returns False.
-        """
-        ...
-
-    def statistics(self, now: datetime) -> Statistics:
-        """Return the contents and size of the database."""
-        ...
-
-    def get_namespace_usage(self, namespace: NamespacePath, since: datetime) -> NamespaceUsage | None:
-        """Return the contents of a namespace and its growth since a time; None if it does not exist."""
-        ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.erasure.models import ErasedCounts
     from langmem_tiers.maintenance.models import NamespaceUsage, Statistics
+    from langmem_tiers.sessions.redis.cache import RedisCache
     from langmem_tiers.storage.database import Database
 
 
@@ -68,16 +69,8 @@ _SAMPLES_LEFT = (
 )
 
 
-class CopyScrubber(Protocol):
-    """Interface of a cache that keeps copies outside the database."""
-
-    def scrub(self, patience_seconds: float) -> str | None:
-        """Remove erased data from the files of the cache; return a problem and what to do about it, or None."""
-        ...
-
-
-class SqlMaintenanceStore:
-    """Implementation of ``MaintenanceStore`` on SQL.
+class MaintenanceRepository:
+    """Statistics, compaction and scrubbing of the database.
 
     Args:
         database: Database to maintain.
@@ -85,15 +78,18 @@ class SqlMaintenanceStore:
         copies: Redis cache in front of the database, if any.
     """
 
-    def __init__(
-        self, database: Database, patience_seconds: float, copies: CopyScrubber | None = None
-    ) -> None:
+    def __init__(self, database: Database, patience_seconds: float, copies: RedisCache | None = None) -> None:
         self._database = database
         self._patience_seconds = patience_seconds
         self._copies = copies
 
     def scrub(self, erased: ErasedCounts | None = None, *, from_pools: bool = True) -> ScrubResult:
-        """Remove the bytes of erased data from the files of the database and of the Redis cache."""
+        """Remove the bytes of erased data from the files of the database and of the Redis cache.
+
+        Args:
+            erased: Counts of the erased data, which select the tables to scrub. Default: all tables.
+            from_pools: Pools, or copies that other namespaces synced from them, may have lost entries too.
+        """
         result = self._scrub(erased, from_pools=from_pools)
         problem = None if self._copies is None else self._copies.scrub(self._patience_seconds)
         return result if problem is None else replace(result, left=(*result.left, problem))
@@ -106,7 +102,11 @@ class SqlMaintenanceStore:
         return self._scrub_postgres(_find_affected_tables(erased, from_pools=from_pools))
 
     def compact(self, go_on: Callable[[], bool] = lambda: True) -> DatabaseCompactionReport:
-        """Merge full-text indexes, update the statistics of the query planner and free space where that is cheap."""
+        """Merge full-text indexes, update the statistics of the query planner and free space where that is cheap.
+
+        Args:
+            go_on: Called before each step; compaction stops if it returns False.
+        """
         return self._compact_sqlite() if self._database.is_sqlite else self._compact_postgres(go_on)
 
     def statistics(self, now: datetime) -> Statistics:
@@ -115,7 +115,7 @@ class SqlMaintenanceStore:
 
     @retry_on_disconnect
     def get_namespace_usage(self, namespace: NamespacePath, since: datetime) -> NamespaceUsage | None:
-        """Return the contents of a namespace and its growth since a time."""
+        """Return the contents of a namespace and its growth since a time; None if it does not exist."""
         return load_namespace_usage(self._database, namespace, since)
 
     def _scrub_sqlite(self) -> ScrubResult:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.leases import Lease
 from langmem_tiers.common.namespaces import format_namespace
 from langmem_tiers.erasure.erasure_plan import find_old_groups
 from langmem_tiers.erasure.models import ErasedCounts, ErasedIds, ScrubResult
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
+    from langmem_tiers.common.leases import Lease
     from langmem_tiers.erasure.records import MessageRef, SessionRef
     from langmem_tiers.services import EngineServices
 
@@ -53,7 +53,7 @@ class Maintenance:
     one process runs each scheduled time.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         sweep: Function that deletes expired items and returns their number.
 
     Attributes:
@@ -61,10 +61,10 @@ class Maintenance:
         last: Report of the last run of this process.
     """
 
-    def __init__(self, parts: EngineServices, sweep: Callable[[], int]) -> None:
-        self._services = parts
+    def __init__(self, services: EngineServices, sweep: Callable[[], int]) -> None:
+        self._services = services
         self._sweep = sweep
-        self._schedule = Schedule(parts.config.maintenance)
+        self._schedule = Schedule(services.config.maintenance)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._poll_seconds = _POLL_SECONDS
@@ -111,8 +111,8 @@ class Maintenance:
         Returns:
             Report of the run. ``is_elsewhere`` is True if another process is running maintenance and nothing was done.
         """
-        parts, lease = self._services, Lease(self._services, _LEASE_NAME)
-        started = parts.now()
+        services, lease = self._services, self._services.get_lease(_LEASE_NAME)
+        started = services.now()
         if not lease.acquire():
             return MaintenanceReport(
                 started_at=started,
@@ -132,7 +132,7 @@ class Maintenance:
 
         This rewrites the SQLite file or the tables of PostgreSQL; other connections wait meanwhile.
         """
-        pending = PendingScrub(self._services)
+        pending = PendingScrub(self._services.tuning, self._services.now)
         # Remembers the records that are abandoned now. Only these may be deleted afterwards: a record that is written
         # during the scrub is for rows that the scrub may have missed.
         pending.is_full_scrub_due(erases=True)
@@ -144,25 +144,27 @@ class Maintenance:
     def _run(
         self, lease: Lease, started: datetime, progress: Callable[[int], None] | None
     ) -> MaintenanceReport:
-        parts, problems = self._services, list[str]()
+        services, problems = self._services, list[str]()
         retained = self._apply_retention(lease, started, _RetentionResult(ErasureResult(), progress))
         problems += retained.problems
         expired = self._sweep()
         compacted: DatabaseCompactionReport | None = None
-        if parts.config.maintenance.compaction and retained.is_complete:
+        if services.config.maintenance.compaction and retained.is_complete:
             try:
-                compacted = parts.maintenance_store.compact(lambda: not self._is_stopping and lease.acquire())
+                compacted = services.maintenance_store.compact(
+                    lambda: not self._is_stopping and lease.acquire()
+                )
                 problems += compacted.problems
             except StorageError as error:
                 problems.append(f"the database was not compacted: {error}")
         return MaintenanceReport(
             started_at=started,
-            ended_at=parts.now(),
+            ended_at=services.now(),
             erased=retained.erasure.counts,
             remade=retained.erasure.remade,
             expired_items=expired,
             compacted=compacted,
-            statistics=parts.maintenance_store.statistics(parts.now()),
+            statistics=services.maintenance_store.statistics(services.now()),
             problems=tuple(problems),
             is_complete=retained.is_complete,
         )
@@ -194,14 +196,14 @@ class Maintenance:
     def _erase_old_messages(
         self, session: SessionRef, cutoff: datetime, lease: Lease, done: _RetentionResult
     ) -> bool:
-        parts = self._services
-        groups = find_old_groups(parts.erasure.find_messages(session, None, cutoff))
+        services = self._services
+        groups = find_old_groups(services.erasure.find_messages(session, None, cutoff))
         for batch in _split_batches(groups):
             # Acquiring the lease again renews it. It fails if this process was suspended and another one took over.
             if self._is_stopping or not lease.acquire():
                 return False
-            self._record_erasure(done, erase_messages(parts, session, batch, lasting=False))
-        if parts.erasure.delete_if_empty(session, cutoff):
+            self._record_erasure(done, erase_messages(services, session, batch, lasting=False))
+        if services.erasure.delete_if_empty(session, cutoff):
             counts = ErasedCounts(sessions=1)
             erased = ErasedIds(sessions=((session.namespace, session.name),))
             self._record_erasure(done, ErasureResult(counts=counts, erased=erased))
@@ -244,7 +246,7 @@ class Maintenance:
     def _claim_run(self, due: datetime) -> bool:
         # The lease uses the scheduled time as its clock, not the current time. A process that comes later for the same
         # scheduled time therefore always finds it taken, however long this run takes.
-        holder = Lease(self._services, _LEASE_NAME).holder
+        holder = self._services.get_lease(_LEASE_NAME).holder
         until = due + timedelta(microseconds=1)
         return self._services.tuning.acquire_lease(f"{_LEASE_NAME}: due", holder, due, until)
 

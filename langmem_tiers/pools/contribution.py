@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.common.entries import Entry, Tier, check_score
 from langmem_tiers.common.namespaces import check_name
-from langmem_tiers.errors import EntryNotFoundError, InvalidInputError, StorageBusyError
+from langmem_tiers.errors import EntryNotFoundError, InvalidInputError
 from langmem_tiers.knowledge.models import Knowledge
 from langmem_tiers.long_term.conflicts.resolution import resolve_conflicts
 from langmem_tiers.long_term.entry_factory import align_start_time, build_entry, to_new_entry
@@ -15,6 +15,7 @@ from langmem_tiers.long_term.models import EntryDraft, EntryFilters, Outcome
 from langmem_tiers.long_term.records import MemoryWrite
 from langmem_tiers.pools.models import NewContribution, Origin
 from langmem_tiers.recall.entry_search import EntrySearchRequest
+from langmem_tiers.storage.retry_write import retry_on_conflict
 
 if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.entry_filters import DraftOptions
     from langmem_tiers.long_term.models import Receipt
-    from langmem_tiers.pools.models import PoolInfo, PoolStore
+    from langmem_tiers.pools.models import PoolInfo
+    from langmem_tiers.pools.repository import PoolRepository
 
 MAX_SIMILAR_ENTRIES = 48  # entries to compare a new one with: those that share the rarest words
 MAX_ATTEMPTS = 50  # an attempt fails if another writer changed the memory meanwhile
@@ -73,16 +75,17 @@ def to_contribution_request(
 
 
 def contribute(
-    parts: LongTermDependencies,
-    store: PoolStore,
+    dependencies: LongTermDependencies,
+    store: PoolRepository,
     pool: PoolInfo,
     namespace: NamespacePath,
     request: ContributionRequest,
 ) -> Receipt:
     """Add a contribution to the pool. If an entry with the same statement exists, add a hidden duplicate."""
-    for _ in range(MAX_ATTEMPTS):
-        now = parts.now()
-        new = build_entry(parts, pool.namespace, request.draft, now)
+
+    def attempt() -> Receipt | None:
+        now = dependencies.now()
+        new = build_entry(dependencies, pool.namespace, request.draft, now)
         assert new.valid_from is not None  # noqa: S101 - build_entry always sets it
         filters = EntryFilters(overlaps=(new.valid_from, new.valid_until))
         search = EntrySearchRequest(
@@ -92,12 +95,12 @@ def contribute(
             filters=filters,
             limit=MAX_SIMILAR_ENTRIES,
         )
-        similar = parts.search.find_similar(search)
+        similar = dependencies.search.find_similar(search)
         existing = [match.entry for match in similar.entries]
         new = align_start_time(new, request.draft, existing)
         now = new.created_at
         resolution = resolve_conflicts(
-            new, existing, now, importance=request.draft.importance, kin=parts.word_similarity
+            new, existing, now, importance=request.draft.importance, kin=dependencies.word_similarity
         )
         origin = Origin(
             namespace=namespace,
@@ -117,10 +120,16 @@ def contribute(
             if same_as is None:
                 return resolution.receipt
             return _to_duplicate_receipt(resolution, existing, "stored behind an entry that says the same")
-    raise StorageBusyError("concurrent contributions to the same pool: try again later; nothing was stored")
+        return None
+
+    return retry_on_conflict(
+        attempt,
+        "concurrent contributions to the same pool: try again later; nothing was stored",
+        max_attempts=MAX_ATTEMPTS,
+    )
 
 
-def check_not_synced(store: PoolStore, namespace: NamespacePath, entry_id: str) -> None:
+def check_not_synced(store: PoolRepository, namespace: NamespacePath, entry_id: str) -> None:
     """Raise an error if an entry was synced from a pool: only its contributor may share it and erase it."""
     found = store.get_origins(namespace, [entry_id]).get(entry_id)
     if found:
@@ -130,13 +139,13 @@ def check_not_synced(store: PoolStore, namespace: NamespacePath, entry_id: str) 
         )
 
 
-def require_own_entry(parts: LongTermDependencies, namespace: NamespacePath, entry_id: str) -> Entry:
+def require_own_entry(dependencies: LongTermDependencies, namespace: NamespacePath, entry_id: str) -> Entry:
     """Return a long-term entry of a namespace.
 
     Raises:
         EntryNotFoundError: The entry does not exist.
     """
-    found = parts.store.get(namespace, [check_name(entry_id, "entry id")]).get(entry_id)
+    found = dependencies.store.get(namespace, [check_name(entry_id, "entry id")]).get(entry_id)
     if found is None or found.entry.tier is not Tier.LONG_TERM:
         raise EntryNotFoundError(
             f"the namespace {namespace!r} has no long-term entry {entry_id!r}: use an id returned by store()"
@@ -165,7 +174,7 @@ def _resolve_confidence(confidence: float | None, otherwise: float) -> float:
     return otherwise if confidence is None else check_score(confidence, "confidence")
 
 
-def _is_already_contributed(store: PoolStore, pool: PoolInfo, entry_id: str, origin: Origin) -> bool:
+def _is_already_contributed(store: PoolRepository, pool: PoolInfo, entry_id: str, origin: Origin) -> bool:
     own = (origin.namespace, origin.entry_id)
     found = store.get_origins(pool.namespace, [entry_id]).get(entry_id, ())
     return any((found_origin.namespace, found_origin.entry_id) == own for found_origin in found)

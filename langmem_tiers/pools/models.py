@@ -1,4 +1,4 @@
-"""Models of pools: memory shared by several namespaces, the rights of the members, and the store interface.
+"""Models of pools: memory shared by several namespaces, and the rights of the members.
 
 Contributions are stored in a namespace of the pool. Its path begins with an empty label, which callers cannot use,
 so its entries are reachable only through the pool.
@@ -7,14 +7,14 @@ so its entries are reachable only through the pool.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidInputError, NotAllowedError, PoolNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from datetime import datetime
 
     from langmem_tiers.common.entries import Entry
@@ -168,143 +168,6 @@ class PoolDelivery:
     """Write of the member's memory."""
     origins: Mapping[str, Origin]
     """Origin of each written entry, by entry id."""
-
-
-class PoolStore(Protocol):
-    """Store of pools, their members, and the origins of contributions.
-
-    Each change checks the rights in its own transaction. A member that is removed while it contributes has therefore
-    either contributed before, or gets an error.
-    """
-
-    def create(self, pool: PoolInfo, members: Sequence[PoolMember]) -> None:
-        """Create a pool.
-
-        Raises:
-            PoolExistsError: The name or id is the name or id of another pool; nothing was created.
-        """
-        ...
-
-    def get(self, name: str) -> PoolInfo | None:
-        """Return the pool with an id or, if there is none, with a name."""
-        ...
-
-    def list_pools(self, *, after: str | None, limit: int) -> tuple[PoolInfo, ...]:
-        """Return pools sorted by name, starting after the given name."""
-        ...
-
-    def list_readable(self, namespace: NamespacePath) -> tuple[PoolInfo, ...]:
-        """Return the pools that a namespace may read, sorted by name."""
-        ...
-
-    def list_members(self, pool_id: str) -> tuple[PoolMember, ...]:
-        """Return all members, sorted by namespace.
-
-        Raises:
-            PoolNotFoundError: The pool does not exist.
-        """
-        ...
-
-    def get_member(self, pool_id: str, namespace: NamespacePath) -> PoolMember | None:
-        """Return a member, or None if the namespace is not one.
-
-        Raises:
-            PoolNotFoundError: The pool does not exist.
-        """
-        ...
-
-    def upsert_member(self, pool_id: str, member: PoolMember, *, by: NamespacePath | None) -> PoolMember:
-        """Add a member or change its rights. Return it with its original joining time.
-
-        Args:
-            pool_id: Id of the pool.
-            member: The member with its new rights.
-            by: Namespace that requests the change; it must be an owner. None skips the check.
-
-        Raises:
-            PoolNotFoundError: The pool does not exist.
-            NotAllowedError: ``by`` is not an owner, or the pool would lose its last owner; nothing was changed.
-        """
-        ...
-
-    def remove_member(
-        self, pool_id: str, namespace: NamespacePath, *, by: NamespacePath | None, take_back: bool
-    ) -> int:
-        """Remove a member. Return the number of its contributions that were deleted.
-
-        Args:
-            pool_id: Id of the pool.
-            namespace: Namespace of the member.
-            by: Namespace that requests the change: the member itself or an owner. None skips the check.
-            take_back: True deletes the member's contributions.
-
-        Raises:
-            PoolNotFoundError: The pool does not exist.
-            NotAllowedError: The namespace is not a member, ``by`` lacks the right, or the pool would have no owner;
-                nothing was changed.
-        """
-        ...
-
-    def delete(self, pool_id: str, *, by: NamespacePath | None) -> int:
-        """Delete a pool and its contributions, and return their number. Synced copies stay.
-
-        Raises:
-            PoolNotFoundError: The pool does not exist.
-            NotAllowedError: ``by`` is not an owner; nothing was changed.
-        """
-        ...
-
-    def contribute(self, pool_id: str, namespace: NamespacePath, new: NewContribution, now: datetime) -> bool:
-        """Store a contribution.
-
-        Returns:
-            False, with nothing changed, if the pool's memory has another revision than the one the write is based on.
-
-        Raises:
-            PoolNotFoundError: The pool does not exist.
-            NotAllowedError: The namespace may not write to the pool.
-            EntryNotFoundError: The contributed entry does not exist any more.
-        """
-        ...
-
-    def get_origins(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, tuple[Origin, ...]]:
-        """Return the origins of entries by id, the first contributor first. The namespace's own entries have none."""
-        ...
-
-    def get_updates(
-        self, pool_id: str, namespace: NamespacePath, now: datetime, *, limit: int
-    ) -> PoolUpdates:
-        """Return valid contributions since the member's last sync, oldest first.
-
-        Raises:
-            PoolNotFoundError: The pool does not exist.
-            NotAllowedError: The namespace may not read the pool.
-        """
-        ...
-
-    def deliver(self, pool_id: str, namespace: NamespacePath, delivery: PoolDelivery, now: datetime) -> bool:
-        """Store copies in the member's memory and record how far it has synced.
-
-        Returns:
-            False, with nothing changed, if the member has synced meanwhile, its memory has changed, or one of the
-            pool's entries was erased.
-
-        Raises:
-            PoolNotFoundError: The pool does not exist.
-            NotAllowedError: The namespace may not read the pool.
-        """
-        ...
-
-    def delete_namespace(self, namespace: NamespacePath) -> PoolErasure:
-        """Delete all contributions of a namespace, the copies that others synced, and its memberships.
-
-        If a pool loses its last owner, its oldest member becomes the owner. A pool without members is deleted.
-        """
-        ...
-
-    def delete_entries(self, namespace: NamespacePath, ids: Sequence[str]) -> PoolErasure:
-        """Delete the contributions of the given entries of a namespace, and the copies that others synced."""
-        ...
 
 
 def make_pool_not_found_error(name: str) -> PoolNotFoundError:

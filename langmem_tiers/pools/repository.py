@@ -9,10 +9,15 @@ from sqlalchemy import and_, bindparam, delete, exists, func, insert, or_, selec
 
 from langmem_tiers.common.entries import Tier
 from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
-from langmem_tiers.errors import PoolExistsError, StorageBusyError
+from langmem_tiers.errors import PoolExistsError
 from langmem_tiers.items.repository import split_parameters
 from langmem_tiers.long_term.rows import SELECT_ENTRIES, to_stored_entry
-from langmem_tiers.long_term.writes import StaleWriteError, apply_memory_write, require_entry_keys
+from langmem_tiers.long_term.writes import (
+    StaleWriteError,
+    apply_memory_write,
+    require_entry_keys,
+    run_memory_write,
+)
 from langmem_tiers.pools.access import (
     check_another_owner,
     check_owner,
@@ -33,7 +38,7 @@ from langmem_tiers.storage.driver_errors import ConcurrentWriteError
 from langmem_tiers.storage.schema import memories, memory_spaces, namespaces, origins, pool_members, pools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection
@@ -52,7 +57,7 @@ _MAKE_OWNER = (
 
 
 def delete_from_pools(connection: Connection, namespace: NamespacePath) -> PoolErasure:
-    """Apply ``PoolStore.delete_namespace`` inside a transaction. Call it before any namespace is locked there."""
+    """Apply ``PoolRepository.delete_namespace`` inside a transaction. Call it before any namespace is locked there."""
     locked = lock_pools_of(connection, namespace)
     contributions, copies = delete_copies(connection, namespace)
     own = pool_members.c.namespace == build_namespace_key(namespace)
@@ -136,7 +141,6 @@ def to_member_row(pool_pk: int, member: PoolMember) -> dict[str, Any]:
     return own | {"synced": 0} | to_rights_columns(member)
 
 
-_MAX_ATTEMPTS = 20  # far more than two concurrent writers need
 _ORIGIN_COLUMNS = (
     origins.c.namespace.label("origin"),
     origins.c.entry_id,
@@ -146,14 +150,22 @@ _ORIGIN_COLUMNS = (
 )
 
 
-class SqlPoolStore:
-    """SQL implementation of ``PoolStore``."""
+class PoolRepository:
+    """Pools, their members, and the origins of contributions.
+
+    Each change checks the rights in its own transaction. A member that is removed while it contributes has therefore
+    either contributed before, or gets an error.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def create(self, pool: PoolInfo, members: Sequence[PoolMember]) -> None:
-        """Create a pool."""
+        """Create a pool.
+
+        Raises:
+            PoolExistsError: The name or id is the name or id of another pool; nothing was created.
+        """
         name, pool_id = escape(pool.name), escape(pool.id)
         # get() accepts a name or an id, so a name must not equal another pool's id either.
         taken = exists().where(or_(pools.c.name.in_([name, pool_id]), pools.c.id.in_([name, pool_id])))
@@ -207,7 +219,11 @@ class SqlPoolStore:
 
     @retry_on_disconnect
     def list_members(self, pool_id: str) -> tuple[PoolMember, ...]:
-        """Return all members, sorted by namespace."""
+        """Return all members, sorted by namespace.
+
+        Raises:
+            PoolNotFoundError: The pool does not exist.
+        """
         query = (
             select(pools.c.pk, pool_members)
             .outerjoin(pool_members, pool_members.c.pool_pk == pools.c.pk)
@@ -222,12 +238,26 @@ class SqlPoolStore:
         return tuple(to_pool_member(row) for row in rows if row.namespace is not None)
 
     def get_member(self, pool_id: str, namespace: NamespacePath) -> PoolMember | None:
-        """Return a member, or None if the namespace is not one."""
+        """Return a member, or None if the namespace is not one.
+
+        Raises:
+            PoolNotFoundError: The pool does not exist.
+        """
         row = self._read_member_row(pool_id, namespace)
         return None if row.namespace is None else to_pool_member(row)
 
     def upsert_member(self, pool_id: str, member: PoolMember, *, by: NamespacePath | None) -> PoolMember:
-        """Add a member or change its rights."""
+        """Add a member or change its rights. Return it with its original joining time.
+
+        Args:
+            pool_id: Id of the pool.
+            member: The member with its new rights.
+            by: Namespace that requests the change; it must be an owner. None skips the check.
+
+        Raises:
+            PoolNotFoundError: The pool does not exist.
+            NotAllowedError: ``by`` is not an owner, or the pool would lose its last owner; nothing was changed.
+        """
         with self._database.write() as connection:
             pool = lock_pool(connection, pool_id)
             check_owner(connection, pool, by)
@@ -244,7 +274,19 @@ class SqlPoolStore:
     def remove_member(
         self, pool_id: str, namespace: NamespacePath, *, by: NamespacePath | None, take_back: bool
     ) -> int:
-        """Remove a member. Return the number of its contributions that were deleted."""
+        """Remove a member. Return the number of its contributions that were deleted.
+
+        Args:
+            pool_id: Id of the pool.
+            namespace: Namespace of the member.
+            by: Namespace that requests the change: the member itself or an owner. None skips the check.
+            take_back: True deletes the member's contributions.
+
+        Raises:
+            PoolNotFoundError: The pool does not exist.
+            NotAllowedError: The namespace is not a member, ``by`` lacks the right, or the pool would have no owner;
+                nothing was changed.
+        """
         with self._database.write() as connection:
             pool = lock_pool(connection, pool_id)
             # Members may leave by themselves; removing another member takes an owner.
@@ -259,14 +301,28 @@ class SqlPoolStore:
             return delete_contributions(connection, pool, namespace) if take_back else 0
 
     def delete(self, pool_id: str, *, by: NamespacePath | None) -> int:
-        """Delete a pool and its contributions, and return their number."""
+        """Delete a pool and its contributions, and return their number. Synced copies stay.
+
+        Raises:
+            PoolNotFoundError: The pool does not exist.
+            NotAllowedError: ``by`` is not an owner; nothing was changed.
+        """
         with self._database.write() as connection:
             pool = lock_pool(connection, pool_id)
             check_owner(connection, pool, by)
             return delete_pools(connection, [pool.pk])
 
     def contribute(self, pool_id: str, namespace: NamespacePath, new: NewContribution, now: datetime) -> bool:
-        """Store a contribution."""
+        """Store a contribution.
+
+        Returns:
+            False, with nothing changed, if the pool's memory has another revision than the one the write is based on.
+
+        Raises:
+            PoolNotFoundError: The pool does not exist.
+            NotAllowedError: The namespace may not write to the pool.
+            EntryNotFoundError: The contributed entry does not exist any more.
+        """
 
         def work(connection: Connection) -> None:
             pool = lock_pool(connection, pool_id)
@@ -282,11 +338,11 @@ class SqlPoolStore:
             # Last, because it takes locks in the contributor's namespace: the pool is always locked first.
             lock_origin(connection, new.origin)
 
-        return self._run_with_retries(work)
+        return run_memory_write(self._database, work)
 
     @retry_on_disconnect
     def get_origins(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, tuple[Origin, ...]]:
-        """Return the origins of entries by id."""
+        """Return the origins of entries by id, the first contributor first. The namespace's own entries have none."""
         own = (
             select(namespaces.c.pk)
             .where(namespaces.c.path == build_namespace_key(namespace))
@@ -310,7 +366,12 @@ class SqlPoolStore:
     def get_updates(
         self, pool_id: str, namespace: NamespacePath, now: datetime, *, limit: int
     ) -> PoolUpdates:
-        """Return valid contributions since the member's last sync, oldest first."""
+        """Return valid contributions since the member's last sync, oldest first.
+
+        Raises:
+            PoolNotFoundError: The pool does not exist.
+            NotAllowedError: The namespace may not read the pool.
+        """
         row = self._read_member_row(pool_id, namespace)
         member = None if row.namespace is None else to_pool_member(row)
         check_member(member, unescape(row.name), namespace, needs="can_read")
@@ -335,7 +396,16 @@ class SqlPoolStore:
         return PoolUpdates(row.synced, rows[-1].revision if len(rows) == limit else latest_revision, entries)
 
     def deliver(self, pool_id: str, namespace: NamespacePath, delivery: PoolDelivery, now: datetime) -> bool:
-        """Store copies in the member's memory and record how far it has synced."""
+        """Store copies in the member's memory and record how far it has synced.
+
+        Returns:
+            False, with nothing changed, if the member has synced meanwhile, its memory has changed, or one of the
+            pool's entries was erased.
+
+        Raises:
+            PoolNotFoundError: The pool does not exist.
+            NotAllowedError: The namespace may not read the pool.
+        """
 
         def work(connection: Connection) -> None:
             pool = lock_pool(connection, pool_id)
@@ -352,15 +422,18 @@ class SqlPoolStore:
             check_sources(connection, pool, delivery.sources)
             insert_copies(connection, namespace, delivery, now)
 
-        return self._run_with_retries(work)
+        return run_memory_write(self._database, work)
 
     def delete_namespace(self, namespace: NamespacePath) -> PoolErasure:
-        """Delete all contributions of a namespace, the copies that others synced, and its memberships."""
+        """Delete all contributions of a namespace, the copies that others synced, and its memberships.
+
+        If a pool loses its last owner, its oldest member becomes the owner. A pool without members is deleted.
+        """
         with self._database.write() as connection:
             return delete_from_pools(connection, namespace)
 
     def delete_entries(self, namespace: NamespacePath, ids: Sequence[str]) -> PoolErasure:
-        """Delete the contributions of the given entries, and the copies that others synced."""
+        """Delete the contributions of the given entries of a namespace, and the copies that others synced."""
         with self._database.write() as connection:
             lock_pools_of(connection, namespace)
             contributions, copies = delete_copies(connection, namespace, ids)
@@ -379,18 +452,6 @@ class SqlPoolStore:
         if row is None:
             raise make_pool_not_found_error(pool_id)
         return row
-
-    def _run_with_retries(self, work: Callable[[Connection], None]) -> bool:
-        for _ in range(_MAX_ATTEMPTS):
-            try:
-                with self._database.write() as connection:
-                    work(connection)
-                    return True
-            except StaleWriteError:
-                return False
-            except ConcurrentWriteError:  # another process created the same namespace: try again and find it
-                continue
-        raise StorageBusyError("concurrent writes to the same memory: try again later")
 
 
 def _make_pool_exists_error(name: str) -> PoolExistsError:

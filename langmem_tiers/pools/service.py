@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.entries import Entry
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import EntryStore
     from langmem_tiers.erasure.models import ErasedIds
     from langmem_tiers.knowledge.models import Knowledge
     from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.entry_filters import DraftOptions, FilterOptions
     from langmem_tiers.pools.contribution import ContributionRequest
-    from langmem_tiers.pools.models import Origin, PoolStore, SyncReport
+    from langmem_tiers.pools.models import Origin, SyncReport
+    from langmem_tiers.pools.repository import PoolRepository
+    from langmem_tiers.sessions.override_repository import OverrideRepository
 
 _PAGE_SIZE = 100
 
@@ -50,9 +51,11 @@ class Pools:
     application itself makes the request.
     """
 
-    def __init__(self, parts: LongTermDependencies, promoted: EntryStore, store: PoolStore) -> None:
-        self._dependencies = parts
-        self._entry_store = promoted
+    def __init__(
+        self, dependencies: LongTermDependencies, overrides: OverrideRepository, store: PoolRepository
+    ) -> None:
+        self._dependencies = dependencies
+        self._overrides = overrides
         self._store = store
 
     def create(
@@ -113,7 +116,7 @@ class Pools:
             after = page[-1].name
 
     def _build_pool(self, info: PoolInfo) -> Pool:
-        return Pool(self._dependencies, self._entry_store, self._store, info)
+        return Pool(self._dependencies, self._overrides, self._store, info)
 
 
 class Pool:
@@ -126,12 +129,16 @@ class Pool:
     """
 
     def __init__(
-        self, parts: LongTermDependencies, promoted: EntryStore, store: PoolStore, info: PoolInfo
+        self,
+        dependencies: LongTermDependencies,
+        overrides: OverrideRepository,
+        store: PoolRepository,
+        info: PoolInfo,
     ) -> None:
-        self._dependencies = parts
+        self._dependencies = dependencies
         self._store = store
         self._info = info
-        self._memory = LongTerm(parts, promoted, info.namespace)
+        self._memory = LongTerm(dependencies, overrides, info.namespace)
         self.id: str = info.id
         self.name: str = info.name
         self.created_at: datetime = info.created_at
@@ -341,7 +348,7 @@ def _build_redacted_receipt() -> Receipt:
     return Receipt(outcome=Outcome.STORED, reason="it is in the pool")
 
 
-def erase_from_pools(store: PoolStore, erased: ErasedIds) -> dict[str, int]:
+def erase_from_pools(store: PoolRepository, erased: ErasedIds) -> dict[str, int]:
     """Erase contributions of erased namespaces and entries from pools, with their synced copies.
 
     Args:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.models import Relation
     from langmem_tiers.long_term.records import StoredEntry
-    from langmem_tiers.pools.models import Origin, PoolInfo, PoolStore, PoolUpdates
+    from langmem_tiers.pools.models import Origin, PoolInfo, PoolUpdates
+    from langmem_tiers.pools.repository import PoolRepository
 
 _BATCH_SIZE = 100
 
@@ -42,18 +43,18 @@ class _Batch:
 
 
 def sync_pool(
-    parts: LongTermDependencies, store: PoolStore, pool: PoolInfo, namespace: NamespacePath
+    dependencies: LongTermDependencies, store: PoolRepository, pool: PoolInfo, namespace: NamespacePath
 ) -> SyncReport:
     """Copy new entries to a member. Each is copied once, except the member's own contributions."""
     report = SyncReport(pool=pool.name, namespace=namespace)
     tries = 0
     while True:
-        now = parts.now()
+        now = dependencies.now()
         updates = store.get_updates(pool.id, namespace, now, limit=_BATCH_SIZE)
         # Nothing new, or nothing left.
         if updates.latest_revision == updates.synced_revision:
             return report
-        batch = _compare_updates(parts, pool, namespace, updates, now)
+        batch = _compare_updates(dependencies, pool, namespace, updates, now)
         # Two revisions mean that the member's memory changed while the batch was compared: compare again.
         if len(batch.revisions) < 2 and store.deliver(
             pool.id, namespace, _build_delivery(updates, batch), now
@@ -66,7 +67,11 @@ def sync_pool(
 
 
 def _compare_updates(
-    parts: LongTermDependencies, pool: PoolInfo, namespace: NamespacePath, updates: PoolUpdates, now: datetime
+    dependencies: LongTermDependencies,
+    pool: PoolInfo,
+    namespace: NamespacePath,
+    updates: PoolUpdates,
+    now: datetime,
 ) -> _Batch:
     # Compared with the member's memory, not with each other: that was done when they were contributed.
     batch = _Batch()
@@ -75,7 +80,7 @@ def _compare_updates(
         if origin.namespace == namespace:
             batch.own += 1
             continue
-        new = _copy_entry(parts, pool, namespace, stored, now)
+        new = _copy_entry(dependencies, pool, namespace, stored, now)
         assert new.valid_from is not None  # noqa: S101 - every stored entry has one
         filters = EntryFilters(overlaps=(new.valid_from, new.valid_until), archived=True)
         search = EntrySearchRequest(
@@ -85,10 +90,14 @@ def _compare_updates(
             filters=filters,
             limit=MAX_SIMILAR_ENTRIES,
         )
-        similar = parts.search.find_similar(search)
+        similar = dependencies.search.find_similar(search)
         batch.revisions.add(similar.revision)
         resolution = resolve_conflicts(
-            new, [match.entry for match in similar.entries], now, kin=parts.word_similarity, is_copy=True
+            new,
+            [match.entry for match in similar.entries],
+            now,
+            kin=dependencies.word_similarity,
+            is_copy=True,
         )
         batch.restore += resolution.restore
         if not resolution.receipt.is_stored:
@@ -107,12 +116,16 @@ def _compare_updates(
 
 
 def _copy_entry(
-    parts: LongTermDependencies, pool: PoolInfo, namespace: NamespacePath, stored: StoredEntry, now: datetime
+    dependencies: LongTermDependencies,
+    pool: PoolInfo,
+    namespace: NamespacePath,
+    stored: StoredEntry,
+    now: datetime,
 ) -> Entry:
     return replace(
         # The copy has its own id and access counts, but keeps its content and validity.
         stored.entry,
-        id=parts.new_id(),
+        id=dependencies.new_id(),
         namespace=namespace,
         created_at=now,
         source=f"pool:{pool.name}",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.messages import Message
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.episodes.models import Episode
+    from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.models import Relation
     from langmem_tiers.long_term.records import StoredEntry
     from langmem_tiers.projects.models import Conversation
@@ -32,21 +33,21 @@ _ANY_TIME = EntryFilters(archived=True)
 
 
 def build_project_files(
-    parts: EngineServices, namespace: NamespacePath, conversations: Sequence[tuple[Conversation, Session]]
+    services: EngineServices, namespace: NamespacePath, conversations: Sequence[tuple[Conversation, Session]]
 ) -> dict[str, list[dict[str, Any]]]:
     """Build the content of each file.
 
     Args:
-        parts: Services to read from.
+        services: Services to read from.
         namespace: Namespace of the project.
         conversations: Conversations of the project with their sessions.
     """
-    now = parts.now()
+    now = services.now()
     files: dict[str, list[dict[str, Any]]] = {
-        LONG_TERM_FILE: list(_serialize_entries(parts, namespace, now)),
+        LONG_TERM_FILE: list(_serialize_entries(services.long_term, namespace, now)),
         EPISODIC_FILE: [
             _serialize_episode(to_episode(stored), now)
-            for stored in _iterate_entries(parts, namespace, Tier.EPISODIC)
+            for stored in _iterate_entries(services.long_term, namespace, Tier.EPISODIC)
         ],
         CONVERSATIONS_FILE: [],
         CHUNKS_FILE: [],
@@ -54,32 +55,33 @@ def build_project_files(
     for conversation, session in conversations:
         chunks = session.chunks()
         files[CHUNKS_FILE] += [_serialize_chunk(chunk, session.messages_of(chunk)) for chunk in chunks]
-        recent = parts.get_chunks(session).list_recent_messages()
+        recent = services.get_chunks(session).list_recent_messages()
         files[CONVERSATIONS_FILE].append(
-            _serialize_conversation(parts, conversation, session, chunks, recent)
+            _serialize_conversation(services, conversation, session, chunks, recent)
         )
     return files
 
 
 def _iterate_entries(
-    parts: EngineServices, namespace: NamespacePath, tier: Tier, filters: EntryFilters = _ANY_TIME
+    dependencies: LongTermDependencies,
+    namespace: NamespacePath,
+    tier: Tier,
+    filters: EntryFilters = _ANY_TIME,
 ) -> Iterator[StoredEntry]:
     before: int | None = None
-    while page := parts.long_term.store.list_entries(
-        namespace, tier, filters, before=before, limit=_PAGE_SIZE
-    ):
-        yield from map(parts.long_term.access_counter.with_pending_accesses, page)
+    while page := dependencies.store.list_entries(namespace, tier, filters, before=before, limit=_PAGE_SIZE):
+        yield from map(dependencies.access_counter.with_pending_accesses, page)
         before = page[-1].key
 
 
 def _serialize_entries(
-    parts: EngineServices, namespace: NamespacePath, now: datetime
+    dependencies: LongTermDependencies, namespace: NamespacePath, now: datetime
 ) -> Iterator[dict[str, Any]]:
     # Page by page, so that the relations of a page are read with one query.
-    store, before = parts.long_term.store, None
+    store, before = dependencies.store, None
     while page := store.list_entries(namespace, Tier.LONG_TERM, _ANY_TIME, before=before, limit=_PAGE_SIZE):
         before = page[-1].key
-        entries = [parts.long_term.access_counter.with_pending_accesses(stored).entry for stored in page]
+        entries = [dependencies.access_counter.with_pending_accesses(stored).entry for stored in page]
         relations: dict[str, list[Relation]] = {}
         for relation in store.list_relations(namespace, [entry.id for entry in entries]):
             relations.setdefault(relation.source, []).append(relation)
@@ -149,15 +151,18 @@ def _serialize_episode(episode: Episode, now: datetime) -> dict[str, Any]:
 
 
 def _serialize_conversation(
-    parts: EngineServices,
+    services: EngineServices,
     conversation: Conversation,
     session: Session,
     chunks: Sequence[Chunk],
     recent: Sequence[Message],
 ) -> dict[str, Any]:
-    arc = parts.get_episodes(session.namespace).arc(session.name)
-    own = EntryFilters(sessions=frozenset({session.name}), valid_at=parts.now())
-    facts = [stored.entry.id for stored in _iterate_entries(parts, session.namespace, Tier.LONG_TERM, own)]
+    arc = services.get_episodes(session.namespace).arc(session.name)
+    own = EntryFilters(sessions=frozenset({session.name}), valid_at=services.now())
+    facts = [
+        stored.entry.id
+        for stored in _iterate_entries(services.long_term, session.namespace, Tier.LONG_TERM, own)
+    ]
     return {
         "id": conversation.id,
         "projectId": conversation.project_id,

@@ -40,12 +40,13 @@ if TYPE_CHECKING:
     from langmem_tiers.episodes.models import NarrativeArc
     from langmem_tiers.erasure.models import ErasedIds
     from langmem_tiers.items.service import Items
+    from langmem_tiers.long_term.fact_repository import FactRepository
     from langmem_tiers.long_term.models import ConsolidationReport
     from langmem_tiers.namespace import Namespace
     from langmem_tiers.projects.models import ContextBuildResult
     from langmem_tiers.recall.models import Hit
-    from langmem_tiers.services import EngineServices
     from langmem_tiers.session import Session
+    from langmem_tiers.sessions.repository import SessionRepository
 
 
 DATABASE_FILE = "memory.db"
@@ -100,14 +101,15 @@ class MemorySystem(Closeable):
             ids=ids,
         )
         self.project: Namespace = self.engine.namespace(self.config.project_name)
+        services = self.engine.services
         self._conversations = ConversationRepository(
-            self.engine.items, self.engine.services, self.project.path
+            self.engine.items, services.short_term.sessions, services.long_term.store, self.project.path
         )
         self._written_state_namespace = (f"{CONVERSATIONS_LABEL}, written", self.config.project_name)
         self._current_session: Session | None = None
         self._refuse_other_projects()
         # After an erasure, the JSON files must not contain the erased data either.
-        self.engine.services.erasers.append(self._rewrite_files)
+        services.erasers.append(self._rewrite_files)
 
     def _rewrite_files(self, erased: ErasedIds) -> dict[str, int]:
         changed_namespaces = (
@@ -188,15 +190,15 @@ class MemorySystem(Closeable):
             BudgetExceededError: The system prompt and the newest message exceed the budget.
         """
         session = self._require_session()
-        parts = self.engine.services
-        recent = parts.get_chunks(session).list_recent_messages()
+        services = self.engine.services
+        recent = services.get_chunks(session).list_recent_messages()
         retrieved = self._retrieve(query, recent)
         turns = self.config.short_term_retention_turns
-        first_turn = parts.long_term.store.get_last_turn(session.key) - turns
+        first_turn = services.long_term.store.get_last_turn(session.key) - turns
         # A span of turns can touch two more chunks than it covers completely: one at each end.
-        newest = parts.get_chunks(session).list_latest(turns // self.config.chunk_size + 2)
+        newest = services.get_chunks(session).list_latest(turns // self.config.chunk_size + 2)
         chunks = [chunk for chunk in newest if chunk.last_turn > first_turn]
-        return ContextAllocator(parts.short_term, self.config, self._now()).allocate(
+        return ContextAllocator(services.short_term, self.config, self._now()).allocate(
             ContextSources(system_prompt=system_prompt, recent=recent, retrieved=retrieved, chunks=chunks)
         )
 
@@ -219,17 +221,17 @@ class MemorySystem(Closeable):
             weights: Weights of the signals. Default: those of the configuration.
         """
         limit = self.config.retrieval_top_k if limit is None else limit
-        parts = self.engine.services
+        services = self.engine.services
         if weights is not None:
-            recall = replace(parts.config.recall, tf_idf=weights)
-            parts = replace(parts, config=replace(parts.config, recall=recall))
+            recall = replace(services.config.recall, tf_idf=weights)
+            services = replace(services, config=replace(services.config, recall=recall))
         candidate_count = (
-            min(_BOOST_CANDIDATE_FACTOR * limit, parts.config.recall.max_limit) if context else limit
+            min(_BOOST_CANDIDATE_FACTOR * limit, services.config.recall.max_limit) if context else limit
         )
         request = RawRecallRequest(
             text, max(limit, candidate_count), Strategy.TF_IDF, _exclude_messages(filters)
         )
-        found = recall_memories(parts, self.project.path, request).hits
+        found = recall_memories(services, self.project.path, request).hits
         hits = [hit for hit in found if hit.score >= self.config.relevance_threshold]
         return tuple((_boost_by_context(hits, context) if context else hits)[:limit])
 
@@ -428,13 +430,17 @@ class ConversationRepository:
 
     Args:
         items: Item store that holds the states of the conversations.
-        parts: Services that hold the sessions with the messages.
+        sessions: Repository of the sessions with the messages.
+        turns: Repository that numbers the turns of the sessions.
         project: Namespace of the project.
     """
 
-    def __init__(self, items: Items, parts: EngineServices, project: NamespacePath) -> None:
+    def __init__(
+        self, items: Items, sessions: SessionRepository, turns: FactRepository, project: NamespacePath
+    ) -> None:
         self._items = items
-        self._services = parts
+        self._sessions = sessions
+        self._turns = turns
         self._project = project
         self._state_namespace = (CONVERSATIONS_LABEL, *project)
 
@@ -475,7 +481,7 @@ class ConversationRepository:
         return self._to_conversation(conversation.id, value)
 
     def _to_conversation(self, name: str, value: dict[str, Any]) -> Conversation:
-        session, ended = self._services.short_term.sessions.get(self._project, name), value["ended_at"]
+        session, ended = self._sessions.get(self._project, name), value["ended_at"]
         return Conversation(
             id=name,
             project_id=self._project[-1],
@@ -483,5 +489,5 @@ class ConversationRepository:
             ended_at=None if ended is None else datetime.fromisoformat(ended),
             status=ConversationStatus(value["status"]),
             outcome=value["outcome"],
-            total_turns=0 if session is None else self._services.long_term.store.get_last_turn(session.key),
+            total_turns=0 if session is None else self._turns.get_last_turn(session.key),
         )

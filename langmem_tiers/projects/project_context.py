@@ -65,14 +65,14 @@ class ContextAllocator:
     """Divides the tokens of one context window.
 
     Args:
-        parts: Session services that count tokens and create messages.
+        dependencies: Session services that count tokens and create messages.
         config: Window size and reserves.
         now: Creation time of the messages that it creates.
     """
 
-    def __init__(self, parts: SessionDependencies, config: MemorySystemConfig, now: datetime) -> None:
-        self._dependencies = parts
-        self._counter = parts.counter
+    def __init__(self, dependencies: SessionDependencies, config: MemorySystemConfig, now: datetime) -> None:
+        self._dependencies = dependencies
+        self._counter = dependencies.counter
         self._config = config
         self._now = now
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.leases import Lease, LeaseKind
 from langmem_tiers.common.prompt_fences import strip_fences
 from langmem_tiers.common.recall_strategy import Strategy
 from langmem_tiers.errors import EmbeddingError, StorageError
@@ -22,15 +21,17 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.background_tasks import BackgroundWorker
     from langmem_tiers.common.clock import Clock
+    from langmem_tiers.common.leases import Lease
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.config import EmbeddingConfig
     from langmem_tiers.recall.arrays import Floats
     from langmem_tiers.recall.embedders.embedding import EmbeddingClient
     from langmem_tiers.recall.namespace_index import NamespaceIndex
     from langmem_tiers.recall.query import Query
-    from langmem_tiers.recall.records import IndexStore, Tenant, TrialRecord, Trust
+    from langmem_tiers.recall.records import Tenant, TrialRecord, Trust
+    from langmem_tiers.recall.repository import RecallIndexRepository
+    from langmem_tiers.recall.retriever import Retriever
     from langmem_tiers.recall.vector_index import VectorIndex
-    from langmem_tiers.services import EngineServices
 
 
 # Number of new vectors after which the store is asked to index them.
@@ -149,7 +150,7 @@ class EmbeddingBackfill:
 
     def __init__(
         self,
-        index: IndexStore,
+        index: RecallIndexRepository,
         embedding: EmbeddingClient,
         background: BackgroundWorker,
         config: EmbeddingConfig,
@@ -445,26 +446,29 @@ def _find_speaker_names(namespace_index: NamespaceIndex, query: Query) -> set[st
     }
 
 
-_LEASE_SECONDS = 60.0
+EMBEDDING_LEASE_SECONDS = 60.0
 """Longer than a batch takes. The lease is renewed before each batch."""
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 1.0
 
 
 def embed_namespace(
-    parts: EngineServices, namespace: NamespacePath, progress: Callable[[int, int], None] | None = None
+    retriever: Retriever,
+    lease: Lease,
+    namespace: NamespacePath,
+    progress: Callable[[int, int], None] | None = None,
 ) -> int:
     """Embed every message that has no vector yet, and return the number embedded by this process.
 
     If another process is embedding the namespace, wait for it and then embed the rest, which is usually nothing.
 
     Args:
-        parts: Services of the engine.
+        retriever: Embeds the messages.
+        lease: Lease of this job, of ``EMBEDDING_LEASE_SECONDS``.
         namespace: The namespace.
         progress: Called after each batch with the number of embedded messages and the total.
     """
-    if parts.retriever.embedding is None:
+    if retriever.embedding is None:
         return 0
-    lease = Lease.of(parts, LeaseKind.EMBED, namespace, _LEASE_SECONDS)
     pause = _FIRST_PAUSE_SECONDS
     # This loop ends: the lease of a process that was killed expires.
     while not lease.acquire():
@@ -472,6 +476,6 @@ def embed_namespace(
         pause = min(2 * pause, _MAX_PAUSE_SECONDS)
     try:
         # Acquiring the lease again renews it. Embedding stops if another process has taken it.
-        return parts.retriever.embed(namespace, lease.acquire, progress)
+        return retriever.embed(namespace, lease.acquire, progress)
     finally:
         lease.release()

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from langmem_tiers.common.recall_strategy import TfIdfWeights
     from langmem_tiers.config import EngineConfig
     from langmem_tiers.long_term.models import EntryFilters
-    from langmem_tiers.long_term.records import MemoryStore, StoredEntry
+    from langmem_tiers.long_term.records import StoredEntry
+    from langmem_tiers.long_term.repository import LongTermRepository
     from langmem_tiers.recall.embedders.embedding import EmbeddingClient
     from langmem_tiers.recall.item_index import ItemRanking
     from langmem_tiers.recall.item_ranking import ItemRanker
@@ -73,7 +74,7 @@ class MemorySearch:
 
     def __init__(
         self,
-        store: MemoryStore,
+        store: LongTermRepository,
         index: ItemIndex,
         embedding: EmbeddingClient | None,
         config: EngineConfig,

@@ -55,18 +55,18 @@ class QueryExecution:
     Args:
         retriever: Stores and configuration.
         held: Index of the namespace.
-        wish: The request.
+        request: The request.
         meaning: Vector of the query.
     """
 
     def __init__(
-        self, retriever: Retriever, held: NamespaceIndex, wish: RecallRequest, meaning: QueryVector
+        self, retriever: Retriever, held: NamespaceIndex, request: RecallRequest, meaning: QueryVector
     ) -> None:
         self._retriever = retriever
         self._index = held
         self._positions = held.positions
-        self._request = wish
-        self._asking_row = None if wish.asking_key is None else self._find_row(wish.asking_key)
+        self._request = request
+        self._asking_row = None if request.asking_key is None else self._find_row(request.asking_key)
         self._vector = meaning.vector
         self.problems = list(meaning.problems)
         self.embedder = meaning.embedder

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.recall.embedders.embedding import EmbeddingClient
-    from langmem_tiers.recall.records import IndexChanges, IndexStore, Tenant, Trust
+    from langmem_tiers.recall.records import IndexChanges, Tenant, Trust
+    from langmem_tiers.recall.repository import RecallIndexRepository
 
 
 MAX_CACHED_TERMS = 100_000
@@ -135,7 +136,7 @@ class NamespaceIndex:
         words = 0 if self._lexical_cache is None else self._lexical_cache.size_bytes
         return _MIN_BYTES + self.positions.count * _BYTES_PER_ROW + vectors + words
 
-    def refresh(self, store: IndexStore) -> bool:
+    def refresh(self, store: RecallIndexRepository) -> bool:
         """Load changes by this and other processes since the last call.
 
         Returns:
@@ -180,7 +181,7 @@ class NamespaceIndex:
         if self.vectors is not None and not self.vectors.move_rows(before, self.positions):
             self.vectors = None
 
-    def find_postings(self, store: IndexStore, terms: Sequence[str]) -> Postings:
+    def find_postings(self, store: RecallIndexRepository, terms: Sequence[str]) -> Postings:
         """Return the postings of terms: from the cache if the namespace is small, else from the store."""
         assert self.tenant is not None  # noqa: S101 - refresh() came first
         cache, places = self._lexical_cache, self.positions
@@ -212,7 +213,7 @@ class NamespaceIndex:
                 return self.vectors
 
     def update_trust(
-        self, embedding: EmbeddingClient, store: IndexStore, *, may_wait: bool = False
+        self, embedding: EmbeddingClient, store: RecallIndexRepository, *, may_wait: bool = False
     ) -> TrialRecord | None:
         """Measure the trust in the embedder, each time the number of messages has doubled.
 
@@ -260,7 +261,11 @@ class NamespaceIndex:
         return tried.size <= len(keys) and int(keys[tried.size - 1]) == tried.last_key
 
     def _measure_trust(
-        self, embedding: EmbeddingClient, store: IndexStore, vectors: VectorIndex, picked: TrialSample
+        self,
+        embedding: EmbeddingClient,
+        store: RecallIndexRepository,
+        vectors: VectorIndex,
+        picked: TrialSample,
     ) -> Trust:
         places = self.positions
         keys = [places["keys"][rows].tolist() for rows in picked.parts]

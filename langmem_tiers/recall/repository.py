@@ -131,8 +131,8 @@ def _to_microseconds(time: ColumnElement[datetime], is_sqlite: bool) -> ColumnEl
     return seconds * 1_000_000 + cast(func.substr(stored, 21, 6), Integer)
 
 
-class SqlIndexStore:
-    """``IndexStore`` on SQLite and PostgreSQL."""
+class RecallIndexRepository:
+    """Terms and positions of messages, written in the same transaction as the messages."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -156,7 +156,13 @@ class SqlIndexStore:
 
     @retry_on_disconnect
     def load_changes(self, namespace: NamespacePath, mark: int, *, with_terms: bool = False) -> IndexChanges:
-        """Return the rows that were written after a watermark."""
+        """Return the rows that were written after a watermark.
+
+        Args:
+            namespace: The namespace to read.
+            mark: Watermark of the last read. 0 reads everything.
+            with_terms: True to include the terms, which saves a second query if few rows are new. Default: False.
+        """
         statement = self._rows_with_terms_statement if with_terms else self._rows_statement
         with self._database.read_raw() as connection:
             # The horizon is read before the rows: a row that is committed in between is returned now or next time, and
@@ -215,7 +221,10 @@ class SqlIndexStore:
 
     @retry_on_disconnect
     def get_messages(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, RecalledMessage]:
-        """Return messages by key, without deleted ones."""
+        """Return messages by key, without deleted ones.
+
+        Nothing is returned if anything was erased from the namespace since ``tenant`` was read.
+        """
         keys_parameter = to_keys_parameter(keys, self._database.is_sqlite)
         with self._database.read_raw() as connection:
             rows = self._messages_statement.fetch_named(
@@ -228,7 +237,10 @@ class SqlIndexStore:
         }
 
     def add_accesses(self, tenant: Tenant, accesses: Mapping[int, int], now: datetime) -> None:
-        """Add to the access counts of messages."""
+        """Add to the access counts of messages.
+
+        Nothing is counted if anything was erased from the namespace since ``tenant`` was read.
+        """
         if not accesses:
             return
         # The statement is text, so SQLAlchemy does not convert the time for SQLite.

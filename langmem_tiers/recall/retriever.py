@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.clock import Clock
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import SessionStore
     from langmem_tiers.config import EngineConfig
     from langmem_tiers.recall.embedders.embedding import EmbeddingClient
     from langmem_tiers.recall.models import RecallFilters
     from langmem_tiers.recall.namespace_index import NamespaceIndex
     from langmem_tiers.recall.positions import MessagePositions
     from langmem_tiers.recall.ranking import RankedRows
-    from langmem_tiers.recall.records import IndexStore, RecalledMessage, Tenant
+    from langmem_tiers.recall.records import RecalledMessage, Tenant
+    from langmem_tiers.recall.repository import RecallIndexRepository
+    from langmem_tiers.sessions.repository import SessionRepository
 
 _ACCESS_WRITE_BATCH_SIZE = 200
 # These signals support a hit but do not find it, so they are never reported as Hit.found_by.
@@ -70,8 +71,8 @@ class Retriever:
     def __init__(
         self,
         *,
-        index: IndexStore,
-        sessions: SessionStore,
+        index: RecallIndexRepository,
+        sessions: SessionRepository,
         embedding: EmbeddingClient | None,
         config: EngineConfig,
         clock: Clock,
@@ -98,23 +99,23 @@ class Retriever:
         self._accesses: defaultdict[Tenant, Counter[int]] = defaultdict(Counter)
         self._unwritten_access_count = 0
 
-    def recall(self, namespace: NamespacePath, wish: RecallRequest, *, counts: bool = True) -> Recall:
+    def recall(self, namespace: NamespacePath, request: RecallRequest, *, counts: bool = True) -> Recall:
         """Return the messages that match a request, best first.
 
         Args:
             namespace: The namespace to search.
-            wish: The request.
+            request: The request.
             counts: True to count the hits as accessed. Default: True.
         """
         for _ in range(_MAX_TRIES):
-            found = self._try_recall(namespace, wish, counts=counts)
+            found = self._try_recall(namespace, request, counts=counts)
             if found is not None:
                 break
         else:
             found = Recall(
-                query=wish.query.text,
+                query=request.query.text,
                 hits=(),
-                strategy=wish.strategy,
+                strategy=request.strategy,
                 candidates=0,
                 problems=("memory was erased repeatedly during the recall: try again",),
             )
@@ -218,14 +219,14 @@ class Retriever:
             problems=tuple(execution.problems),
         )
 
-    def get_query_vector(self, held: NamespaceIndex, wish: RecallRequest) -> QueryVector:
+    def get_query_vector(self, held: NamespaceIndex, request: RecallRequest) -> QueryVector:
         """Return the vector of a request's query.
 
         Call it without holding the lock of the index, because an embedder may be slow.
         """
         if self._backfill is None:
             return QueryVector()
-        return self._backfill.get_query_vector(held, wish.query, wish.strategy, wish.excluded_keys)
+        return self._backfill.get_query_vector(held, request.query, request.strategy, request.excluded_keys)
 
     def _get_index(self, namespace: NamespacePath) -> NamespaceIndex:
         from langmem_tiers.recall.namespace_index import NamespaceIndex  # noqa: PLC0415 - as above

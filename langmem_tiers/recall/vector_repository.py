@@ -82,8 +82,8 @@ def list_embedders(database: Database) -> tuple[str, ...]:
         return tuple(connection.scalars(query))
 
 
-class SqlVectorStore:
-    """``VectorStore`` on SQLite and PostgreSQL."""
+class VectorRepository:
+    """Vectors of messages, by model."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -151,13 +151,24 @@ class SqlVectorStore:
         tenant: Tenant,
         model: int,
         keys: Sequence[int],
-        table: NDArray[np.float32],
+        vectors: NDArray[np.float32],
         *,
         patience_seconds: float | None = None,
     ) -> bool:
-        """Store vectors. Messages that were deleted in the meantime are skipped."""
+        """Store vectors. Messages that were deleted in the meantime are skipped.
+
+        Args:
+            tenant: Namespace of the messages.
+            model: Key of the model.
+            keys: Keys of the messages.
+            vectors: One row per message.
+            patience_seconds: Maximum wait for other writers. Default: the time-out of any write.
+
+        Returns:
+            False, with nothing written, if anything was erased from the namespace since ``tenant`` was read.
+        """
         if self._is_native[model]:
-            return self._insert_native(tenant, model, dict(zip(keys, table, strict=True)), patience_seconds)
+            return self._insert_native(tenant, model, dict(zip(keys, vectors, strict=True)), patience_seconds)
         with self._database.write(patience_seconds) as connection:
             (erased,) = self._erasure_epoch_statement.run(
                 connection.connection, {"namespace": tenant.key}
@@ -165,7 +176,7 @@ class SqlVectorStore:
             # The counter cannot change until the transaction ends: PostgreSQL locks the row, SQLite has one writer.
             if erased != tenant.erasure_epoch:
                 return False
-            _insert_vectors(connection, (tenant.key, model), keys, table)
+            _insert_vectors(connection, (tenant.key, model), keys, vectors)
         return True
 
     def _insert_native(
@@ -189,7 +200,17 @@ class SqlVectorStore:
         return is_inserted
 
     def build_index(self, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> int:
-        """Add the vectors of a large namespace to the pgvector index, and return their number."""
+        """Add the vectors of a large namespace to the pgvector index.
+
+        Args:
+            namespace: Key of the namespace.
+            model: Key of the model.
+            count: Number of messages in the namespace.
+            go_on: Called from time to time. Indexing stops when it returns False.
+
+        Returns:
+            Number of vectors that were indexed; 0 without pgvector.
+        """
         # Up to `exact_numbers` numbers, comparing all vectors is fast enough, and exact.
         dimension, exact_numbers = self._dimensions[model], self._database.config.postgres.exact_numbers
         if (
@@ -216,7 +237,10 @@ class SqlVectorStore:
     def load_vectors(
         self, namespace: int, model: int, after: int, limit: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None, int]:
-        """Return keys and vectors that were written after a watermark, and the next watermark."""
+        """Return keys and vectors that were written after a watermark, and the next watermark.
+
+        With pgvector, None is returned in place of the vectors: the database searches them.
+        """
         import numpy as np  # noqa: PLC0415 - slow to import, only needed to recall
 
         native = self._is_native[model]
@@ -255,7 +279,15 @@ class SqlVectorStore:
     def find_nearest(
         self, namespace: int, model: int, query: NDArray[np.float32], limit: int, within: VectorSearchFilter
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
-        """Return the nearest messages and their cosines, best first. None without pgvector."""
+        """Return the nearest messages and their cosines, best first. None without pgvector.
+
+        Args:
+            namespace: Key of the namespace.
+            model: Key of the model.
+            query: Vector of the query.
+            limit: Maximum number of messages.
+            within: Messages to search.
+        """
         if not self._is_native[model]:
             return None
         return pgvector.find_nearest(self._database, (namespace, model), query, limit, within)
@@ -269,7 +301,10 @@ class SqlVectorStore:
 
     @retry_on_disconnect
     def get_trust(self, tenant: Tenant, model: int) -> tuple[TrialRecord, Trust] | None:
-        """Return the last measured trust and its sample, or None."""
+        """Return the last measured trust and its sample.
+
+        None if nothing was measured, or if anything was erased from the namespace since.
+        """
         parameters = {"namespace_pk": tenant.key, "embedder_pk": model, "erased": tenant.erasure_epoch}
         with self._database.read_raw() as connection:
             found = self._trust_statement.run(connection, parameters)
@@ -277,7 +312,7 @@ class SqlVectorStore:
 
     @retry_on_disconnect
     def update_trust(self, tenant: Tenant, model: int, tried: TrialRecord, trust: Trust) -> None:
-        """Store a measured trust for other processes."""
+        """Store a measured trust for other processes, in place of the previous one."""
         row = {
             "namespace_pk": tenant.key,
             "embedder_pk": model,
@@ -318,7 +353,16 @@ class SqlVectorStore:
         keep: int,
         patience_seconds: float | None = None,
     ) -> None:
-        """Cache vectors of texts. The newest ``keep`` are retained, and up to 1 % more until the next cleanup."""
+        """Cache vectors of texts. The newest ``keep`` are retained, and up to 1 % more until the next cleanup.
+
+        Args:
+            model: Key of the model.
+            vectors: Vectors as bytes, by the hash of their text.
+            now: Entries that expired by this time are deleted.
+            until: Expiry of the new entries.
+            keep: Maximum number of cached vectors.
+            patience_seconds: Maximum wait for other writers. Default: the time-out of any write.
+        """
         rows = [
             {"embedder_pk": model, "hash": key, "vector": vectors[key], "expires_at": until}
             for key in sorted(vectors)

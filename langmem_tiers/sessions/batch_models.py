@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from langmem_tiers.common.checks import check_positive, check_whole
 from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidConfigError
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable
-    from contextlib import AbstractContextManager
-
     from langmem_tiers.common.messages import Message
     from langmem_tiers.common.namespaces import NamespacePath
 
@@ -133,56 +129,3 @@ class RecoverReport(Displayable):
     """Messages that had been stored after all."""
     refused: int
     """Rejected messages, which stay in the file."""
-
-
-class UnsavedFile(Protocol):
-    """An open file of messages that are not stored."""
-
-    def append(self, one: UnsavedMessages) -> None:
-        """Append messages to the file; they survive this process."""
-        ...
-
-    def replace(self, left: Iterable[UnsavedMessages]) -> None:
-        """Replace the contents of the file; without messages, the file may be removed."""
-        ...
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes appended since the contents were last replaced."""
-        ...
-
-    def close(self, *, quietly: bool = False) -> None:
-        """Close the file. Pass ``quietly`` in a forked child: the parent process still uses file and lock."""
-        ...
-
-
-class UnsavedFileStore(Protocol):
-    """Opens, reads and rewrites files of unsaved messages."""
-
-    def open(self, path: str | os.PathLike[str]) -> UnsavedFile:
-        """Open a new file for one writer.
-
-        Raises:
-            InvalidConfigError: The file contains messages that were not recovered, or another writer uses it.
-        """
-        ...
-
-    def lock(self, path: str | os.PathLike[str]) -> AbstractContextManager[None]:
-        """Return a context manager that keeps writers from using the file.
-
-        Raises:
-            InvalidInputError: The file does not exist, or a writer is using it.
-        """
-        ...
-
-    def rewrite(self, path: str | os.PathLike[str], left: Iterable[UnsavedMessages]) -> None:
-        """Replace the contents of a file that is not open; without messages, remove it."""
-        ...
-
-    def read(self, path: str | os.PathLike[str]) -> tuple[UnsavedMessages, ...]:
-        """Return the messages of a file, oldest first.
-
-        Raises:
-            InvalidInputError: The file has another format or is damaged.
-        """
-        ...

@@ -66,24 +66,24 @@ class _BatchResult:
     """For caches; None if nothing was written, or if other processes may have written since."""
 
 
-class SqlBatchStore:
-    """Implements the ``BatchStore`` port.
+class BatchRepository:
+    """Appends to the records of many sessions at once.
 
     Args:
         database: The database.
         index_text: Computes the index columns of a message, which are stored in its row.
-        written: Called with everything that a transaction wrote, after the commit; for caches.
+        on_written: Called with everything that a transaction wrote, after the commit; for caches.
     """
 
     def __init__(
         self,
         database: Database,
         index_text: Callable[[Message], IndexText],
-        written: Callable[[Sequence[SessionWrite]], object] | None = None,
+        on_written: Callable[[Sequence[SessionWrite]], object] | None = None,
     ) -> None:
         self._database = database
         self._index_text = index_text
-        self._on_written = written
+        self._on_written = on_written
         # Messages of transactions whose reply was lost: the server may have committed them or not.
         self._unconfirmed: set[_SentMessage] = set()
         self._advance = DriverStatement(ADVANCE_SESSION, database.dialect)
@@ -92,7 +92,18 @@ class SqlBatchStore:
     def append_all(
         self, batches: Sequence[SessionBatch], now: datetime, *, new_ids: bool = False
     ) -> tuple[SessionAppendResult, ...]:
-        """Store all batches in one transaction, or nothing."""
+        """Store all batches in one transaction, or nothing; each one in order, as ``MessageRepository.append`` does.
+
+        Missing namespaces and sessions are created. Safe under concurrent calls, in any order of sessions.
+
+        Args:
+            batches: One batch per session.
+            now: Current time.
+            new_ids: True if all ids are assumed to be new, so that looking them up first can be skipped.
+
+        Raises:
+            MessageConflictError: An id belongs to a message with other content.
+        """
         # Computed before the transaction, so that other writers do not have to wait for it.
         texts = {id(message): self._index_text(message) for batch in batches for message in batch.messages}
         attempt_batch = partial(self._attempt, batches, now, texts)

@@ -33,6 +33,12 @@ from langmem_tiers.sessions.batch_models import (
 from langmem_tiers.sessions.batch_queue import BatchQueue, PendingAdd
 from langmem_tiers.sessions.models import AddReport
 from langmem_tiers.sessions.service import check_drafts, complete_drafts
+from langmem_tiers.sessions.write_ahead_file import (
+    lock_unsaved_file,
+    open_unsaved_file,
+    read_unsaved_file,
+    rewrite_unsaved_file,
+)
 from langmem_tiers.telemetry.instruments import Operation
 
 if TYPE_CHECKING:
@@ -41,26 +47,29 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langmem_tiers.common.messages import MessageDraft
-    from langmem_tiers.common.ports import BatchStore
     from langmem_tiers.erasure.models import ErasedIds
-    from langmem_tiers.sessions.batch_models import UnsavedFileStore
+    from langmem_tiers.sessions.batch_repository import BatchRepository
     from langmem_tiers.sessions.models import SessionAppendResult, SessionBatch
     from langmem_tiers.sessions.service import SessionDependencies
 
 
 def add_to_sessions(
-    parts: SessionDependencies, store: BatchStore, batches: Sequence[SessionBatch], *, new_ids: bool
+    dependencies: SessionDependencies,
+    store: BatchRepository,
+    batches: Sequence[SessionBatch],
+    *,
+    new_ids: bool,
 ) -> tuple[SessionAppendResult, ...]:
     """Store batches in one transaction, and update metrics and caches like ``session.add``.
 
     Args:
-        parts: Stores and helpers of sessions.
-        store: The batch store.
+        dependencies: Stores and helpers of sessions.
+        store: Repository that stores the batches.
         batches: One batch per session.
         new_ids: Pass True if all ids are most likely new; saves a lookup.
     """
-    with parts.instruments.measure(Operation.ADD) as watch:
-        results = store.append_all(batches, parts.now(), new_ids=new_ids)
+    with dependencies.instruments.measure(Operation.ADD) as watch:
+        results = store.append_all(batches, dependencies.now(), new_ids=new_ids)
         watch.record(
             messages=sum(len(result.stored) for result in results),
             duplicates=sum(len(result.duplicates) for result in results),
@@ -68,8 +77,8 @@ def add_to_sessions(
         )
     for batch, result in zip(batches, results, strict=True):
         if result.stored:
-            parts.cache.extend(result.key, result)
-            parts.on_change(batch.namespace)
+            dependencies.cache.extend(result.key, result)
+            dependencies.on_change(batch.namespace)
     return results
 
 
@@ -81,16 +90,20 @@ class BatchWorker:
     """Stores the batches of a writer; runs in the writer's own thread.
 
     Args:
-        parts: Stores and helpers of sessions.
-        store: The batch store.
+        dependencies: Stores and helpers of sessions.
+        store: Repository that stores the batches.
         queue: The queue of the writer.
         tidy: Called after each stored batch.
     """
 
     def __init__(
-        self, parts: SessionDependencies, store: BatchStore, queue: BatchQueue, tidy: Callable[[], None]
+        self,
+        dependencies: SessionDependencies,
+        store: BatchRepository,
+        queue: BatchQueue,
+        tidy: Callable[[], None],
     ) -> None:
-        self._dependencies = parts
+        self._dependencies = dependencies
         self._store = store
         self._queue = queue
         self._on_batch_stored = tidy
@@ -148,17 +161,19 @@ class BatchWriter(Closeable):
     """Thread-safe writer for any session. Get it from ``engine.writer()``, and close it or use ``with``."""
 
     def __init__(
-        self, parts: SessionDependencies, store: BatchStore, files: UnsavedFileStore, config: WriterConfig
+        self,
+        dependencies: SessionDependencies,
+        store: BatchRepository,
+        config: WriterConfig,
     ) -> None:
-        self._dependencies = parts
-        self._files = files
+        self._dependencies = dependencies
         self._config = config
-        self._queue = BatchQueue(config, parts.clock.monotonic)
-        self._worker = BatchWorker(parts, store, self._queue, self._compact_file)
+        self._queue = BatchQueue(config, dependencies.clock.monotonic)
+        self._worker = BatchWorker(dependencies, store, self._queue, self._compact_file)
         self._thread: threading.Thread | None = None
         self._start_lock, self._close_lock = threading.Lock(), threading.RLock()
         self._report: CrashReport | None = None
-        self._file = None if config.report_path is None else files.open(config.report_path)
+        self._file = None if config.report_path is None else open_unsaved_file(config.report_path)
         fork_safety.register_fork_aware(self)
         atexit.register(self._close_at_exit)
 
@@ -279,13 +294,13 @@ class BatchWriter(Closeable):
             InvalidInputError: The file does not exist, is damaged, or a writer is using it. Nothing was stored.
         """
         checked = check_report_path(path)
-        with self._files.lock(checked):
+        with lock_unsaved_file(checked):
             return self._recover_from(checked)
 
     def _recover_from(self, path: Path) -> RecoverReport:
         pending = [
             PendingAdd(unsaved.namespace, unsaved.session, unsaved.messages, (), Future(), is_new=False)
-            for unsaved in self._files.read(path)
+            for unsaved in read_unsaved_file(path)
         ]
         for add in pending:
             self._enqueue(add, None)
@@ -298,7 +313,7 @@ class BatchWriter(Closeable):
         reports = [add.future.result() for add in pending if add.future.exception() is None]
         # The rejected messages stay in the file, so they need not stay in `unsaved` too.
         self._queue.discard_refused(pending)
-        self._files.rewrite(path, refused)
+        rewrite_unsaved_file(path, refused)
         return RecoverReport(
             stored=sum(len(report.stored) for report in reports),
             duplicates=sum(len(report.duplicates) for report in reports),

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.entries import ViewItem
     from langmem_tiers.common.messages import Message
-    from langmem_tiers.common.ports import EntryStore
     from langmem_tiers.config import CacheConfig
     from langmem_tiers.sessions.models import AppendResult, StoredView, VersionedMessages
+    from langmem_tiers.sessions.override_repository import OverrideRepository
 
 
 # Estimated memory of a message besides its text and payload, in characters.
@@ -114,7 +114,7 @@ class ViewCache:
         timer: Monotonic clock in seconds.
     """
 
-    def __init__(self, entries: EntryStore, config: CacheConfig, timer: Callable[[], float]) -> None:
+    def __init__(self, entries: OverrideRepository, config: CacheConfig, timer: Callable[[], float]) -> None:
         self._entries = entries
         self._views: SizedLruCache[_CachedView] = SizedLruCache(config, timer)
 

@@ -157,24 +157,24 @@ _REMEMBERED_PRIORITY = 1000
 _SUMMARY_PREFIX_TOKENS = 16
 
 
-def plan_analysis(parts: EngineServices, view: StoredView, parameters: TuningParameters) -> Plan:
+def plan_analysis(services: EngineServices, view: StoredView, parameters: TuningParameters) -> Plan:
     """Plan the actions that the analyzer suggests: compress, drop, promote."""
-    sketch = parts.analyzer.draft_plan(view.items, parts.now(), parameters.min_relevance)
-    return Planner(parts, view, parameters).plan(sketch)
+    sketch = services.analyzer.draft_plan(view.items, services.now(), parameters.min_relevance)
+    return Planner(services, view, parameters).plan(sketch)
 
 
-def plan_tidying(parts: EngineServices, view: StoredView, parameters: TuningParameters) -> Plan:
+def plan_tidying(services: EngineServices, view: StoredView, parameters: TuningParameters) -> Plan:
     """Plan the analyzer's suggestions and everything needed to reach the target size."""
-    planner, now = Planner(parts, view, parameters), parts.now()
-    sketch = parts.analyzer.draft_plan(view.items, now, parameters.min_relevance)
-    hidden = compress_to_target(sketch, parts.analyzer, planner.target, planner.window, now)
+    planner, now = Planner(services, view, parameters), services.now()
+    sketch = services.analyzer.draft_plan(view.items, now, parameters.min_relevance)
+    hidden = compress_to_target(sketch, services.analyzer, planner.target, planner.window, now)
     return planner.plan(sketch, hidden)
 
 
-def is_under_pressure(parts: EngineServices, view: StoredView, parameters: TuningParameters) -> bool:
+def is_under_pressure(services: EngineServices, view: StoredView, parameters: TuningParameters) -> bool:
     """Return True if a session is too large for its budget and should be compressed."""
-    planner = Planner(parts, view, parameters)
-    return SessionLoad(SessionView.from_view(view, planner.window), parts.counter).needs_compression(
+    planner = Planner(services, view, parameters)
+    return SessionLoad(SessionView.from_view(view, planner.window), services.counter).needs_compression(
         planner.target
     )
 
@@ -217,13 +217,13 @@ def _get_remembered_characters(item: ViewItem) -> int:
 class Planner:
     """Builds plans for one view with one set of parameters."""
 
-    def __init__(self, parts: EngineServices, view: StoredView, parameters: TuningParameters) -> None:
-        self._services = parts
+    def __init__(self, services: EngineServices, view: StoredView, parameters: TuningParameters) -> None:
+        self._services = services
         self._view = view
         self._requested_window = parameters.full_message_window
-        budget, counter = parts.config.budget, parts.counter
+        budget, counter = services.config.budget, services.counter
         self.window = fit_window_to_budget(view.items, self._requested_window, budget, counter)
-        self.target = CompressionTarget.from_budget(budget, parameters, parts.config.summary.target_tokens)
+        self.target = CompressionTarget.from_budget(budget, parameters, services.config.summary.target_tokens)
 
     def plan(self, sketch: PlanDraft, hidden: int = 0) -> Plan:
         """Build the plan of a draft; the ``hidden`` oldest entries are replaced by a summary."""

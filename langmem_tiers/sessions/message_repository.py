@@ -53,8 +53,8 @@ _MAX_CACHED_SESSIONS = 10_000
 _IDS_PER_QUERY = 500
 
 
-class SqlMessageStore:
-    """Implements the ``MessageStore`` port.
+class MessageRepository:
+    """Append-only record of each session in SQL.
 
     Args:
         database: The database.

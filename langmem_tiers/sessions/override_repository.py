@@ -56,8 +56,8 @@ _SELECT_ANY = _SELECT_WITH_SESSION.select_from(
 )
 
 
-class SqlEntryStore:
-    """Implements the ``EntryStore`` port."""
+class OverrideRepository:
+    """Overrides of messages as memories, stored beside the record, which does not change."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -65,13 +65,13 @@ class SqlEntryStore:
 
     @retry_on_disconnect
     def get_view(self, key: int, limit: int, *, held: StoredView | None = None) -> StoredView:
-        """Return the view of a session with its overrides.
+        """Return the session's view with overrides: the summary, and the newest ``limit`` messages after it.
 
         Args:
             key: Key of the session.
             limit: Maximum number of messages.
-            held: A former view of the session. It is returned as it is if nothing has changed, and extended if
-                only new messages were added.
+            held: Earlier view with the same limit. Only new messages are read and appended to it; if anything
+                in it has changed, the whole view is read again.
         """
         if held is not None:
             with self._database.read_raw() as connection:
@@ -124,17 +124,21 @@ class SqlEntryStore:
         was_hidden: int,
         seen: Mapping[int, EntryOverride | None] | None = None,
     ) -> bool:
-        """Write overrides and a summary in one transaction.
+        """Write all overrides and the summary in one transaction.
 
         Args:
             key: Key of the session.
-            marks: New override of each message, by message key; None removes it.
-            roll_up: The summary, or None.
-            was_hidden: Number of hidden messages that the caller has seen.
-            seen: Overrides that the caller has seen, by message key.
+            marks: Overrides by message key; None removes an override.
+            roll_up: New summary, if any.
+            was_hidden: Number of hidden messages when the caller read the session.
+            seen: Overrides that the caller read for the same messages. Default: not compared.
 
         Returns:
-            False, with nothing changed, if the session was compressed or one of these overrides has changed.
+            False, with nothing written, if the session was compressed or one of the messages got another
+            override concurrently.
+
+        Raises:
+            MessageNotFoundError: A key is not of a message of this session; nothing was written.
         """
         with self._database.write() as connection:
             if not lock_and_check_hidden(connection, key, was_hidden) or not _are_overrides_unchanged(
@@ -150,7 +154,7 @@ class SqlEntryStore:
     def list_promoted(
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[LocatedItem, ...]:
-        """List messages in the long-term tier of a namespace, newest first."""
+        """Return a namespace's long-term entries, newest message first, before the message key ``before``."""
         query = (
             _SELECT_OVERRIDDEN.join(namespaces, namespaces.c.pk == entries.c.namespace_pk)
             .where(
@@ -168,7 +172,7 @@ class SqlEntryStore:
     def list_by_message_id(
         self, namespace: NamespacePath, message_id: str, *, limit: int
     ) -> tuple[LocatedItem, ...]:
-        """List messages with this id in all sessions of a namespace."""
+        """Return messages with this id in any session of a namespace. Costs one look-up per session."""
         query = (
             _SELECT_ANY.join(namespaces, namespaces.c.pk == sessions.c.namespace_pk)
             .where(namespaces.c.path == build_namespace_key(namespace), messages.c.id == escape(message_id))

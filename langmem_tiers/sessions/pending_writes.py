@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def flush_all(
-    parts: EngineServices, namespace: NamespacePath | None = None, session: str | None = None
+    services: EngineServices, namespace: NamespacePath | None = None, session: str | None = None
 ) -> None:
     """Store the pending messages of writers and working memories, and pending access counts.
 
     Args:
-        parts: Services of the engine.
+        services: Services of the engine.
         namespace: Flush only the working memories of this namespace. Default: all.
         session: Flush only the working memory of this session. Default: all.
 
@@ -27,23 +27,23 @@ def flush_all(
     """
     # The stack runs in reverse order, and continues if a step fails: writers, working memories, access counts.
     with ExitStack() as stack:
-        stack.callback(parts.long_term.access_counter.flush)
-        stack.callback(parts.working.flush, namespace, session)
-        for writer in _list_writers(parts):
+        stack.callback(services.long_term.access_counter.flush)
+        stack.callback(services.working.flush, namespace, session)
+        for writer in _list_writers(services):
             stack.callback(writer.flush)
 
 
-def delete_erased_from_writers(parts: EngineServices, erased: ErasedIds) -> dict[str, int]:
+def delete_erased_from_writers(services: EngineServices, erased: ErasedIds) -> dict[str, int]:
     """Delete erased messages from the writers and their report files."""
-    for writer in _list_writers(parts):
+    for writer in _list_writers(services):
         writer.delete_erased(erased)
     return {}
 
 
-def _list_writers(parts: EngineServices) -> list[BatchWriter]:
+def _list_writers(services: EngineServices) -> list[BatchWriter]:
     while True:
         try:
-            return list(parts.writers)
+            return list(services.writers)
         except RuntimeError:
             # Another thread opened a writer during the iteration.
             continue

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from langmem_tiers.common.namespaces import build_namespace_key, escape, parse_namespace_key, unescape
-from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.items.repository import delete_session_items
 from langmem_tiers.sessions.message_repository import build_session_not_found_error, split_by_query_limit
 from langmem_tiers.sessions.models import DeleteReport, SessionInfo
 from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.storage.schema import namespaces, sessions
 
 if TYPE_CHECKING:
@@ -28,45 +28,48 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.message_rows import AnyRow
     from langmem_tiers.storage.database import Database
 
-# Far more than two racing writers need.
-_MAX_ATTEMPTS = 20
 _SELECT_SESSION = select(sessions, namespaces.c.path).join(namespaces)
 _FIND_SESSION = _SELECT_SESSION.where(
     namespaces.c.path == bindparam("path"), sessions.c.name == bindparam("session")
 )
 
 
-class SqlSessionStore:
-    """Implements the ``SessionStore`` port.
+class SessionRepository:
+    """Namespaces and their sessions.
 
     Args:
         database: The database.
-        erasing: Called with the keys of erased sessions before the transaction commits, so that caches are cleared
+        on_erase: Called with the keys of erased sessions before the transaction commits, so that caches are cleared
             by the time the sessions are gone.
-        found: Called with the row of each session that was looked up by name.
+        on_found: Called with the row of each session that was looked up by name.
     """
 
     def __init__(
         self,
         database: Database,
-        erasing: Callable[[Sequence[int]], object] = lambda _keys: None,
-        found: Callable[[AnyRow], object] = lambda _row: None,
+        on_erase: Callable[[Sequence[int]], object] = lambda _keys: None,
+        on_found: Callable[[AnyRow], object] = lambda _row: None,
     ) -> None:
         self._database = database
-        self._on_erase = erasing
-        self._on_found = found
+        self._on_erase = on_erase
+        self._on_found = on_found
         self._find_statement = DriverStatement(_FIND_SESSION, database.dialect)
 
     @retry_on_disconnect
     def get_or_create(self, namespace: NamespacePath, name: str, now: datetime) -> SessionInfo:
-        """Return the session; create it if needed."""
-        for _ in range(_MAX_ATTEMPTS):
+        """Return the session; create it if it does not exist. Safe under concurrent calls."""
+
+        def find_or_create() -> SessionInfo | None:
             if (info := self.get(namespace, name)) is not None:
                 return info
             # Another process may create or delete the session between the lookup and the insert: look again.
-            with suppress(ConcurrentWriteError), self._database.write() as connection:
+            with self._database.write() as connection:
                 self._create(connection, build_namespace_key(namespace), escape(name), now)
-        raise StorageBusyError(f"session {name!r} is being created and deleted concurrently; try again later")
+            return None
+
+        return retry_on_conflict(
+            find_or_create, f"session {name!r} is being created and deleted concurrently; try again later"
+        )
 
     @retry_on_disconnect
     def get(self, namespace: NamespacePath, name: str) -> SessionInfo | None:
@@ -81,7 +84,7 @@ class SqlSessionStore:
 
     @retry_on_disconnect
     def get_revision(self, key: int) -> int | None:
-        """Return the session's revision, or None if the session does not exist."""
+        """Return the session's revision, or None if it does not exist. Costs one look-up by key."""
         with self._database.read() as connection:
             return connection.execute(select(sessions.c.revision).where(sessions.c.pk == key)).scalar()
 
@@ -89,7 +92,7 @@ class SqlSessionStore:
     def list_sessions(
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[SessionInfo, ...]:
-        """List the sessions of the namespace, newest first."""
+        """Return the namespace's sessions, newest first, starting before the session key ``before``."""
         query = _SELECT_SESSION.where(namespaces.c.path == build_namespace_key(namespace))
         if before is not None:
             query = query.where(sessions.c.pk < before)
@@ -111,7 +114,7 @@ class SqlSessionStore:
 
     @retry_on_disconnect
     def list_by_name(self, namespace: NamespacePath, names: Sequence[str]) -> tuple[SessionInfo, ...]:
-        """List the existing sessions with these names."""
+        """Return the sessions of these names that exist, in any order."""
         infos = list[SessionInfo]()
         query = _SELECT_SESSION.where(namespaces.c.path == build_namespace_key(namespace))
         with self._database.read() as connection:
@@ -124,7 +127,7 @@ class SqlSessionStore:
     def list_namespaces(
         self, prefix: NamespacePath, *, after: NamespacePath | None, limit: int
     ) -> tuple[NamespacePath, ...]:
-        """List the namespaces whose leading labels equal the prefix."""
+        """Return the namespaces that start with the whole labels of ``prefix``, in a stable order."""
         path = namespaces.c.path
         query = select(path).where(is_user_namespace(path)).order_by(path).limit(limit)
         if prefix:
@@ -138,7 +141,11 @@ class SqlSessionStore:
             return tuple(parse_namespace_key(key) for key in connection.execute(query).scalars())
 
     def rename(self, key: int, name: str) -> bool:
-        """Rename the session; return False if the name is taken."""
+        """Rename the session. Return False, with nothing written, if the name is taken.
+
+        Raises:
+            SessionNotFoundError: The session does not exist.
+        """
         # The unique index on the name rejects a name that is taken.
         with suppress(ConcurrentWriteError), self._database.write() as connection:
             renamed = (
@@ -153,7 +160,7 @@ class SqlSessionStore:
         return False
 
     def delete(self, key: int) -> DeleteReport:
-        """Erase the session and its messages."""
+        """Delete the session with its messages."""
         own = select(sessions.c.namespace_pk).where(sessions.c.pk == key).scalar_subquery()
         with self._database.write() as connection:
             # Lock the namespace first, like all code that writes more than messages: transactions that lock in
@@ -169,7 +176,7 @@ class SqlSessionStore:
             return report
 
     def delete_namespace(self, namespace: NamespacePath) -> DeleteReport:
-        """Erase exactly this namespace and its sessions."""
+        """Delete exactly this namespace with its sessions; namespaces below it are not deleted."""
         with self._database.write() as connection:
             # Lock the namespace first, so that no session is created in it between listing and deleting.
             key = connection.execute(

@@ -46,8 +46,10 @@ if TYPE_CHECKING:
     from langmem_tiers.common.clock import Clock
     from langmem_tiers.common.ids import IdSource
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import MessageStore, SessionStore, TokenCounter, TranscriptStore
+    from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.sessions.cache import SessionCache
+    from langmem_tiers.sessions.repository import SessionRepository
+    from langmem_tiers.sessions.stores import MessageStore, TranscriptStore
     from langmem_tiers.telemetry.instruments import Instruments
 
 # Messages read at a time while iterating over a whole session.
@@ -56,9 +58,12 @@ _PAGE_SIZE = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDependencies:
-    """Stores and helpers of a session, provided by the engine."""
+    """Repositories and helpers of sessions, built once per engine.
 
-    sessions: SessionStore
+    Sessions are created for every access, and each needs most of these nine values. So they are passed together.
+    """
+
+    sessions: SessionRepository
     messages: MessageStore
     transcripts: TranscriptStore
     counter: TokenCounter
@@ -82,8 +87,8 @@ _DISPLAYED_MESSAGES = 5
 class SessionRecord(NotebookDisplayable):
     """The append-only message record of one session, and its visible part."""
 
-    def __init__(self, parts: SessionDependencies, info: SessionInfo) -> None:
-        self._dependencies = parts
+    def __init__(self, dependencies: SessionDependencies, info: SessionInfo) -> None:
+        self._dependencies = dependencies
         self.key: int = info.key
         self.namespace: NamespacePath = info.namespace
         self.name: str = info.name
@@ -161,13 +166,13 @@ class SessionRecord(NotebookDisplayable):
     def latest(self, count: int = 30) -> tuple[Message, ...]:
         """Return the newest messages of the record, oldest first, compressed or not."""
         check_limit(count)
-        parts, cache = self._dependencies, self._dependencies.cache
+        dependencies, cache = self._dependencies, self._dependencies.cache
         # Reading the revision is much cheaper than reading the messages, and shows writes of other processes.
         if cache.can_serve(self.key, count):
-            cached = cache.get(self.key, count, parts.sessions.get_revision(self.key))
+            cached = cache.get(self.key, count, dependencies.sessions.get_revision(self.key))
             if cached is not None:
                 return DisplayableTuple(cached)
-        tail = parts.messages.list_latest(self.key, count)
+        tail = dependencies.messages.list_latest(self.key, count)
         if count <= cache.window:
             cache.put(self.key, tail, whole=len(tail.messages) < count)
         return DisplayableTuple(tail.messages)
@@ -358,9 +363,9 @@ class SessionRecord(NotebookDisplayable):
         return visible[:cut], visible[cut]
 
 
-def complete_drafts(parts: SessionDependencies, drafts: Sequence[MessageDraft]) -> list[Message]:
+def complete_drafts(dependencies: SessionDependencies, drafts: Sequence[MessageDraft]) -> list[Message]:
     """Complete drafts to messages: fill in missing ids, times and token counts."""
-    now, counter, ids = parts.now(), parts.counter, parts.ids
+    now, counter, ids = dependencies.now(), dependencies.counter, dependencies.ids
     return [
         Message(
             id=draft.id or check_name(ids.new(now), "message id"),

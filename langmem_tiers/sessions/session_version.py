@@ -66,7 +66,7 @@ class SessionWrite:
     added: Sequence[Message]
 
 
-class SqlSessionVersions:
+class SessionVersionRepository:
     """Reads the versions of sessions; each read is one lookup by key."""
 
     def __init__(self, database: Database) -> None:

@@ -40,8 +40,8 @@ class _ChangeFactory(Protocol[_T_co]):
 class Transcript:
     """The message list of one session. Get it from ``session.transcript``."""
 
-    def __init__(self, parts: SessionDependencies, session: SessionRecord) -> None:
-        self._dependencies = parts
+    def __init__(self, dependencies: SessionDependencies, session: SessionRecord) -> None:
+        self._dependencies = dependencies
         self._session = session
 
     def messages(
@@ -190,9 +190,9 @@ class Transcript:
     ) -> _T | None:
         # First optimistic: read, compute, and write only if the session still has the revision that was read.
         # If other writers win repeatedly, compute the change while the session is locked.
-        parts, key = self._dependencies, self._session.key
+        dependencies, key = self._dependencies, self._session.key
         for _ in range(_MAX_ATTEMPTS):
-            current = parts.transcripts.list_messages(key, listings, limit=limit)
+            current = dependencies.transcripts.list_messages(key, listings, limit=limit)
             made = make(current, locked=False)
             if made is None:
                 return None
@@ -208,15 +208,17 @@ class Transcript:
             results.append(made[1])
             return made[0]
 
-        if parts.transcripts.apply_locked_change(key, listings, decide, parts.now(), limit=limit):
+        if dependencies.transcripts.apply_locked_change(
+            key, listings, decide, dependencies.now(), limit=limit
+        ):
             self._notify_changed()
         return results[0] if results else None
 
     def _write_change(self, change: ListChange, revision: int | None) -> bool:
-        parts, key = self._dependencies, self._session.key
+        dependencies, key = self._dependencies, self._session.key
         if not change.listing_by_id and not change.added:
             return True
-        if parts.transcripts.apply_change(key, change, parts.now(), revision=revision) is None:
+        if dependencies.transcripts.apply_change(key, change, dependencies.now(), revision=revision) is None:
             return False
         self._notify_changed()
         return True

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, ScalarSelect
 
-    from langmem_tiers.sessions.message_repository import SqlMessageStore
+    from langmem_tiers.sessions.message_repository import MessageRepository
     from langmem_tiers.sessions.message_rows import AnyRow
     from langmem_tiers.sessions.models import ListChange, VersionedMessages
     from langmem_tiers.storage.database import Database
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 _NO_LIMIT = 2**62
 
 
-class SqlTranscriptStore:
-    """Implements the ``TranscriptStore`` port.
+class TranscriptRepository:
+    """Transcripts of sessions in SQL.
 
     Args:
         database: The database.
         messages: Message store of the same database.
     """
 
-    def __init__(self, database: Database, messages: SqlMessageStore) -> None:
+    def __init__(self, database: Database, messages: MessageRepository) -> None:
         self._database = database
         self._messages = messages
 

@@ -41,70 +41,83 @@ def _lock_file(path: Path, error: InvalidInputError) -> ExitStack:
     return stack
 
 
-class JsonLinesUnsavedFileStore:
-    """Implements the ``UnsavedFileStore`` port."""
+def open_unsaved_file(path: str | os.PathLike[str]) -> UnsavedFile:
+    """Open a new file, locked for this writer until it is closed.
 
-    def open(self, path: str | os.PathLike[str]) -> JsonLinesUnsavedFile:
-        """Open a new file, locked for this writer until it is closed."""
-        file_path = Path(path)
-        problem = f"another writer uses the report file {str(file_path)!r}: give each writer its own path"
-        file_lock = _lock_file(file_path, InvalidConfigError(problem))
-        try:
-            self._check_unused(file_path)
-        except BaseException:
-            file_lock.close()
-            raise
-        return JsonLinesUnsavedFile(file_path, file_lock)
-
-    def _check_unused(self, path: Path) -> None:
-        if path.exists() and (left := self.read(path)):
-            raise InvalidConfigError(
-                f"{str(path)!r} contains {sum(len(unsaved.messages) for unsaved in left)} messages that were not "
-                "stored: store them with engine.writer().recover(path), or move the file away"
-            )
-
-    @contextmanager
-    def lock(self, path: str | os.PathLike[str]) -> Iterator[None]:
-        """Keep writers from using the file."""
-        file_path = Path(path)
-        # Checked before locking, because locking creates a lock file.
-        if not file_path.is_file():
-            raise InvalidInputError(f"no file {str(file_path)!r}: pass the report_path of a writer")
-        problem = f"a writer is using {str(file_path)!r}: close it, or wait until its process has ended"
-        with _lock_file(file_path, InvalidInputError(problem)):
-            yield
-
-    def rewrite(self, path: str | os.PathLike[str], left: Iterable[UnsavedMessages]) -> None:
-        """Replace the contents of a file; without messages, remove it."""
-        file_path, lines = Path(path), [_encode_line(_to_fields(unsaved)) for unsaved in left]
-        with translate_file_errors(file_path, "written"):
-            if lines:
-                replace_file(file_path, b"".join([_encode_line(_HEADER), *lines]))
-            else:
-                file_path.unlink(missing_ok=True)
-
-    def read(self, path: str | os.PathLike[str]) -> tuple[UnsavedMessages, ...]:
-        """Return the messages of a file, without an incomplete last line."""
-        file_path = Path(path)
-        with translate_file_errors(file_path, "read"):
-            lines = file_path.read_bytes().split(b"\n")[:-1]
-        if not lines:
-            return ()
-        header = _parse_json(file_path, 1, lines[0])
-        if header.get("format") != _HEADER["format"]:
-            raise InvalidInputError(
-                f"{str(file_path)!r} is not a report of unsaved messages: pass the report file of a writer"
-            )
-        if header.get("version") != _HEADER["version"]:
-            raise InvalidInputError(
-                f"{str(file_path)!r} has version {header.get('version')!r}, this release reads version 1: "
-                "use a newer release"
-            )
-        return tuple(_parse_unsaved(file_path, number, line) for number, line in enumerate(lines[1:], 2))
+    Raises:
+        InvalidConfigError: The file contains messages that were not recovered, or another writer uses it.
+    """
+    file_path = Path(path)
+    problem = f"another writer uses the report file {str(file_path)!r}: give each writer its own path"
+    file_lock = _lock_file(file_path, InvalidConfigError(problem))
+    try:
+        _check_unused(file_path)
+    except BaseException:
+        file_lock.close()
+        raise
+    return UnsavedFile(file_path, file_lock)
 
 
-class JsonLinesUnsavedFile:
-    """Implements the ``UnsavedFile`` port."""
+def _check_unused(path: Path) -> None:
+    if path.exists() and (left := read_unsaved_file(path)):
+        raise InvalidConfigError(
+            f"{str(path)!r} contains {sum(len(unsaved.messages) for unsaved in left)} messages that were not "
+            "stored: store them with engine.writer().recover(path), or move the file away"
+        )
+
+
+@contextmanager
+def lock_unsaved_file(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep writers from using the file.
+
+    Raises:
+        InvalidInputError: The file does not exist, or a writer is using it.
+    """
+    file_path = Path(path)
+    # Checked before locking, because locking creates a lock file.
+    if not file_path.is_file():
+        raise InvalidInputError(f"no file {str(file_path)!r}: pass the report_path of a writer")
+    problem = f"a writer is using {str(file_path)!r}: close it, or wait until its process has ended"
+    with _lock_file(file_path, InvalidInputError(problem)):
+        yield
+
+
+def rewrite_unsaved_file(path: str | os.PathLike[str], left: Iterable[UnsavedMessages]) -> None:
+    """Replace the contents of a file that is not open; without messages, remove it."""
+    file_path, lines = Path(path), [_encode_line(_to_fields(unsaved)) for unsaved in left]
+    with translate_file_errors(file_path, "written"):
+        if lines:
+            replace_file(file_path, b"".join([_encode_line(_HEADER), *lines]))
+        else:
+            file_path.unlink(missing_ok=True)
+
+
+def read_unsaved_file(path: str | os.PathLike[str]) -> tuple[UnsavedMessages, ...]:
+    """Return the messages of a file, oldest first, without an incomplete last line.
+
+    Raises:
+        InvalidInputError: The file has another format or is damaged.
+    """
+    file_path = Path(path)
+    with translate_file_errors(file_path, "read"):
+        lines = file_path.read_bytes().split(b"\n")[:-1]
+    if not lines:
+        return ()
+    header = _parse_json(file_path, 1, lines[0])
+    if header.get("format") != _HEADER["format"]:
+        raise InvalidInputError(
+            f"{str(file_path)!r} is not a report of unsaved messages: pass the report file of a writer"
+        )
+    if header.get("version") != _HEADER["version"]:
+        raise InvalidInputError(
+            f"{str(file_path)!r} has version {header.get('version')!r}, this release reads version 1: "
+            "use a newer release"
+        )
+    return tuple(_parse_unsaved(file_path, number, line) for number, line in enumerate(lines[1:], 2))
+
+
+class UnsavedFile:
+    """Open file of messages that are not stored."""
 
     def __init__(self, path: Path, file_lock: ExitStack) -> None:
         self._path = path
@@ -118,7 +131,7 @@ class JsonLinesUnsavedFile:
         return self._appended_bytes
 
     def append(self, one: UnsavedMessages) -> None:
-        """Append messages to the file."""
+        """Append messages to the file; they survive this process."""
         with translate_file_errors(self._path, "written"):
             if self._handle is None:
                 self._handle = os.open(self._path, _APPEND_FLAGS, 0o600)
@@ -135,7 +148,7 @@ class JsonLinesUnsavedFile:
             self._appended_bytes += len(line)
 
     def replace(self, left: Iterable[UnsavedMessages]) -> None:
-        """Replace the contents of the file."""
+        """Replace the contents of the file; without messages, the file may be removed."""
         lines = [_encode_line(_to_fields(unsaved)) for unsaved in left]
         with translate_file_errors(self._path, "written"):
             if lines:
@@ -153,7 +166,10 @@ class JsonLinesUnsavedFile:
         self._appended_bytes = 0
 
     def close(self, *, quietly: bool = False) -> None:
-        """Close and unlock the file; remove it if it contains no messages."""
+        """Close and unlock the file; remove it if it contains no messages.
+
+        Pass ``quietly`` in a forked child: the parent process still uses file and lock.
+        """
         self._close_handle()
         if quietly:
             return

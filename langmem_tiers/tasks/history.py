@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.messages import Message
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.services import EngineServices
     from langmem_tiers.sessions.models import SessionInfo
+    from langmem_tiers.sessions.repository import SessionRepository
+    from langmem_tiers.sessions.service import SessionDependencies
     from langmem_tiers.tasks.loop_detection.detector import Loop
     from langmem_tiers.tasks.models import MemoryEntry
 
@@ -84,27 +85,26 @@ class CyclePage(Displayable):
 
 
 def load_task_page(
-    parts: EngineServices, namespace: NamespacePath, *, before: int | None, limit: int
+    sessions: SessionRepository, namespace: NamespacePath, *, before: int | None, limit: int
 ) -> TaskPage:
     """Return a page of the recorded tasks, newest first.
 
     Args:
-        parts: Services of the engine.
+        sessions: Repository of the sessions.
         namespace: Namespace of the tasks.
         before: ``next_before`` of the previous page; None for the first page.
         limit: Maximum number of tasks.
     """
     check_limit(limit)
-    store = parts.short_term.sessions
     # Tasks are recognized by their session of notes. A namespace may also contain many ordinary sessions, so the scan
     # is limited; the next page continues after the last scanned session.
-    scanned = store.list_sessions(namespace, before=before, limit=_MAX_SCANNED_SESSIONS + 1)
+    scanned = sessions.list_sessions(namespace, before=before, limit=_MAX_SCANNED_SESSIONS + 1)
     notes = [info for info in scanned[:_MAX_SCANNED_SESSIONS] if info.name.endswith(NOTES_SUFFIX)]
     next_before = notes[limit - 1].key if len(notes) > limit else None
     if next_before is None and len(scanned) > _MAX_SCANNED_SESSIONS:
         next_before = scanned[_MAX_SCANNED_SESSIONS - 1].key
     names = [info.name.removesuffix(NOTES_SUFFIX) for info in notes[:limit]]
-    runs = {info.name: info for info in store.list_by_name(namespace, names)} if names else {}
+    runs = {info.name: info for info in sessions.list_by_name(namespace, names)} if names else {}
     pairs = zip(names, notes, strict=False)
     # A task may be deleted between the two queries.
     tasks = tuple(_to_task_info(runs[name], note_info) for name, note_info in pairs if name in runs)
@@ -121,12 +121,12 @@ def _to_task_info(run: SessionInfo, notes: SessionInfo) -> TaskInfo:
 
 
 def load_cycle_page(
-    parts: EngineServices, namespace: NamespacePath, task: str, *, place: CyclePlace, limit: int
+    dependencies: SessionDependencies, namespace: NamespacePath, task: str, *, place: CyclePlace, limit: int
 ) -> CyclePage:
     """Return a page of the cycles of a task, oldest first.
 
     Args:
-        parts: Services of the engine.
+        dependencies: Repositories of the sessions and their messages.
         namespace: Namespace of the task.
         task: Name of the task.
         place: Start of the page.
@@ -136,10 +136,11 @@ def load_cycle_page(
         NotFoundError: The task does not exist.
     """
     check_limit(limit)
-    store = parts.short_term.sessions
     sessions = {
         info.name: info
-        for info in store.list_by_name(namespace, [check_task_name(task), f"{task}{NOTES_SUFFIX}"])
+        for info in dependencies.sessions.list_by_name(
+            namespace, [check_task_name(task), f"{task}{NOTES_SUFFIX}"]
+        )
     }
     # A session without notes is an ordinary session, not a task.
     if len(sessions) < 2:
@@ -147,9 +148,7 @@ def load_cycle_page(
     # Read the cycles before the page too, so that loops which began there are detected. One more message than needed
     # tells if another page follows.
     read_count = place.lookback_steps + limit
-    messages = parts.short_term.messages.list_after(
-        sessions[task].key, after=place.after, limit=read_count + 1
-    )
+    messages = dependencies.messages.list_after(sessions[task].key, after=place.after, limit=read_count + 1)
     tracker = LoopTracker(place.number - place.lookback_steps)
     cycles = [_track_cycle(tracker, message) for message in messages[:read_count]]
     return CyclePage(

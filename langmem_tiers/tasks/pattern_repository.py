@@ -174,7 +174,7 @@ class PatternRepository(PatternMemory):
     Args:
         max_patterns: Maximum number of patterns, see ``PatternMemory``.
         now: Returns the current time in seconds since 1970.
-        parts: Dependencies of the long-term tiers.
+        dependencies: Dependencies of the long-term tiers.
         namespace: Namespace of the patterns.
     """
 
@@ -182,12 +182,12 @@ class PatternRepository(PatternMemory):
         self,
         max_patterns: int,
         now: Callable[[], float],
-        parts: LongTermDependencies,
+        dependencies: LongTermDependencies,
         namespace: NamespacePath,
     ) -> None:
         super().__init__(max_patterns, now)
         self.namespace = namespace
-        self._dependencies = parts
+        self._dependencies = dependencies
         self._lock = threading.RLock()
         self._is_changing = False
         self._saved_patterns: dict[str, LearnedPattern] = {}

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, func, insert, or_, select, update
 
 from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
-from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.sessions.models import Savings
 from langmem_tiers.sessions.repository import get_or_create_namespace
 from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.storage.schema import adaptive_parameters, leases, namespaces, optimization_snapshots
 from langmem_tiers.tuning.models import StoredSnapshot, TuningParameters, TuningSnapshot, TuningState
 
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
 _PENDING_PREFIX = "pending."  # prefix of the names of savings since the last run
 _IS_PENDING = adaptive_parameters.c.name.startswith(_PENDING_PREFIX)
-_MAX_TRIES = 20  # far more than two racing writers need
 _PREVIOUS_PREFIX = "previous."  # prefix of the names of the parameters before the last change
 
 
-class SqlTuningStore:
-    """Store for the state of the optimizer, its snapshots and the leases of exclusive jobs."""
+class TuningRepository:
+    """Repository of the state of the optimizer, its snapshots and the leases of exclusive jobs."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -71,17 +70,17 @@ class SqlTuningStore:
         keep: int,
         lease: tuple[str, str] | None = None,
     ) -> bool:
-        """Save the state and a snapshot in one transaction.
+        """Write state and snapshot in one transaction and keep only the newest ``keep`` snapshots.
 
         Args:
             namespace: Namespace of the run.
-            state: State after the run.
-            snapshot: Record of the run.
-            keep: Number of newest snapshots to keep.
-            lease: Name and holder of the lease of the run.
+            state: State to save.
+            snapshot: Report of the run.
+            keep: Number of snapshots to keep.
+            lease: Name of a lease and its required holder. Default: no lease is required.
 
         Returns:
-            False, with nothing changed, if the lease was lost or the namespace was deleted.
+            False, with nothing written, if another holder has the lease or the namespace does not exist.
         """
         values: dict[str, float] = {"runs": state.runs, "tokens_saved": state.tokens_saved}
         if state.last_full_run_at is not None:
@@ -92,9 +91,10 @@ class SqlTuningStore:
                 f"{_PREVIOUS_PREFIX}{name}": value
                 for name, value in asdict(state.previous_parameters).items()
             }
-        for _ in range(_MAX_TRIES):
+
+        def write() -> bool:
             # If two processes create the same namespace at once, one of them fails, tries again and finds it.
-            with suppress(ConcurrentWriteError), self._database.write() as connection:
+            with self._database.write() as connection:
                 path = build_namespace_key(namespace)
                 if lease is not None and not (
                     _is_lease_held(connection, *lease) and _has_namespace(connection, path)
@@ -105,21 +105,24 @@ class SqlTuningStore:
                 _insert_run(connection, pk, values, snapshot)
                 _prune_snapshots(connection, pk, keep)
                 return True
-        raise StorageBusyError("the parameters are being modified concurrently: try again later")
+
+        return retry_on_conflict(write, "the parameters are being modified concurrently: try again later")
 
     def add_savings(self, namespace: NamespacePath, savings: Savings, now: datetime) -> None:
         """Add savings that were made between two runs."""
         added = {f"{_PENDING_PREFIX}{name}": value for name, value in asdict(savings).items() if value}
-        for _ in range(_MAX_TRIES):
-            with suppress(ConcurrentWriteError), self._database.write() as connection:
+
+        def write() -> bool:
+            with self._database.write() as connection:
                 pk = get_or_create_namespace(connection, build_namespace_key(namespace), now)
                 for name, value in added.items():
                     _increment_value(connection, pk, name, float(value))
-                return
-        raise StorageBusyError("the savings are being modified concurrently: try again later")
+            return True
+
+        retry_on_conflict(write, "the savings are being modified concurrently: try again later")
 
     def take_savings(self, namespace: NamespacePath) -> Savings:
-        """Return and delete the savings since the last run."""
+        """Return the savings added since the last call and reset them."""
         pk = (
             select(namespaces.c.pk)
             .where(namespaces.c.path == build_namespace_key(namespace))
@@ -143,7 +146,7 @@ class SqlTuningStore:
     def list_snapshot_page(
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[StoredSnapshot, ...]:
-        """Return the newest snapshots before the key ``before``, newest first."""
+        """Return snapshots with the store's own handles, newest first, before the handle ``before``."""
         columns = optimization_snapshots.c
         query = (
             select(columns.pk, columns.created_at, columns.body)
@@ -187,7 +190,7 @@ class SqlTuningStore:
 
     @retry_on_disconnect
     def release_lease(self, lease: str, holder: str) -> None:
-        """Release a lease if the holder still has it."""
+        """Release a lease; does nothing if another holder has it."""
         with self._database.write() as connection:
             connection.execute(
                 delete(leases).where(leases.c.name == escape(lease), leases.c.holder == holder)
@@ -195,7 +198,7 @@ class SqlTuningStore:
 
     @retry_on_disconnect
     def list_leases(self, start: str) -> Mapping[str, datetime]:
-        """Return the leases whose names start with a prefix, with their expiry times."""
+        """Return the leases whose names start with ``start``, including expired ones, with their expiry times."""
         stored = escape(start)
         query = select(leases.c.name, leases.c.expires_at).where(
             func.substr(leases.c.name, 1, len(stored)) == stored

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.leases import Lease, LeaseKind
+from langmem_tiers.common.leases import Lease, LeaseKind, build_lease_name
 from langmem_tiers.common.namespaces import check_name, check_namespace
 from langmem_tiers.common.prompt_fences import strip_fences
 from langmem_tiers.config import MAX_LIMIT, check_limit
@@ -162,9 +162,9 @@ class _RunTotals:
 class Optimizer(NotebookDisplayable):
     """Adaptive optimizer, on demand or in a background thread. Get it from ``engine.optimizer``."""
 
-    def __init__(self, parts: EngineServices, changes: ChangedNamespaces) -> None:
-        self._services = parts
-        self._background = BackgroundRunner(self.run, changes, parts.config.optimizer.interval_seconds)
+    def __init__(self, services: EngineServices, changes: ChangedNamespaces) -> None:
+        self._services = services
+        self._background = BackgroundRunner(self.run, changes, services.config.optimizer.interval_seconds)
 
     def __repr__(self) -> str:
         return f"Optimizer({'running' if self.is_running else 'not running'} in the background)"
@@ -210,7 +210,7 @@ class Optimizer(NotebookDisplayable):
         """
         path = check_namespace(namespace)
         session = None if session is None else check_name(session)
-        lease = Lease.of(self._services, LeaseKind.OPTIMIZER, path)
+        lease = self._services.get_lease(build_lease_name(LeaseKind.OPTIMIZER, path))
         if not lease.acquire():
             return None
         with self._services.instruments.measure(Operation.OPTIMIZE) as watch:
@@ -277,12 +277,12 @@ class Optimizer(NotebookDisplayable):
     def _run(
         self, namespace: NamespacePath, name: str | None, lease: Lease, pending: Savings
     ) -> tuple[TuningSnapshot | None, bool]:
-        parts, state, start = (
+        services, state, start = (
             self._services,
             self._services.load_tuning_state(namespace),
             self._services.now(),
         )
-        parts.get_knowledge(namespace).decay()
+        services.get_knowledge(namespace).decay()
         sessions = self._find_sessions(namespace, name, state)
         revert_reason = self._find_revert_reason(state, sessions)
         current = (
@@ -297,9 +297,9 @@ class Optimizer(NotebookDisplayable):
                 return None, False
             with suppress(SessionNotFoundError):  # deleted in the meantime
                 totals.add(session.tidy_with(current))
-                if parts.config.optimizer.learns:
+                if services.config.optimizer.learns:
                     session.learn()
-        available = parts.config.budget.available
+        available = services.config.budget.available
         usage = totals.fullest_before / available
         parameters, reason = current, "nothing changed"
         if revert_reason is not None:
@@ -307,7 +307,7 @@ class Optimizer(NotebookDisplayable):
         elif totals.session_count:
             parameters, reason = adapt_parameters(current, usage, totals.savings_ratio)
         snapshot = totals.build_snapshot(
-            parts.now(), available, parameters, reason, is_reverted=revert_reason is not None
+            services.now(), available, parameters, reason, is_reverted=revert_reason is not None
         )
         # Without a session there is nothing to save; the namespace may not even exist, and save() would create it.
         if not totals.session_count:
@@ -319,8 +319,8 @@ class Optimizer(NotebookDisplayable):
             runs=state.runs + 1,
             tokens_saved=state.tokens_saved + snapshot.tokens_saved,
         )
-        keep, lease_of_run = parts.config.optimizer.snapshots, (lease.name, lease.holder)
-        is_saved = parts.tuning.save(namespace, after, snapshot, keep=keep, lease=lease_of_run)
+        keep, lease_of_run = services.config.optimizer.snapshots, (lease.name, lease.holder)
+        is_saved = services.tuning.save(namespace, after, snapshot, keep=keep, lease=lease_of_run)
         return snapshot if is_saved else None, is_saved
 
     def _find_sessions(self, namespace: NamespacePath, name: str | None, state: TuningState) -> list[Session]:
@@ -355,19 +355,19 @@ class Optimizer(NotebookDisplayable):
         return explain_regression(current, previous, state.parameters.target_usage)
 
     def _simulate_outcome(self, view: StoredView, parameters: TuningParameters) -> TuningOutcome:
-        parts, now, items, tokens = self._services, self._services.now(), list(view.items), 0
+        services, now, items, tokens = self._services, self._services.now(), list(view.items), 0
         # Two rounds: a message that is compressed in one run can be dropped in the next.
         for _ in range(2):
-            planner = Planner(parts, replace(view, items=tuple(items)), parameters)
-            draft = parts.analyzer.draft_plan(items, now, parameters.min_relevance)
-            hidden = compress_to_target(draft, parts.analyzer, planner.target, planner.window, now)
+            planner = Planner(services, replace(view, items=tuple(items)), parameters)
+            draft = services.analyzer.draft_plan(items, now, parameters.min_relevance)
+            hidden = compress_to_target(draft, services.analyzer, planner.target, planner.window, now)
             items = draft.items[hidden:]
             session_view = SessionView.from_items(items, planner.window)
-            load = SessionLoad(session_view, parts.counter)
+            load = SessionLoad(session_view, services.counter)
             # The summary of the hidden messages is not written, only its size is estimated.
             tokens = load.tokens + (
                 planner.target.compute_summary_tokens(load.window_tokens) if hidden else 0
             )
         visible = [message for message in session_view.visible_messages if message is not None]
-        facts = sum(bool(parts.analyzer.key_facts(strip_fences(message.content))) for message in visible)
-        return TuningOutcome(tokens / parts.config.budget.available, facts)
+        facts = sum(bool(services.analyzer.key_facts(strip_fences(message.content))) for message in visible)
+        return TuningOutcome(tokens / services.config.budget.available, facts)

@@ -94,9 +94,9 @@ class CachedWorkingMemory:
 class WorkingMemoryCache:
     """Working memories of an engine, least recently used first."""
 
-    def __init__(self, parts: SessionDependencies, config: WorkingConfig) -> None:
-        self._timer = parts.clock.monotonic
-        self._session_writer = WorkingMemoryWriter(parts)
+    def __init__(self, dependencies: SessionDependencies, config: WorkingConfig) -> None:
+        self._timer = dependencies.clock.monotonic
+        self._session_writer = WorkingMemoryWriter(dependencies)
         self._config = config
         self._memories: OrderedDict[SessionAddress, CachedWorkingMemory] = OrderedDict()
         self._size_bytes = 0

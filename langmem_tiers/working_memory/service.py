@@ -34,10 +34,10 @@ class WorkingMemories:
     because of age or size, and when the engine is closed.
     """
 
-    def __init__(self, parts: SessionDependencies, config: WorkingConfig) -> None:
-        self._dependencies = parts
+    def __init__(self, dependencies: SessionDependencies, config: WorkingConfig) -> None:
+        self._dependencies = dependencies
         self._config = config
-        self._cache = WorkingMemoryCache(parts, config)
+        self._cache = WorkingMemoryCache(dependencies, config)
         # Saves what is left if the engine is garbage-collected or the program ends without close(). The callback refers
         # to the cache: a reference to self would keep this object alive.
         self._finalizer = weakref.finalize(self, WorkingMemoryCache.close_quietly, self._cache)

@@ -28,8 +28,8 @@ _SCRATCHPAD_FIELD = "scratchpad"
 class WorkingMemoryWriter:
     """Saves messages and scratchpads of working memories."""
 
-    def __init__(self, parts: SessionDependencies) -> None:
-        self._dependencies = parts
+    def __init__(self, dependencies: SessionDependencies) -> None:
+        self._dependencies = dependencies
 
     def save_messages(self, place: SessionAddress, messages: Sequence[Message]) -> int:
         """Store messages in their session, which is created if necessary. Return the number of new messages."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.chunks.text import ChunkText, merge_chunk_summaries, merge_chunk_texts, summarize_chunk
+from langmem_tiers.chunks.text import ChunkText, merge_chunk_summaries, summarize_chunk
 from langmem_tiers.common.prompt_fences import wrap_in_fence
 from langmem_tiers.compression.summarizer import Summarizer
 from langmem_tiers.config import SummaryConfig, SummaryStrategy
@@ -109,14 +109,6 @@ def test_topics_are_what_people_speak_of_and_only_otherwise_what_tools_print() -
     spoken = message("The invoices are late.")
     assert summarize_chunk([spoken, printed], Summarizer(COUNTER)).topics == ("invoices", "late")
     assert summarize_chunk([printed], Summarizer(COUNTER)).topics == ("kiosk", "printer")
-
-
-def test_two_chunks_become_one_in_the_format_of_the_design_document() -> None:
-    first = ChunkText(summary="One.", topics=("Redis", "pool"))
-    second = ChunkText(summary="Two.", topics=("kafka", "redis"))
-    merged = merge_chunk_texts(first, second)
-    assert merged.summary == "Earlier: One.\n\nThen: Two."
-    assert merged.topics == ("Redis", "pool", "kafka")
 
 
 def test_a_merged_summary_that_fits_is_in_the_same_format_word_for_word() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.common.clock import SystemClock
-from langmem_tiers.common.leases import Lease
 from tests.cli.command_runner import run
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def test_what_another_process_is_at_ends_with_a_code_of_its_own(
     aged: Path, command: list[str], lease: str
 ) -> None:
     with MemoryEngine(aged, embedder=None) as engine:
-        held = Lease(engine.services, lease)
+        held = engine.services.get_lease(lease)
         assert held.acquire()
         done = run(*command, "-d", aged)
         assert (done.code, "nother process holds the lock" in done.out) == (4, True)

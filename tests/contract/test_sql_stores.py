@@ -1,4 +1,4 @@
-"""Our own stores pass the suites that we ship, on every database, and with Redis before it."""
+"""The repositories pass the contract suites on every database, and with Redis before it."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers.config import EngineConfig
-from langmem_tiers.items.index_repository import SqlItemIndex
-from langmem_tiers.items.repository import SqlItemStore
-from langmem_tiers.knowledge.repository import SqlKnowledgeStore
-from langmem_tiers.long_term.index_repository import SqlMemoryIndex
-from langmem_tiers.long_term.repository import SqlMemoryStore
-from langmem_tiers.pools.repository import SqlPoolStore
+from langmem_tiers.items.index_repository import ItemIndexRepository
+from langmem_tiers.items.repository import ItemRepository
+from langmem_tiers.knowledge.repository import KnowledgeRepository
+from langmem_tiers.long_term.index_repository import LongTermIndexRepository
+from langmem_tiers.long_term.repository import LongTermRepository
+from langmem_tiers.pools.repository import PoolRepository
 from langmem_tiers.recall.indexing import Indexer
-from langmem_tiers.recall.repository import SqlIndexStore
-from langmem_tiers.recall.vector_repository import SqlVectorStore
+from langmem_tiers.recall.repository import RecallIndexRepository
+from langmem_tiers.recall.vector_repository import VectorRepository
 from langmem_tiers.sessions.analysis import IMPORTANCE_SCORER
-from langmem_tiers.sessions.batch_repository import SqlBatchStore
-from langmem_tiers.sessions.message_repository import SqlMessageStore
-from langmem_tiers.sessions.override_repository import SqlEntryStore
+from langmem_tiers.sessions.batch_repository import BatchRepository
+from langmem_tiers.sessions.message_repository import MessageRepository
+from langmem_tiers.sessions.override_repository import OverrideRepository
 from langmem_tiers.sessions.redis.cache import RedisCache
-from langmem_tiers.sessions.repository import SqlSessionStore
-from langmem_tiers.sessions.transcript_repository import SqlTranscriptStore
+from langmem_tiers.sessions.repository import SessionRepository
+from langmem_tiers.sessions.transcript_repository import TranscriptRepository
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.migrations import migrate
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers.text.tokenize import extract_terms
-from langmem_tiers.tuning.repository import SqlTuningStore
+from langmem_tiers.tuning.repository import TuningRepository
 from tests.backends import POSTGRES, SQLITE_FILE, SQLITE_MEMORY, WITH_REDIS, redis_of, url_of
 from tests.contract.storage import (
     NOW,
-    BatchStoreConformance,
-    EntryStoreConformance,
-    IndexStoreConformance,
-    ItemStoreConformance,
-    KnowledgeStoreConformance,
-    MemoryIndexConformance,
-    MemoryStoreConformance,
+    BatchRepositoryConformance,
+    ItemRepositoryConformance,
+    KnowledgeRepositoryConformance,
+    LongTermIndexRepositoryConformance,
+    LongTermRepositoryConformance,
     MessageStoreConformance,
-    PoolStoreConformance,
-    SessionStoreConformance,
+    OverrideRepositoryConformance,
+    PoolRepositoryConformance,
+    RecallIndexRepositoryConformance,
+    SessionRepositoryConformance,
     Stores,
     TranscriptStoreConformance,
-    TuningStoreConformance,
-    VectorStoreConformance,
+    TuningRepositoryConformance,
+    VectorRepositoryConformance,
 )
 
 if TYPE_CHECKING:
@@ -73,25 +73,25 @@ def opened(url: str, redis: RedisConfig | None = None) -> Iterator[Stores]:
     database = Database(url, EngineConfig())
     migrate(database, NOW)
     cache = None if redis is None else RedisCache(redis, database, FrozenClock().monotonic)
-    record = SqlMessageStore(database, INDEXER)
-    lists = SqlTranscriptStore(database, record)
+    record = MessageRepository(database, INDEXER)
+    lists = TranscriptRepository(database, record)
     yield Stores(
-        sessions=SqlSessionStore(database)
+        sessions=SessionRepository(database)
         if cache is None
-        else SqlSessionStore(database, cache.invalidate_sessions),
+        else SessionRepository(database, cache.invalidate_sessions),
         messages=record if cache is None else cache.wrap_message_store(record),
-        entries=SqlEntryStore(database),
-        knowledge=SqlKnowledgeStore(database, extract_terms),
-        tuning=SqlTuningStore(database),
-        index=SqlIndexStore(database),
-        vectors=SqlVectorStore(database),
-        items=SqlItemStore(database),
-        item_index=SqlItemIndex(database),
+        entries=OverrideRepository(database),
+        knowledge=KnowledgeRepository(database, extract_terms),
+        tuning=TuningRepository(database),
+        index=RecallIndexRepository(database),
+        vectors=VectorRepository(database),
+        items=ItemRepository(database),
+        item_index=ItemIndexRepository(database),
         transcripts=lists if cache is None else cache.wrap_transcript_store(lists),
-        memories=SqlMemoryStore(database),
-        memory_index=SqlMemoryIndex(database),
-        pools=SqlPoolStore(database),
-        batches=SqlBatchStore(database, INDEXER, None if cache is None else cache.extend),
+        memories=LongTermRepository(database),
+        memory_index=LongTermIndexRepository(database),
+        pools=PoolRepository(database),
+        batches=BatchRepository(database, INDEXER, None if cache is None else cache.extend),
     )
     if cache is not None:
         status = cache.status()
@@ -120,79 +120,79 @@ def sql_stores(backend: str, stores_on: Callable[[str], Stores]) -> Stores:
     return stores_on(backend)
 
 
-class TestSqlSessionStore(SessionStoreConformance):
+class TestSessionRepository(SessionRepositoryConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores
 
 
-class TestSqlMessageStore(MessageStoreConformance):
+class TestMessageStore(MessageStoreConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores
 
 
-class TestSqlBatchStore(BatchStoreConformance):
+class TestBatchRepository(BatchRepositoryConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores
 
 
-class TestSqlTranscriptStore(TranscriptStoreConformance):
+class TestTranscriptStore(TranscriptStoreConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores
 
 
-class TestSqlEntryStore(EntryStoreConformance):
+class TestOverrideRepository(OverrideRepositoryConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores
 
 
-class TestSqlKnowledgeStore(KnowledgeStoreConformance):
+class TestKnowledgeRepository(KnowledgeRepositoryConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores
 
 
-class TestSqlTuningStore(TuningStoreConformance):
+class TestTuningRepository(TuningRepositoryConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores
 
 
-class TestSqlIndexStore(IndexStoreConformance):
+class TestRecallIndexRepository(RecallIndexRepositoryConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores
 
 
-class TestSqlVectorStore(VectorStoreConformance):
+class TestVectorRepository(VectorRepositoryConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores
 
 
-class TestSqlItemStore(ItemStoreConformance):
+class TestItemRepository(ItemRepositoryConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores
 
 
-class TestSqlMemoryStore(MemoryStoreConformance):
+class TestLongTermRepository(LongTermRepositoryConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores
 
 
-class TestSqlMemoryIndex(MemoryIndexConformance):
+class TestLongTermIndexRepository(LongTermIndexRepositoryConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores
 
 
-class TestSqlPoolStore(PoolStoreConformance):
+class TestPoolRepository(PoolRepositoryConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores

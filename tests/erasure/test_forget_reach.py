@@ -22,7 +22,7 @@ from langmem_tiers import (
     PoolNotFoundError,
     Tier,
 )
-from langmem_tiers.common.leases import Lease, LeaseKind
+from langmem_tiers.common.leases import LeaseKind, build_lease_name
 from langmem_tiers.common.namespaces import CONTEXT_FILES_LABEL
 from langmem_tiers.storage.schema import leases
 from tests.erasure_helpers import SECRET
@@ -95,7 +95,7 @@ def test_no_right_to_work_on_a_namespace_outlives_it(
     engine: MemoryEngine, tenant: str, kind: LeaseKind
 ) -> None:
     engine.session(tenant, "s").add("user", "Hello.")
-    assert Lease.of(engine.services, kind, (tenant,)).acquire()  # and the process is killed
+    assert engine.services.get_lease(build_lease_name(kind, (tenant,))).acquire()  # and the process is killed
     engine.forget(namespace=tenant, scrub=False)
     with engine._database.read() as connection:
         names = connection.execute(select(leases.c.name)).scalars().all()

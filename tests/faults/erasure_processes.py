@@ -9,9 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 from langmem_tiers import EngineConfig, MaintenanceConfig
-from langmem_tiers.erasure.repository import SqlErasureStore
+from langmem_tiers.erasure.repository import ErasureRepository
 from langmem_tiers.maintenance import service
-from langmem_tiers.maintenance.repository import SqlMaintenanceStore
+from langmem_tiers.maintenance.repository import MaintenanceRepository
 from langmem_tiers.testing import FrozenClock
 from tests.erasure_helpers import open_test_engine
 from tests.waiting import LIMIT_SECONDS
@@ -30,15 +30,15 @@ def create_later_clock() -> FrozenClock:
 def forget_until(url: str, step: str, asked: dict[str, Any]) -> None:
     """Forget something and die at a step."""
     removals = iter(range(100))
-    erase, scrub = SqlErasureStore.delete_namespace, SqlMaintenanceStore.scrub
+    erase, scrub = ErasureRepository.delete_namespace, MaintenanceRepository.scrub
 
-    def dying_erase(store: SqlErasureStore, *given: Any) -> Any:
+    def dying_erase(store: ErasureRepository, *given: Any) -> Any:
         number = next(removals)
         if step == "first removal" or (step == "second removal" and number == 1):
             die()
         return erase(store, *given)
 
-    def dying_scrub(store: SqlMaintenanceStore, *given: Any, **more: Any) -> Any:
+    def dying_scrub(store: MaintenanceRepository, *given: Any, **more: Any) -> Any:
         if step == "while wiping":
             # After the file was written anew.
             patch.object(store, "_empty_log", lambda *_: die()).start()
@@ -46,8 +46,8 @@ def forget_until(url: str, step: str, asked: dict[str, Any]) -> None:
             die()
         return scrub(store, *given, **more)
 
-    patch.object(SqlErasureStore, "delete_namespace", dying_erase).start()  # faults are put in
-    patch.object(SqlMaintenanceStore, "scrub", dying_scrub).start()
+    patch.object(ErasureRepository, "delete_namespace", dying_erase).start()  # faults are put in
+    patch.object(MaintenanceRepository, "scrub", dying_scrub).start()
     with open_test_engine(url) as engine:
         engine.forget(**asked)
 

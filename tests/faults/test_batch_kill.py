@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft
-from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFileStore
+from langmem_tiers.sessions.write_ahead_file import read_unsaved_file
 from tests.faults.batch_writer import make_batch_draft, write_until_killed
 from tests.faults.disk_backends import QUICKLY_ON_SQLITE
 from tests.faults.killable_child import Child, pause, start
@@ -55,9 +55,7 @@ def test_messages_that_a_writer_acknowledged_survive_a_kill(
                 assert not left
             else:
                 # Each message is stored, or in the report, or both.
-                saved = {
-                    one.id for entry in JsonLinesUnsavedFileStore().read(report) for one in entry.messages
-                }
+                saved = {one.id for entry in read_unsaved_file(report) for one in entry.messages}
                 assert left <= saved
                 reported += len(saved)
                 with engine.writer() as writer:
@@ -154,5 +152,5 @@ def test_the_report_of_a_forking_process_stays_its_own(file_url: str, tmp_path: 
             wait(fork(lambda: writer.add("a", "s", MessageDraft("user", "two")))) == 1
         )  # refused: open another
         writer.add("a", "s", MessageDraft("user", "three"))
-        told = [one.content for entry in JsonLinesUnsavedFileStore().read(path) for one in entry.messages]
+        told = [one.content for entry in read_unsaved_file(path) for one in entry.messages]
         assert told == ["one", "three"]

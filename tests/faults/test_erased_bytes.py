@@ -298,7 +298,9 @@ def test_who_is_stopped_leaves_a_note_that_nobody_else_takes_back(tmp_path: Path
     with open_test_engine(url) as engine:
         fill_all(engine, "alice")
         engine.session("bob", "s").add("user", "Something of Bob's.")
-        PendingScrub(engine.services).begin()  # somebody is about to forget Alice ...
+        PendingScrub(
+            engine.services.tuning, engine.services.now
+        ).begin()  # somebody is about to forget Alice ...
         assert engine.forget(namespace="bob").is_scrubbed  # ... when another comes and is done ...
         for path in (("alice",), ("alice", "other"), ("alice", "store")):
             engine.services.erasure.delete_namespace(path)  # ... and is killed before the bytes are wiped
@@ -313,7 +315,7 @@ def test_a_note_is_kept_until_all_is_wiped_after_whoever_left_it_was_stopped(tmp
         notes = partial(engine.services.tuning.list_leases, "wipe ")
         assert engine.forget(namespace="typo", scrub=False).counts.total == 0
         assert notes() == {}  # nothing went, so nothing is owed
-        PendingScrub(engine.services).begin()
+        PendingScrub(engine.services.tuning, engine.services.now).begin()
         engine.forget(namespace="typo")
         assert len(notes()) == 1  # it may be at work
         clock.advance(hours=2)

@@ -16,8 +16,8 @@ from langmem_tiers import (
     RedisConfig,
     UnsavedError,
 )
-from langmem_tiers.erasure.repository import SqlErasureStore
-from langmem_tiers.pools.repository import SqlPoolStore
+from langmem_tiers.erasure.repository import ErasureRepository
+from langmem_tiers.pools.repository import PoolRepository
 from langmem_tiers.storage.database import Database
 from tests.contract.storage import NOW
 from tests.faults.cutting_proxy import COMMIT
@@ -155,9 +155,9 @@ def test_who_writes_between_a_lost_answer_of_a_writer_and_its_look_up_is_seen(
 
 
 @contextmanager
-def stores(url: str) -> Iterator[tuple[SqlPoolStore, SqlErasureStore]]:
+def stores(url: str) -> Iterator[tuple[PoolRepository, ErasureRepository]]:
     with closing(Database(url, EngineConfig())) as database:
-        yield SqlPoolStore(database), SqlErasureStore(database)
+        yield PoolRepository(database), ErasureRepository(database)
 
 
 def test_pools_and_what_is_to_be_erased_are_read_over_a_line_that_was_cut(proxy: CuttingProxy) -> None:

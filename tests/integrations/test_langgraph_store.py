@@ -248,7 +248,7 @@ def test_the_sweeper_runs_until_it_is_stopped() -> None:
 
 
 def _rows(store: TieredStore) -> int:
-    states: Any = store._items._dependencies.index.list_namespace_states(())
+    states: Any = store._items._index.list_namespace_states(())
     return len(states)
 
 

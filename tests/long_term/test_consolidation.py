@@ -9,7 +9,6 @@ import pytest
 
 from langmem_tiers import EngineConfig, InvalidConfigError, MemoryEngine, MessageDraft
 from langmem_tiers.common.entries import EntryState
-from langmem_tiers.common.leases import Lease
 from langmem_tiers.config import LearningConfig
 from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
 from langmem_tiers.long_term import consolidation
@@ -311,7 +310,7 @@ def test_while_another_is_at_it_nothing_is_done(
 ) -> None:
     store(namespace, "The kettle is blue.", importance=0.1)
     clock.advance(days=31)
-    theirs = Lease(engine.services, f"consolidate:{namespace.path[0]}")
+    theirs = engine.services.get_lease(f"consolidate:{namespace.path[0]}")
     assert theirs.acquire()
     assert namespace.consolidate() == ConsolidationReport(is_complete=False, is_elsewhere=True)
     assert in_sight(namespace) == ["The kettle is blue."]

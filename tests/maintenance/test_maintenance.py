@@ -366,7 +366,7 @@ def test_while_one_runs_another_does_nothing(tmp_path: Any) -> None:
         open_test_engine(url, clock, config=CONFIG) as one,
         open_test_engine(url, clock, config=CONFIG) as other,
     ):
-        lease = Lease(one.services, "maintenance")
+        lease = one.services.get_lease("maintenance")
         assert lease.acquire()
         report = other.maintenance.run()
         assert (report.is_elsewhere, report.is_complete) == (True, False)

@@ -335,7 +335,7 @@ def test_a_sync_that_others_outrun_is_tried_fifty_times(
         tried.append(None)
         return False
 
-    monkeypatch.setattr(sql_pools.SqlPoolStore, "deliver", deliver)
+    monkeypatch.setattr(sql_pools.PoolRepository, "deliver", deliver)
     pool.contribute(a, SHADERS)
     with pytest.raises(StorageBusyError, match="sync again later"):
         pool.sync_to(b)
@@ -406,13 +406,13 @@ def test_an_erased_entry_is_gone_from_the_file_in_every_pool_and_copy(tmp_path: 
 def test_rights_are_looked_at_when_it_is_written_not_before(
     engine: MemoryEngine, pool: Pool, a: tuple[str, str], b: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    contribute = sql_pools.SqlPoolStore.contribute
+    contribute = sql_pools.PoolRepository.contribute
 
     def removed_first(self: Any, *given: Any) -> bool:
         pool.remove(b, by=a)
         return contribute(self, *given)
 
-    monkeypatch.setattr(sql_pools.SqlPoolStore, "contribute", removed_first)
+    monkeypatch.setattr(sql_pools.PoolRepository, "contribute", removed_first)
     with pytest.raises(NotAllowedError):
         pool.contribute(b, SHADERS)
     assert texts(pool, a, "shaders") == []

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import delete, func, select, update
 
 from langmem_tiers import EmbeddingConfig, EmbeddingError, EngineConfig, MemoryEngine, MessageDraft, Strategy
-from langmem_tiers.recall.vector_repository import SqlVectorStore
+from langmem_tiers.recall.vector_repository import VectorRepository
 from langmem_tiers.storage.schema import embedders, embedding_cache, namespaces, trials, vectors
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 from tests.backends import ON_FILE_AND_SERVER, POSTGRES
@@ -619,7 +619,7 @@ def test_many_new_vectors_are_indexed_in_the_background_until_the_engine_closes(
         going_on.append(go_on())
 
     monkeypatch.setattr("langmem_tiers.recall.embedding_backfill._MAX_UNINDEXED_VECTORS", 1)
-    monkeypatch.setattr(SqlVectorStore, "build_index", index)
+    monkeypatch.setattr(VectorRepository, "build_index", index)
     with MemoryEngine(embedder=HashEmbedder()) as engine:
         filled(engine.namespace("a"))
         engine.namespace("a").recall("red boat")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from langmem_tiers.recall.records import VectorStore
+    from langmem_tiers.recall.vector_repository import VectorRepository
     from tests.shared_servers import PostgresDatabases
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
@@ -68,7 +68,7 @@ class Searching:
     def __init__(self, engine: MemoryEngine, tenant: str) -> None:
         embedding = engine.services.retriever.embedding
         assert embedding is not None
-        self.store: VectorStore = embedding.store
+        self.store: VectorRepository = embedding.store
         self.model = embedding.get_model_key()
         refreshed = engine.services.retriever.index.load_changes((tenant,), 0)
         assert refreshed.tenant is not None

@@ -17,7 +17,7 @@ from langmem_tiers import (
     Strategy,
     TfIdfWeights,
 )
-from langmem_tiers.recall.repository import SqlIndexStore
+from langmem_tiers.recall.repository import RecallIndexRepository
 from langmem_tiers.storage.schema import accesses
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 from tests.backends import ON_DISK
@@ -377,7 +377,7 @@ def test_what_was_recalled_here_counts_here_once_it_is_written(file_url: str) ->
         assert [(hit.entry.id, hit.score) for hit in held] == [(hit.entry.id, hit.score) for hit in fresh]
 
 
-class Shrinking(SqlIndexStore):
+class Shrinking(RecallIndexRepository):
     """Reads from a memory of which somebody erases a part each time before it is read."""
 
     where: Namespace
@@ -396,5 +396,5 @@ def test_who_meets_an_erasure_each_time_is_told_so(words: MemoryEngine) -> None:
     found = where.recall("ferry")
     assert (len(found), len(found.problems)) == (0, 1)
     assert "erased" in found.problems[0]
-    words._services.retriever.index = SqlIndexStore(words._database)
+    words._services.retriever.index = RecallIndexRepository(words._database)
     assert where.recall("ferry").problems == ()

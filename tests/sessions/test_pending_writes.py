@@ -17,7 +17,7 @@ from langmem_tiers import (
     MessageDraft,
     RedisConfig,
 )
-from langmem_tiers.sessions.batch_repository import SqlBatchStore
+from langmem_tiers.sessions.batch_repository import BatchRepository
 from tests.erasure_helpers import SECRET, make_tool_call
 from tests.waiting import LIMIT_SECONDS
 
@@ -103,13 +103,13 @@ def test_what_a_writer_was_refused_is_forgotten(engine: MemoryEngine, tenant: st
 def test_a_receipt_reports_messages_that_were_not_stored_in_time(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_store, append_all = threading.Event(), SqlBatchStore.append_all
+    may_store, append_all = threading.Event(), BatchRepository.append_all
 
     def late(*arguments: Any, **named: Any) -> Any:
         assert may_store.wait(LIMIT_SECONDS)
         return append_all(*arguments, **named)
 
-    monkeypatch.setattr(SqlBatchStore, "append_all", late)
+    monkeypatch.setattr(BatchRepository, "append_all", late)
     writer = patient(engine, timeout_seconds=0.01)
     writer.submit(tenant, "s", MessageDraft("user", SECRET))
     left = engine.forget(namespace=tenant, scrub=False).left

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import InvalidInputError, Message, Role, StorageUnavailableError, ToolCall, UnsavedMessages
-from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFileStore
+from langmem_tiers.sessions.write_ahead_file import open_unsaved_file, read_unsaved_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILES = JsonLinesUnsavedFileStore()
 any_text = st.text(st.characters(codec=None), max_size=20)
 names = st.text(st.characters(codec=None), min_size=1, max_size=20)
 messages = st.builds(
@@ -49,25 +48,25 @@ def test_what_goes_in_comes_out(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     path = tmp_path_factory.mktemp("unsaved") / "file.jsonl"
-    file = FILES.open(path)
+    file = open_unsaved_file(path)
     for one in appended:
         file.append(one)
     if appended:
-        assert FILES.read(path) == tuple(appended)
+        assert read_unsaved_file(path) == tuple(appended)
         whole = path.read_bytes()
         last = len(whole.split(b"\n")[-2]) + 1
         path.with_name("cut").write_bytes(whole[: -min(cut, last)])  # a line that was being written
-        assert FILES.read(path.with_name("cut")) == tuple(appended[:-1])
+        assert read_unsaved_file(path.with_name("cut")) == tuple(appended[:-1])
     file.replace(replaced)
     file.append(UnsavedMessages(("a",), "s", ()))
-    assert FILES.read(path) == (*replaced, UnsavedMessages(("a",), "s", ()))
+    assert read_unsaved_file(path) == (*replaced, UnsavedMessages(("a",), "s", ()))
     file.replace(())
     file.close()
     assert not path.exists()
 
 
 def _lines(path: Path) -> list[bytes]:
-    file = FILES.open(path)
+    file = open_unsaved_file(path)
     for name in ("s", "t"):
         file.append(UnsavedMessages(("a",), name, ()))
     lines = path.read_bytes().split(b"\n")
@@ -97,17 +96,17 @@ def test_a_damaged_file_is_refused_whole(tmp_path: Path, place: int, line: bytes
     lines[place] = line
     path.write_bytes(b"\n".join(lines))
     with pytest.raises(InvalidInputError, match=said):
-        FILES.read(path)
+        read_unsaved_file(path)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailableError, match="nothing.jsonl"):
-        FILES.read(tmp_path / "nothing.jsonl")
+        read_unsaved_file(tmp_path / "nothing.jsonl")
 
 
 def test_a_report_is_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "file.jsonl"
-    file = FILES.open(path)
+    file = open_unsaved_file(path)
     file.append(UnsavedMessages(("a",), "s", ()))
     assert path.stat().st_mode & 0o777 == 0o600
     file.replace([UnsavedMessages(("a",), "s", ())])

@@ -126,7 +126,7 @@ def test_a_server_two_years_older_is_as_good() -> None:
         found = engine.namespace("acme").recall("walrus", strategy=Strategy.SIMILARITY)
         assert [hit.entry.content for hit in found.hits] == ["the walrus"]
         assert engine.services.retriever.embedding is not None
-        assert engine.services.retriever.embedding.store._is_native == {1: True}  # type: ignore[attr-defined]
+        assert engine.services.retriever.embedding.store._is_native == {1: True}
 
 
 @pytest.mark.parametrize("why", ["may not", "is not there", "too old"])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.clock import Clock
     from langmem_tiers.common.ports import Embedder
     from langmem_tiers.config import EmbeddingConfig
-    from langmem_tiers.recall.records import VectorStore
+    from langmem_tiers.recall.vector_repository import VectorRepository
     from langmem_tiers.telemetry.instruments import Instruments
 
 _log = logging.getLogger("langmem_tiers")
@@ -76,7 +76,7 @@ class EmbeddingClient:
     def __init__(
         self,
         embedder: Embedder,
-        store: VectorStore,
+        store: VectorRepository,
         config: EmbeddingConfig,
         clock: Clock,
         instruments: Instruments = SILENT_INSTRUMENTS,

@@ -16,7 +16,7 @@ from langmem_tiers.sessions.models import IN_LIST, VersionedMessages
 from langmem_tiers.sessions.redis.connection import RedisConnection
 from langmem_tiers.sessions.redis.models import RedisStatus
 from langmem_tiers.sessions.redis.windows import RedisWindows, WindowKind
-from langmem_tiers.sessions.session_version import SessionWrite, SqlSessionVersions, to_session_version
+from langmem_tiers.sessions.session_version import SessionVersionRepository, SessionWrite, to_session_version
 from langmem_tiers.storage.migrations import identity_of
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from langmem_tiers.common.messages import Message
-    from langmem_tiers.common.ports import MessageStore, TranscriptStore
     from langmem_tiers.config import RedisConfig
     from langmem_tiers.erasure.models import ErasedIds
     from langmem_tiers.sessions.message_rows import AnyRow
     from langmem_tiers.sessions.models import AppendResult, ListChange, Listing
     from langmem_tiers.sessions.session_version import SessionVersion
+    from langmem_tiers.sessions.stores import MessageStore, TranscriptStore
     from langmem_tiers.storage.database import Database
 
 
@@ -99,7 +99,7 @@ class RedisCache:
         self._ttl_seconds = config.ttl_seconds
         self._connection = RedisConnection(config, timer)
         self._windows = RedisWindows(self._connection, config, identity_of(database))
-        self._tails = TailCache(self._windows, SqlSessionVersions(database), timer)
+        self._tails = TailCache(self._windows, SessionVersionRepository(database), timer)
 
     def wrap_message_store(self, record: MessageStore) -> RedisMessageStore:
         """Return a message store that reads the newest messages from Redis."""
@@ -183,7 +183,9 @@ class TailCache:
     outdated window, but never a wrong one.
     """
 
-    def __init__(self, windows: RedisWindows, stamps: SqlSessionVersions, timer: Callable[[], float]) -> None:
+    def __init__(
+        self, windows: RedisWindows, stamps: SessionVersionRepository, timer: Callable[[], float]
+    ) -> None:
         self.windows = windows
         self.versions = stamps
         # The last known versions of sessions; other processes may have written since.
@@ -295,7 +297,7 @@ class TailCache:
 
 
 class RedisMessageStore:
-    """Implements the ``MessageStore`` port: reads the newest messages from Redis, all others from the database."""
+    """Message store that reads the newest messages from Redis and all others from the database."""
 
     def __init__(self, record: MessageStore, cached: TailCache) -> None:
         self._record = record
@@ -347,7 +349,7 @@ class RedisMessageStore:
 
 
 class RedisTranscriptStore:
-    """Implements the ``TranscriptStore`` port: reads the end of the list from Redis, the rest from the database."""
+    """Transcript store that reads the end of the list from Redis and the rest from the database."""
 
     def __init__(self, lists: TranscriptStore, cached: TailCache) -> None:
         self._lists = lists

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from cachetools import FIFOCache
 
 from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.tasks.loop_detection.actions import Step
@@ -101,10 +102,10 @@ class LoopTracker:
     def __init__(self, start: int = 0) -> None:
         self.step_count = start
         self._new_step_count = 0
-        self._done_once: OrderedDict[str, ActionRepeats] = OrderedDict()
-        self._done_again: OrderedDict[str, ActionRepeats] = OrderedDict()
+        self._done_once: FIFOCache[str, ActionRepeats] = FIFOCache(_MAX_REMEMBERED_ACTIONS)
+        self._done_again: FIFOCache[str, ActionRepeats] = FIFOCache(_MAX_REMEMBERED_ACTIONS)
         self._chains = ChainTracker()
-        self._found_chains: OrderedDict[int, Tally] = OrderedDict()
+        self._found_chains: FIFOCache[int, Tally] = FIFOCache(_MAX_CHAINS)
         self._cycles = OscillationTracker()
         self._latest_step: StepKey | None = None
 
@@ -130,8 +131,6 @@ class LoopTracker:
         repeats.new_steps_before = self._new_step_count
         if chain.count >= _MIN_REPEATS and chain.differing_count:
             self._found_chains[chain.first] = chain
-            self._found_chains.move_to_end(chain.first)
-            _limit_size(self._found_chains, _MAX_CHAINS)
         cycle = self._cycles.add(step_key, number)
         self.step_count += 1
         self._latest_step = step_key
@@ -166,12 +165,9 @@ class LoopTracker:
         if repeats is None:
             repeats = self._done_once[step_key.action] = ActionRepeats(step_key, number, number)
             repeats.record_address(step_key, self._new_step_count)
-            _limit_size(self._done_once, _MAX_REMEMBERED_ACTIONS)
             return repeats
         repeats.add_repeat(step_key, number, self._new_step_count)
         self._done_again[step_key.action] = repeats
-        self._done_again.move_to_end(step_key.action)
-        _limit_size(self._done_again, _MAX_REMEMBERED_ACTIONS)
         return repeats
 
     def _compute_weight(self, tally: Tally) -> float:
@@ -268,8 +264,3 @@ def _compute_score(weight: float) -> float:
 
 def _certainty_key(loop: Loop) -> tuple[float, int, str]:
     return loop.score, -loop.first, loop.kind.value
-
-
-def _limit_size(kept: OrderedDict[str, ActionRepeats] | OrderedDict[int, Tally], most: int) -> None:
-    if len(kept) > most:
-        kept.popitem(last=False)

@@ -1,4 +1,4 @@
-"""What every ``AsyncDBChatStore`` must do."""
+"""What ``AsyncDBChatStore`` must do."""
 
 from __future__ import annotations
 

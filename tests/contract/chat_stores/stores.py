@@ -1,4 +1,4 @@
-"""What every ``BaseChatStore`` must do."""
+"""What ``BaseChatStore`` must do."""
 
 from __future__ import annotations
 

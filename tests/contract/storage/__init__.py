@@ -1,11 +1,6 @@
-"""What every storage must do, as pytest classes. Needs pytest.
+"""What the repositories must do on every database, as pytest classes.
 
-Subclass them in a test module of yours and give them your stores::
-
-    class TestMySessions(SessionStoreConformance):
-        @pytest.fixture
-        def stores(self) -> Stores:
-            return Stores(sessions=MySessionStore(...), messages=MyMessageStore(...))
+Subclasses define a fixture ``stores``, as in ``tests/contract/test_sql_stores.py``.
 
 The suites for batches, entries, knowledge, tuning, index, transcripts and vectors need ``Stores(..., entries=...)`` and
 so on; that for vectors needs an index as well, that for items ``items``, ``item_index`` and ``vectors``, those
@@ -42,36 +37,36 @@ pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in _SUITES))  #
 
 # ruff: noqa: E402 - assertions are rewritten in what is imported from here on
 from tests.contract.storage.base import NOW, Stores
-from tests.contract.storage.batches import BatchStoreConformance
+from tests.contract.storage.batches import BatchRepositoryConformance
 from tests.contract.storage.context_files import ContextStoreConformance
-from tests.contract.storage.entries import EntryStoreConformance
-from tests.contract.storage.index import IndexStoreConformance
-from tests.contract.storage.items import ItemStoreConformance
-from tests.contract.storage.knowledge import KnowledgeStoreConformance
-from tests.contract.storage.memories import MemoryStoreConformance
-from tests.contract.storage.memory_index import MemoryIndexConformance
+from tests.contract.storage.entries import OverrideRepositoryConformance
+from tests.contract.storage.index import RecallIndexRepositoryConformance
+from tests.contract.storage.items import ItemRepositoryConformance
+from tests.contract.storage.knowledge import KnowledgeRepositoryConformance
+from tests.contract.storage.memories import LongTermRepositoryConformance
+from tests.contract.storage.memory_index import LongTermIndexRepositoryConformance
 from tests.contract.storage.messages import MessageStoreConformance
-from tests.contract.storage.pools import PoolStoreConformance
-from tests.contract.storage.sessions import SessionStoreConformance
+from tests.contract.storage.pools import PoolRepositoryConformance
+from tests.contract.storage.sessions import SessionRepositoryConformance
 from tests.contract.storage.transcripts import TranscriptStoreConformance
-from tests.contract.storage.tuning import TuningStoreConformance
-from tests.contract.storage.vectors import VectorStoreConformance
+from tests.contract.storage.tuning import TuningRepositoryConformance
+from tests.contract.storage.vectors import VectorRepositoryConformance
 
 __all__ = [
     "NOW",
-    "BatchStoreConformance",
+    "BatchRepositoryConformance",
     "ContextStoreConformance",
-    "EntryStoreConformance",
-    "IndexStoreConformance",
-    "ItemStoreConformance",
-    "KnowledgeStoreConformance",
-    "MemoryIndexConformance",
-    "MemoryStoreConformance",
+    "ItemRepositoryConformance",
+    "KnowledgeRepositoryConformance",
+    "LongTermIndexRepositoryConformance",
+    "LongTermRepositoryConformance",
     "MessageStoreConformance",
-    "PoolStoreConformance",
-    "SessionStoreConformance",
+    "OverrideRepositoryConformance",
+    "PoolRepositoryConformance",
+    "RecallIndexRepositoryConformance",
+    "SessionRepositoryConformance",
     "Stores",
     "TranscriptStoreConformance",
-    "TuningStoreConformance",
-    "VectorStoreConformance",
+    "TuningRepositoryConformance",
+    "VectorRepositoryConformance",
 ]

@@ -13,20 +13,18 @@ from langmem_tiers.common.messages import Message, Role
 
 if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import (
-        BatchStore,
-        EntryStore,
-        KnowledgeStore,
-        MessageStore,
-        SessionStore,
-        TranscriptStore,
-        TuningStore,
-    )
-    from langmem_tiers.items.models import ItemStore
-    from langmem_tiers.long_term.records import MemoryStore
-    from langmem_tiers.pools.models import PoolStore
+    from langmem_tiers.items.repository import ItemRepository
+    from langmem_tiers.knowledge.repository import KnowledgeRepository
+    from langmem_tiers.long_term.repository import LongTermRepository
+    from langmem_tiers.pools.repository import PoolRepository
     from langmem_tiers.recall.item_records import ItemIndex
-    from langmem_tiers.recall.records import IndexStore, VectorStore
+    from langmem_tiers.recall.repository import RecallIndexRepository
+    from langmem_tiers.recall.vector_repository import VectorRepository
+    from langmem_tiers.sessions.batch_repository import BatchRepository
+    from langmem_tiers.sessions.override_repository import OverrideRepository
+    from langmem_tiers.sessions.repository import SessionRepository
+    from langmem_tiers.sessions.stores import MessageStore, TranscriptStore
+    from langmem_tiers.tuning.repository import TuningRepository
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 HOSTILE_NAMES = (
@@ -56,20 +54,20 @@ ANY_TEXT = "null \0, lone \ud83d\ude00 \udc00, real 😀, שלום, \ufffd, %00 
 class Stores:
     """The stores under test, on one database; those that are left out have no suite to pass."""
 
-    sessions: SessionStore
+    sessions: SessionRepository
     messages: MessageStore
-    entries: EntryStore | None = None
-    knowledge: KnowledgeStore | None = None
-    tuning: TuningStore | None = None
-    index: IndexStore | None = None
-    vectors: VectorStore | None = None
-    items: ItemStore | None = None
+    entries: OverrideRepository | None = None
+    knowledge: KnowledgeRepository | None = None
+    tuning: TuningRepository | None = None
+    index: RecallIndexRepository | None = None
+    vectors: VectorRepository | None = None
+    items: ItemRepository | None = None
     item_index: ItemIndex | None = None
     transcripts: TranscriptStore | None = None
-    memories: MemoryStore | None = None
+    memories: LongTermRepository | None = None
     memory_index: ItemIndex | None = None
-    pools: PoolStore | None = None
-    batches: BatchStore | None = None
+    pools: PoolRepository | None = None
+    batches: BatchRepository | None = None
 
 
 class StoreConformance:
@@ -91,19 +89,19 @@ class StoreConformance:
         return stores.sessions.get_or_create(namespace, "session", NOW).key
 
     @pytest.fixture
-    def entries(self, stores: Stores) -> EntryStore:
+    def entries(self, stores: Stores) -> OverrideRepository:
         """The store of marks."""
         assert stores.entries is not None, "hand in Stores(entries=...) to run this suite"
         return stores.entries
 
     @pytest.fixture
-    def knowledge(self, stores: Stores) -> KnowledgeStore:
+    def knowledge(self, stores: Stores) -> KnowledgeRepository:
         """The store of knowledge."""
         assert stores.knowledge is not None, "hand in Stores(knowledge=...) to run this suite"
         return stores.knowledge
 
     @pytest.fixture
-    def tuning(self, stores: Stores) -> TuningStore:
+    def tuning(self, stores: Stores) -> TuningRepository:
         """The optimizer's memory."""
         assert stores.tuning is not None, "hand in Stores(tuning=...) to run this suite"
         return stores.tuning

@@ -1,4 +1,4 @@
-"""What every ``BatchStore`` must do."""
+"""What ``BatchRepository`` must do."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tests.contract.storage.base import (
 if TYPE_CHECKING:
     from langmem_tiers.common.messages import Message
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import BatchStore
+    from langmem_tiers.sessions.batch_repository import BatchRepository
 
 
-class BatchStoreConformance(StoreConformance):
-    """What every ``BatchStore`` must do, beside a ``SessionStore`` and a ``MessageStore`` on the same database."""
+class BatchRepositoryConformance(StoreConformance):
+    """What ``BatchRepository`` must do, with the other repositories on the same database."""
 
     @pytest.fixture
-    def batches(self, stores: Stores) -> BatchStore:
+    def batches(self, stores: Stores) -> BatchRepository:
         """The store of batches."""
         assert stores.batches is not None, "hand in Stores(batches=...) to run this suite"
         return stores.batches
 
     def test_sessions_that_are_not_there_are_made(
-        self, stores: Stores, batches: BatchStore, namespace: NamespacePath
+        self, stores: Stores, batches: BatchRepository, namespace: NamespacePath
     ) -> None:
         done = batches.append_all(
             [
@@ -58,7 +58,7 @@ class BatchStoreConformance(StoreConformance):
             assert contents(stores.messages.list_latest(one.key, 9).messages) == expected
 
     def test_batches_go_on_where_the_record_ends(
-        self, stores: Stores, batches: BatchStore, namespace: NamespacePath, key: int
+        self, stores: Stores, batches: BatchRepository, namespace: NamespacePath, key: int
     ) -> None:
         later = NOW + timedelta(hours=1)
         stores.messages.append(key, [message("1")], NOW)
@@ -75,7 +75,7 @@ class BatchStoreConformance(StoreConformance):
 
     @pytest.mark.parametrize("new_ids", [False, True])
     def test_known_ids_are_stored_once(
-        self, stores: Stores, batches: BatchStore, namespace: NamespacePath, key: int, *, new_ids: bool
+        self, stores: Stores, batches: BatchRepository, namespace: NamespacePath, key: int, *, new_ids: bool
     ) -> None:
         known, new = message("1", id="a"), message("2", id="b")
         stores.messages.append(key, [known], NOW)
@@ -93,7 +93,7 @@ class BatchStoreConformance(StoreConformance):
 
     @pytest.mark.parametrize("new_ids", [False, True])
     def test_one_conflict_and_nothing_is_stored_of_any(
-        self, stores: Stores, batches: BatchStore, namespace: NamespacePath, key: int, *, new_ids: bool
+        self, stores: Stores, batches: BatchRepository, namespace: NamespacePath, key: int, *, new_ids: bool
     ) -> None:
         stores.messages.append(key, [message("1", id="a")], NOW)
         given = [
@@ -106,13 +106,15 @@ class BatchStoreConformance(StoreConformance):
         assert stores.sessions.get(namespace, "new") is None
 
     def test_nothing_to_store_changes_nothing(
-        self, stores: Stores, batches: BatchStore, namespace: NamespacePath, key: int
+        self, stores: Stores, batches: BatchRepository, namespace: NamespacePath, key: int
     ) -> None:
         assert batches.append_all([], NOW) == ()
         (done,) = batches.append_all([SessionBatch(namespace, "session", [])], NOW)
         assert (done.stored, done.duplicates, done.revision) == ((), (), stores.sessions.get_revision(key))
 
-    def test_names_never_cross(self, stores: Stores, batches: BatchStore, namespace: NamespacePath) -> None:
+    def test_names_never_cross(
+        self, stores: Stores, batches: BatchRepository, namespace: NamespacePath
+    ) -> None:
         places = [((*namespace, label), name) for label in HOSTILE_NAMES for name in ("s", label)]
         places = list(dict.fromkeys(places))
         given = [SessionBatch(path, name, [message(repr((path, name)))]) for path, name in places]
@@ -123,13 +125,13 @@ class BatchStoreConformance(StoreConformance):
             assert info is not None
             assert contents(stores.messages.list_latest(info.key, 9).messages) == [repr((path, name))]
 
-    def test_a_thousand_sessions_at_once(self, batches: BatchStore, namespace: NamespacePath) -> None:
+    def test_a_thousand_sessions_at_once(self, batches: BatchRepository, namespace: NamespacePath) -> None:
         given = [SessionBatch(namespace, f"{n}", [message(f"{n}")]) for n in range(1000)]
         assert all(len(one.stored) == 1 for one in batches.append_all(given, NOW, new_ids=True))
         assert all(len(one.duplicates) == 1 for one in batches.append_all(given, NOW, new_ids=True))
 
     def test_many_at_once_in_any_order_store_all_and_never_wait_for_each_other_for_ever(
-        self, stores: Stores, batches: BatchStore, namespace: NamespacePath
+        self, stores: Stores, batches: BatchRepository, namespace: NamespacePath
     ) -> None:
         numbers = itertools.count()
         names = [f"s{n}" for n in range(6)]
@@ -147,7 +149,7 @@ class BatchStoreConformance(StoreConformance):
             assert info.message_count == len(stores.messages.list_latest(info.key, 99).messages) == 32
 
     def test_who_erases_meanwhile_and_who_writes_do_not_wait_for_each_other_for_ever(
-        self, stores: Stores, batches: BatchStore, namespace: NamespacePath
+        self, stores: Stores, batches: BatchRepository, namespace: NamespacePath
     ) -> None:
         numbers = itertools.count()
 

@@ -1,4 +1,4 @@
-"""What every ``ContextStore`` must do."""
+"""What ``ContextStore`` must do."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def full(session_id: str) -> ContextData:
 
 
 class ContextStoreConformance:
-    """What every ``ContextStore`` must do."""
+    """What ``ContextStore`` must do."""
 
     @pytest.fixture
     def store(self) -> ContextStore:

@@ -1,4 +1,4 @@
-"""What every ``EntryStore`` must do."""
+"""What ``OverrideRepository`` must do."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.contract.storage.base import (
 
 if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import EntryStore
     from langmem_tiers.sessions.models import StoredView
+    from langmem_tiers.sessions.override_repository import OverrideRepository
 
 THREADS = 8
 PROMOTED = EntryOverride(tier=Tier.LONG_TERM, relevance=1.0, reason="by hand", changed_at=NOW)
@@ -55,19 +55,19 @@ def roll_up(name: str = "s", *, before: str, hidden: int) -> RollUp:
     return RollUp(summary=summary, first_visible_id=before, hidden_count=hidden)
 
 
-def key_of(entries: EntryStore, key: int, message_id: str) -> int:
+def key_of(entries: OverrideRepository, key: int, message_id: str) -> int:
     """The store's handle of a message."""
     shown = entries.get(key, message_id)
     assert shown is not None
     return shown.key
 
 
-def mark(entries: EntryStore, key: int, message_id: str, new: EntryOverride | None) -> None:
+def mark(entries: OverrideRepository, key: int, message_id: str, new: EntryOverride | None) -> None:
     """Put one mark on a session that nobody compressed."""
     assert entries.apply(key, {key_of(entries, key, message_id): new}, roll_up=None, was_hidden=0)
 
 
-def mark_of(entries: EntryStore, key: int, message_id: str) -> EntryOverride | None:
+def mark_of(entries: OverrideRepository, key: int, message_id: str) -> EntryOverride | None:
     """The mark of a message."""
     shown = entries.get(key, message_id)
     assert shown is not None
@@ -79,11 +79,11 @@ def ids(view: StoredView) -> list[str]:
     return [item.message.id for item in view.items]
 
 
-class EntryStoreConformance(StoreConformance):
-    """What every ``EntryStore`` must do."""
+class OverrideRepositoryConformance(StoreConformance):
+    """What ``OverrideRepository`` must do."""
 
     def test_without_marks_the_view_is_the_record(
-        self, stores: Stores, entries: EntryStore, key: int
+        self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         assert (entries.get_view(key, 9).items, entries.get_view(key, 9).hidden_count) == ((), 0)
         fill(stores, key, 5)
@@ -94,7 +94,7 @@ class EntryStoreConformance(StoreConformance):
         assert ids(entries.get_view(key, 2)) == ["3", "4"]
 
     def test_an_earlier_view_is_brought_up_to_date(
-        self, stores: Stores, entries: EntryStore, key: int
+        self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         held = entries.get_view(key, 9)
         for number in range(3):
@@ -115,7 +115,7 @@ class EntryStoreConformance(StoreConformance):
         assert entries.get_view(key, 9, held=held).hidden_count == 2
 
     def test_an_earlier_view_does_not_grow_beyond_the_limit(
-        self, stores: Stores, entries: EntryStore, key: int
+        self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         fill(stores, key, 3)
         held = entries.get_view(key, 4)
@@ -123,7 +123,7 @@ class EntryStoreConformance(StoreConformance):
         assert ids(entries.get_view(key, 4, held=held)) == ["2", "a", "b", "c"]
 
     def test_a_message_is_found_with_the_key_of_the_view(
-        self, stores: Stores, entries: EntryStore, key: int
+        self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         stores.messages.append(key, [message(id=name) for name in HOSTILE_NAMES], NOW)
         for item in entries.get_view(key, 99).items:
@@ -145,7 +145,12 @@ class EntryStoreConformance(StoreConformance):
         ids=["bare", "promoted", "archived", "all", "empty", "any content", "any call", "any reason"],
     )
     def test_a_mark_comes_back_equal(
-        self, stores: Stores, entries: EntryStore, namespace: NamespacePath, key: int, given: EntryOverride
+        self,
+        stores: Stores,
+        entries: OverrideRepository,
+        namespace: NamespacePath,
+        key: int,
+        given: EntryOverride,
     ) -> None:
         fill(stores, key, 2)
         mark(entries, key, "1", given)
@@ -154,7 +159,9 @@ class EntryStoreConformance(StoreConformance):
         promoted = entries.list_promoted(namespace, before=None, limit=9)
         assert [one.item.override for one in promoted] == [given] * (given.tier is Tier.LONG_TERM)
 
-    def test_every_tier_and_state_can_be_marked(self, stores: Stores, entries: EntryStore, key: int) -> None:
+    def test_every_tier_and_state_can_be_marked(
+        self, stores: Stores, entries: OverrideRepository, key: int
+    ) -> None:
         marks = [replace(PROMOTED, tier=tier, state=state) for tier in Tier for state in EntryState]
         fill(stores, key, len(marks))
         keys = [item.key for item in entries.get_view(key, 99).items]
@@ -162,7 +169,7 @@ class EntryStoreConformance(StoreConformance):
         assert [item.override for item in entries.get_view(key, 99).items] == marks
 
     def test_a_later_mark_replaces_the_one_before_and_none_takes_it_away(
-        self, stores: Stores, entries: EntryStore, key: int
+        self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         fill(stores, key, 1)
         for given in (FULL_MARK, ARCHIVED, None, None, PROMOTED):
@@ -170,7 +177,7 @@ class EntryStoreConformance(StoreConformance):
             assert mark_of(entries, key, "0") == given
 
     def test_marks_leave_the_record_and_other_entries_as_they_are(
-        self, stores: Stores, entries: EntryStore, key: int
+        self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         fill(stores, key, 3)
         before = stores.messages.list_after(key, after=None, limit=9)
@@ -179,7 +186,9 @@ class EntryStoreConformance(StoreConformance):
         assert [item.override for item in entries.get_view(key, 9).items] == [PROMOTED, ARCHIVED, None]
         assert stores.messages.list_after(key, after=None, limit=9) == before
 
-    def test_many_marks_are_written_at_once(self, stores: Stores, entries: EntryStore, key: int) -> None:
+    def test_many_marks_are_written_at_once(
+        self, stores: Stores, entries: OverrideRepository, key: int
+    ) -> None:
         fill(stores, key, 1100)
         keys = [item.key for item in entries.get_view(key, 9999).items]
         assert entries.apply(key, dict.fromkeys(keys, PROMOTED), roll_up=None, was_hidden=0)
@@ -188,7 +197,7 @@ class EntryStoreConformance(StoreConformance):
         assert [item.override for item in entries.get_view(key, 9999).items] == [None, ARCHIVED] * 550
 
     def test_marks_and_summary_are_written_together(
-        self, stores: Stores, entries: EntryStore, key: int
+        self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         fill(stores, key, 6)
         marks = {key_of(entries, key, "1"): ARCHIVED, key_of(entries, key, "4"): PROMOTED}
@@ -202,7 +211,7 @@ class EntryStoreConformance(StoreConformance):
         assert (behind.override, behind.message.is_compressed) == (ARCHIVED, True)
 
     def test_a_summary_without_a_place_leaves_no_mark_behind(
-        self, stores: Stores, entries: EntryStore, namespace: NamespacePath, key: int
+        self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath, key: int
     ) -> None:
         fill(stores, key, 3)
         mark(entries, key, "1", ARCHIVED)
@@ -215,7 +224,7 @@ class EntryStoreConformance(StoreConformance):
         assert stores.messages.get(key, "s") is None
 
     def test_who_looked_before_another_compressed_writes_nothing(
-        self, stores: Stores, entries: EntryStore, namespace: NamespacePath, key: int
+        self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath, key: int
     ) -> None:
         fill(stores, key, 4)
         marks = {key_of(entries, key, "3"): PROMOTED}
@@ -229,7 +238,7 @@ class EntryStoreConformance(StoreConformance):
         assert entries.apply(key, marks, roll_up=None, was_hidden=2)
 
     def test_of_many_who_compress_at_once_one_does(
-        self, stores: Stores, entries: EntryStore, key: int
+        self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         fill(stores, key, 4)
         start, done, names = threading.Barrier(THREADS), list[str](), iter("abcdefgh")
@@ -244,13 +253,13 @@ class EntryStoreConformance(StoreConformance):
         view = entries.get_view(key, 9)
         assert (ids(view), view.hidden_count) == ([*done, "2", "3"], 2)
 
-    def test_nothing_to_write_is_written(self, stores: Stores, entries: EntryStore, key: int) -> None:
+    def test_nothing_to_write_is_written(self, stores: Stores, entries: OverrideRepository, key: int) -> None:
         fill(stores, key, 1)
         assert entries.apply(key, {}, roll_up=None, was_hidden=0)
         assert not entries.apply(key, {}, roll_up=None, was_hidden=1)
 
     def test_promoted_entries_come_newest_first_in_pages_from_all_sessions(
-        self, stores: Stores, entries: EntryStore, namespace: NamespacePath
+        self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath
     ) -> None:
         sessions = [stores.sessions.get_or_create(namespace, name, NOW).key for name in ("a%\0", "b")]
         for n in range(8):
@@ -264,7 +273,9 @@ class EntryStoreConformance(StoreConformance):
             before = page[-1].item.key
         assert seen == [(f"{n}", "b" if n % 2 else "a%\0") for n in (7, 6, 4, 3, 2, 1, 0)]
 
-    def test_tenants_never_meet(self, stores: Stores, entries: EntryStore, namespace: NamespacePath) -> None:
+    def test_tenants_never_meet(
+        self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath
+    ) -> None:
         for name in HOSTILE_NAMES:
             key = stores.sessions.get_or_create((*namespace, name), name, NOW).key
             stores.messages.append(key, [message(repr(name), id="same")], NOW)
@@ -275,7 +286,7 @@ class EntryStoreConformance(StoreConformance):
         assert entries.list_promoted(namespace, before=None, limit=9) == ()
 
     def test_a_message_is_found_by_its_id_in_any_session_of_its_namespace(
-        self, stores: Stores, entries: EntryStore, namespace: NamespacePath
+        self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath
     ) -> None:
         for path, session in ((namespace, "a"), (namespace, "b"), ((*namespace, "below"), "c")):
             key = stores.sessions.get_or_create(path, session, NOW).key
@@ -291,7 +302,7 @@ class EntryStoreConformance(StoreConformance):
         assert entries.list_by_message_id(namespace, "nowhere", limit=9) == ()
 
     def test_a_session_cannot_mark_the_messages_of_another(
-        self, stores: Stores, entries: EntryStore, namespace: NamespacePath, key: int
+        self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath, key: int
     ) -> None:
         other = (*namespace, "other")
         stranger = stores.sessions.get_or_create(other, "s", NOW).key
@@ -306,7 +317,7 @@ class EntryStoreConformance(StoreConformance):
         assert [item.override for item in entries.get_view(key, 9).items] == [ARCHIVED, None]
 
     def test_a_deleted_session_has_no_entries(
-        self, stores: Stores, entries: EntryStore, namespace: NamespacePath, key: int
+        self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath, key: int
     ) -> None:
         fill(stores, key, 1)
         mark(entries, key, "0", PROMOTED)
@@ -320,7 +331,7 @@ class EntryStoreConformance(StoreConformance):
             entries.apply(key, {}, roll_up=None, was_hidden=0)
 
     def test_a_deleted_namespace_leaves_nothing(
-        self, stores: Stores, entries: EntryStore, namespace: NamespacePath
+        self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath
     ) -> None:
         child = (*namespace, "child")
         for path in (namespace, child):

@@ -1,4 +1,4 @@
-"""What every ``IndexStore`` must do."""
+"""What ``RecallIndexRepository`` must do."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import EntryStore
+    from langmem_tiers.sessions.override_repository import OverrideRepository
 
 
-class IndexStoreConformance(StoreConformance):
-    """What every ``IndexStore`` must do."""
+class RecallIndexRepositoryConformance(StoreConformance):
+    """What ``RecallIndexRepository`` must do."""
 
     @pytest.fixture
     def talk(self, stores: Stores, namespace: NamespacePath, key: int) -> Talk:
@@ -207,7 +207,7 @@ class IndexStoreConformance(StoreConformance):
             term: {key: extract_terms(text).count(term)} for term in extract_terms(query)
         }
 
-    def test_messages_are_found_with_mark_and_session(self, talk: Talk, entries: EntryStore) -> None:
+    def test_messages_are_found_with_mark_and_session(self, talk: Talk, entries: OverrideRepository) -> None:
         call = ToolCall("c", "search", ANY_TEXT)
         for number, name in enumerate(HOSTILE_NAMES):
             said = replace(message(ANY_TEXT, id=f"{number}"), name=ANY_TEXT, tool_calls=(call,))
@@ -228,7 +228,7 @@ class IndexStoreConformance(StoreConformance):
         assert [found[key].view_item.message.content for key in keys] == texts
         assert [sorted(terms[key]) for key in keys] == [sorted(extract_terms(text)) for text in texts]
 
-    def test_messages_of_a_tier_are_known(self, talk: Talk, entries: EntryStore) -> None:
+    def test_messages_of_a_tier_are_known(self, talk: Talk, entries: OverrideRepository) -> None:
         talk.say("one", "two", "three")
         keys, other = talk.all_keys(), talk.beside("session", "other")
         mark = EntryOverride(tier=Tier.LONG_TERM, changed_at=NOW)

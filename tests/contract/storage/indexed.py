@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.recall.records import IndexStore, Tenant, VectorStore
+    from langmem_tiers.recall.records import Tenant
+    from langmem_tiers.recall.repository import RecallIndexRepository
+    from langmem_tiers.recall.vector_repository import VectorRepository
 
 THREADS = 8
 SIZE = 32
@@ -44,7 +46,7 @@ class Talk:
     """A session in a namespace, and the index over it."""
 
     stores: Stores
-    index: IndexStore
+    index: RecallIndexRepository
     namespace: NamespacePath
     key: int
 
@@ -96,7 +98,7 @@ class Talk:
 class Shelf(Talk):
     """A session, and a model that nobody else uses, with their vectors."""
 
-    vectors: VectorStore
+    vectors: VectorRepository
     identity: str
     model: int
 

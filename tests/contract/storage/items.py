@@ -14,7 +14,7 @@ from tests.contract.storage.base import ANY_TEXT, HOSTILE_NAMES, NOW, StoreConfo
 
 if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.items.models import ItemStore
+    from langmem_tiers.items.repository import ItemRepository
     from langmem_tiers.recall.item_records import ItemIndex
     from tests.contract.storage.base import Stores
 
@@ -22,11 +22,11 @@ LATER = NOW + timedelta(seconds=10)
 VECTOR = b"\0\0\x80\x3f" * 4
 
 
-class ItemStoreConformance(StoreConformance):
-    """Suites for ``ItemStore`` and ``ItemIndex`` on one database."""
+class ItemRepositoryConformance(StoreConformance):
+    """Suites for ``ItemRepository`` and ``ItemIndex`` on one database."""
 
     @pytest.fixture
-    def items(self, stores: Stores) -> ItemStore:
+    def items(self, stores: Stores) -> ItemRepository:
         """The store."""
         assert stores.items is not None
         return stores.items
@@ -44,7 +44,7 @@ class ItemStoreConformance(StoreConformance):
         return stores.vectors.register_model("conformance", 4, NOW)
 
     def test_a_write_is_read_back_by_name_page_scan_and_key(
-        self, items: ItemStore, namespace: NamespacePath
+        self, items: ItemRepository, namespace: NamespacePath
     ) -> None:
         items.write([_write(namespace, "a", '{"n":1}'), _write(namespace, "b", "{}")], NOW, model=None)
         kept = items.get([(namespace, "a"), (namespace, "c")], NOW)[namespace, "a"]
@@ -57,7 +57,9 @@ class ItemStoreConformance(StoreConformance):
         assert items.get_by_keys([kept.pk], NOW) == {kept.pk: kept}
         assert items.get_values([kept.pk], NOW)[kept.pk].value == {"n": 1}
 
-    def test_any_text_and_any_name_come_back_equal(self, items: ItemStore, namespace: NamespacePath) -> None:
+    def test_any_text_and_any_name_come_back_equal(
+        self, items: ItemRepository, namespace: NamespacePath
+    ) -> None:
         for name in HOSTILE_NAMES:
             items.write(
                 [_write((*namespace, name), name, json.dumps({"x": name}, ensure_ascii=False))],
@@ -71,7 +73,7 @@ class ItemStoreConformance(StoreConformance):
         assert set(items.list_namespaces(namespace, NOW)) == {(*namespace, name) for name in HOSTILE_NAMES}
 
     def test_an_update_keeps_key_and_creation_and_takes_the_next_revision(
-        self, items: ItemStore, namespace: NamespacePath
+        self, items: ItemRepository, namespace: NamespacePath
     ) -> None:
         items.write([_write(namespace, "a", "{}")], NOW, model=None)
         first = items.get([(namespace, "a")], NOW)[namespace, "a"]
@@ -81,7 +83,7 @@ class ItemStoreConformance(StoreConformance):
         assert second.revision > first.revision
 
     def test_the_last_deletion_takes_the_namespace_with_it(
-        self, items: ItemStore, index: ItemIndex, namespace: NamespacePath
+        self, items: ItemRepository, index: ItemIndex, namespace: NamespacePath
     ) -> None:
         items.write([_write(namespace, "a", "{}")], NOW, model=None)
         before = index.list_namespace_states(namespace)
@@ -94,7 +96,7 @@ class ItemStoreConformance(StoreConformance):
         )
 
     def test_what_has_expired_is_not_there_and_refreshing_does_not_bring_it_back(
-        self, items: ItemStore, namespace: NamespacePath
+        self, items: ItemRepository, namespace: NamespacePath
     ) -> None:
         items.write([_write(namespace, "a", "{}", ttl=5.0)], NOW, model=None)
         kept = items.get([(namespace, "a")], NOW)[namespace, "a"]
@@ -110,7 +112,7 @@ class ItemStoreConformance(StoreConformance):
         assert not items.get([(namespace, "a")], NOW)
 
     def test_the_index_tells_what_changed_and_gives_terms_and_vectors(
-        self, items: ItemStore, index: ItemIndex, namespace: NamespacePath, model: int
+        self, items: ItemRepository, index: ItemIndex, namespace: NamespacePath, model: int
     ) -> None:
         texts = (ItemText(text="a boat", terms="boat", vector=VECTOR), ItemText(text=ANY_TEXT, terms="x y"))
         items.write([_write(namespace, "a", "{}", texts=texts)], NOW, model=model)
@@ -127,7 +129,7 @@ class ItemStoreConformance(StoreConformance):
         assert index.list_namespace_states(namespace)[0].erasure_epoch > state.erasure_epoch
 
     def test_vectors_are_kept_only_for_texts_that_are_as_they_were(
-        self, items: ItemStore, index: ItemIndex, namespace: NamespacePath, model: int
+        self, items: ItemRepository, index: ItemIndex, namespace: NamespacePath, model: int
     ) -> None:
         texts = (ItemText(text="a boat", terms="boat"),)
         items.write([_write(namespace, "a", "{}", texts=texts)], NOW, model=None)

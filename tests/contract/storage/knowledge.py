@@ -1,4 +1,4 @@
-"""What every ``KnowledgeStore`` must do."""
+"""What ``KnowledgeRepository`` must do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import KnowledgeStore
+    from langmem_tiers.knowledge.repository import KnowledgeRepository
 
 THREADS = 8
 
@@ -48,12 +48,12 @@ def keys(items: Sequence[Knowledge]) -> list[str]:
     return [item.key for item in items]
 
 
-class KnowledgeStoreConformance(KnowledgeSearchConformance):
-    """What every ``KnowledgeStore`` must do."""
+class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
+    """What ``KnowledgeRepository`` must do."""
 
     @pytest.mark.parametrize("text", [ANY_TEXT, "\0", "\udfff", "base64:AA==", "base64:\0", " \n"])
     def test_what_goes_in_comes_out_equal(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath, text: str
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath, text: str
     ) -> None:
         given = Knowledge(
             category=text,
@@ -73,20 +73,22 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         assert knowledge.list_page(namespace, text, after=None, limit=9) == (given,)
         assert knowledge.list_stale(namespace, before=NOW + timedelta(days=1), below=0.1, limit=9) == (given,)
 
-    def test_any_source_comes_out_equal(self, knowledge: KnowledgeStore, namespace: NamespacePath) -> None:
+    def test_any_source_comes_out_equal(
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
+    ) -> None:
         given = replace(known(), source=ANY_TEXT)
         put(knowledge, namespace, given)
         assert knowledge.get(namespace, "domain", "key") == given
 
     def test_what_is_not_known_is_not_made_up(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, known("other"))
         assert knowledge.get(namespace, "domain", "key") is None
         assert knowledge.list_history(namespace, "domain", "key") == ()
         assert knowledge.list_page((*namespace, "x"), None, after=None, limit=9) == ()
 
-    def test_tenants_never_meet(self, knowledge: KnowledgeStore, namespace: NamespacePath) -> None:
+    def test_tenants_never_meet(self, knowledge: KnowledgeRepository, namespace: NamespacePath) -> None:
         for name in HOSTILE_NAMES:
             item = known(value=f"walrus of {name!r}")
             put_after(knowledge, (*namespace, name), item, past(item))
@@ -100,7 +102,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
             assert [hit.knowledge for hit in hits] == [item]
 
     def test_categories_and_keys_match_exactly(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         names = [(name, name) for name in HOSTILE_NAMES]
         names += [("a", "bc"), ("ab", "c"), ("a/b", "c"), ("a", "b/c")]
@@ -111,7 +113,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         assert set(keys(knowledge.list_page(namespace, "a", after=None, limit=99))) == of_a
 
     def test_a_key_that_many_store_at_once_is_there_once(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         start = threading.Barrier(THREADS)
         counts: list[int] = []
@@ -131,7 +133,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         assert only.store_count == THREADS
 
     def test_many_names_are_changed_at_once(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         old = [known(f"{n}") for n in range(3)]
         put(knowledge, namespace, *old)
@@ -156,7 +158,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         assert knowledge.list_history(namespace, "domain", "1") == (past(old[1]),)
 
     def test_more_names_than_a_statement_takes_values_are_changed_at_once(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, known("0"))
         names = [("domain", f"{n}") for n in range(40_000)]
@@ -165,7 +167,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         assert knowledge.get(namespace, "domain", "0") is None
 
     def test_a_decision_that_fails_leaves_everything_untouched(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         items = [known(f"{n}") for n in range(3)]
         put(knowledge, namespace, *items)
@@ -183,7 +185,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         assert found(knowledge, namespace, "changed") == []
 
     def test_taking_away_what_is_not_there_changes_nothing(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         assert knowledge.update(namespace, [("domain", "key")], KnowledgeUpdate, NOW) == (
             KnowledgeUpdate(None),
@@ -192,7 +194,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         assert knowledge.list_page(namespace, None, after=None, limit=9) == ()
 
     def test_pages_come_by_category_and_key_and_join_to_the_whole(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         names = [(category, key) for category in ("a", "b", "c") for key in ("k", "l", "m", "n")]
         put(knowledge, namespace, *(known(key, category=category) for category, key in reversed(names)))
@@ -205,7 +207,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         assert knowledge.list_page(namespace, None, after=names[-1], limit=9) == ()
 
     def test_pages_over_any_names_miss_none(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, *(known(name, category=name) for name in HOSTILE_NAMES))
         seen: list[str] = []
@@ -214,7 +216,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         assert sorted(seen) == sorted(HOSTILE_NAMES)
 
     def test_what_was_not_used_since_then_comes_oldest_first(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, *(known(f"{days}", days=days) for days in (3, 1, 2, 0)))
         put(knowledge, (*namespace, "other"), known("other"))
@@ -226,7 +228,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         ) == ["0", "1"]
 
     def test_history_is_oldest_first_and_equal(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         values = [known(ANY_TEXT, text, category=ANY_TEXT) for text in ("b", ANY_TEXT, "a", "b")]
         for item in values:
@@ -234,7 +236,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         assert knowledge.list_history(namespace, ANY_TEXT, ANY_TEXT) == tuple(past(item) for item in values)
 
     def test_what_held_at_a_time_is_found_from_its_beginning_to_before_its_end(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         old = known("b", "old", category=ANY_TEXT)
         put_after(knowledge, namespace, known("b", "new", category=ANY_TEXT), past(old))
@@ -253,7 +255,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         assert at(start + 2 * day) == []
 
     def test_knowledge_outlives_sessions(
-        self, stores: Stores, knowledge: KnowledgeStore, namespace: NamespacePath, key: int
+        self, stores: Stores, knowledge: KnowledgeRepository, namespace: NamespacePath, key: int
     ) -> None:
         put(knowledge, namespace, known())
         stores.sessions.delete(key)
@@ -261,7 +263,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
 
     @pytest.mark.parametrize("has_session", [True, False])
     def test_a_deleted_namespace_leaves_nothing(
-        self, stores: Stores, knowledge: KnowledgeStore, namespace: NamespacePath, *, has_session: bool
+        self, stores: Stores, knowledge: KnowledgeRepository, namespace: NamespacePath, *, has_session: bool
     ) -> None:
         child = (*namespace, "child")
         for path in (namespace, child):

@@ -1,4 +1,4 @@
-"""What every ``KnowledgeStore`` must find."""
+"""What every ``KnowledgeRepository`` must find."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.contract.storage.base import ANY_TEXT, NOW, StoreConformance
 
 if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import KnowledgeStore
     from langmem_tiers.knowledge.models import PastKnowledge
+    from langmem_tiers.knowledge.repository import KnowledgeRepository
 
 
 def known(
@@ -38,21 +38,21 @@ def known(
     )
 
 
-def put(store: KnowledgeStore, namespace: NamespacePath, *items: Knowledge) -> None:
+def put(store: KnowledgeRepository, namespace: NamespacePath, *items: Knowledge) -> None:
     """Store them as they are."""
     for item in items:
         put_after(store, namespace, item, None)
 
 
 def put_after(
-    store: KnowledgeStore, namespace: NamespacePath, item: Knowledge, former: PastKnowledge | None
+    store: KnowledgeRepository, namespace: NamespacePath, item: Knowledge, former: PastKnowledge | None
 ) -> None:
     """Store it in place of what held before."""
     store.update(namespace, [(item.category, item.key)], lambda _: KnowledgeUpdate(item, former), NOW)
 
 
 def found(
-    store: KnowledgeStore,
+    store: KnowledgeRepository,
     namespace: NamespacePath,
     *words: str,
     category: str | None = None,
@@ -64,10 +64,10 @@ def found(
 
 
 class KnowledgeSearchConformance(StoreConformance):
-    """The part of the suite for a ``KnowledgeStore`` that searches."""
+    """The part of the suite for a ``KnowledgeRepository`` that searches."""
 
     def test_search_finds_words_of_key_and_value_in_any_form(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, known("cookie banner", "Click it before navigation"), known("rest", "none"))
         assert found(knowledge, namespace, "cookies") == ["cookie banner"]
@@ -77,14 +77,14 @@ class KnowledgeSearchConformance(StoreConformance):
 
     @pytest.mark.parametrize("word", ["example", "checkout", "page", "submit", "alice", "100", "app"])
     def test_search_finds_the_words_inside_addresses_names_and_paths(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath, word: str
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath, word: str
     ) -> None:
         text = "www.example.com/checkout #page-title form_submit alice@mail.org 100% src/app.py"
         put(knowledge, namespace, known("k", text), known(text, "v"), known("rest"))
         assert sorted(found(knowledge, namespace, word)) == ["k", text]
 
     def test_search_reads_a_key_as_it_was_given(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, known("100%cotton"), known("null\0walrus"), known("rest"))
         assert found(knowledge, namespace, "cotton") == ["100%cotton"]
@@ -92,7 +92,7 @@ class KnowledgeSearchConformance(StoreConformance):
         assert found(knowledge, namespace, "25", "25cotton", "00walrus") == []
 
     def test_search_ranks_more_words_higher_and_keeps_to_limit_and_category(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(
             knowledge,
@@ -109,7 +109,7 @@ class KnowledgeSearchConformance(StoreConformance):
         assert found(knowledge, namespace, "queue", category="user_preference") == []
 
     def test_search_does_not_find_what_no_longer_holds(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, known("shape", "round walrus"))
         put(knowledge, namespace, known("shape", "square narwhal"))
@@ -119,7 +119,7 @@ class KnowledgeSearchConformance(StoreConformance):
         assert found(knowledge, namespace, "narwhal", "shape") == []
 
     def test_search_finds_nothing_for_no_terms_and_where_nothing_is_known(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         assert found(knowledge, namespace, "walrus") == []
         put(knowledge, namespace, known("walrus"))
@@ -128,20 +128,20 @@ class KnowledgeSearchConformance(StoreConformance):
         assert found(knowledge, namespace, "walrus") == []
 
     def test_search_finds_words_of_scripts_without_spaces(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, known("停车", "红色的船每月付四百克朗"), known("晚饭", "不吃鱼"))
         assert found(knowledge, namespace, "红色的船要付多少?") == ["停车"]
         assert found(knowledge, namespace, "晚飯") == ["晚饭"]
 
     def test_search_counts_a_rare_word_more_than_a_common_one(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, *(known(f"{n}", "boat") for n in range(5)), known("rare", "walrus"))
         assert found(knowledge, namespace, "boat", "walrus")[0] == "rare"
 
     def test_search_puts_the_surer_first_where_both_are_as_good(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         items = [
             known(f"walrus {n}", confidence=sure) for n, sure in ((3, 0.5), (1, 0.2), (4, 0.9), (2, 0.5))
@@ -151,7 +151,7 @@ class KnowledgeSearchConformance(StoreConformance):
         assert found(knowledge, namespace, "walrus", limit=2) == ["walrus 4", "walrus 2"]
 
     def test_what_others_know_changes_neither_what_is_found_nor_its_order_nor_its_score(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(
             knowledge,
@@ -167,7 +167,7 @@ class KnowledgeSearchConformance(StoreConformance):
         assert knowledge.search(namespace, terms, category=None, limit=2) == alone
 
     def test_search_takes_operators_and_any_text_as_words(
-        self, knowledge: KnowledgeStore, namespace: NamespacePath
+        self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, known("text", f"a walrus {ANY_TEXT}"))
         for word in ('"', "*", "NEAR", "AND", "-", ":", "(", "value:walrus", "'", "\\", "a & b", "|", "!x"):

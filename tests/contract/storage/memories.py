@@ -1,4 +1,4 @@
-"""What every ``MemoryStore`` must do."""
+"""What ``LongTermRepository`` must do."""
 
 from __future__ import annotations
 
@@ -87,8 +87,10 @@ def full_entry(book: Book, text: str, tier: Tier) -> NewEntry:
     )
 
 
-class MemoryStoreConformance(MemoryFactsConformance, MemoryLifetimesConformance, MemoryReadsConformance):
-    """What every ``MemoryStore`` must do."""
+class LongTermRepositoryConformance(
+    MemoryFactsConformance, MemoryLifetimesConformance, MemoryReadsConformance
+):
+    """What ``LongTermRepository`` must do."""
 
     @pytest.mark.parametrize("tier", sorted(TIERS))
     def test_an_entry_comes_back_equal(self, book: Book, tier: Tier) -> None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.facts.models import FactState
-    from langmem_tiers.long_term.records import LearningCursor, MemoryStore, StoredEntry
+    from langmem_tiers.long_term.records import LearningCursor, StoredEntry
+    from langmem_tiers.long_term.repository import LongTermRepository
     from langmem_tiers.recall.item_records import ItemIndex, ItemNamespaceState
 
 LONG_TERM, EPISODIC, SHORT_TERM = Tier.LONG_TERM, Tier.EPISODIC, Tier.SHORT_TERM
@@ -35,7 +36,7 @@ class Book:
     """The memory of a namespace, with one session in it."""
 
     stores: Stores
-    store: MemoryStore
+    store: LongTermRepository
     index: ItemIndex
     namespace: NamespacePath
     key: int

@@ -31,7 +31,7 @@ def place_of(item: IndexedItem) -> ItemTextKey:
     return ItemTextKey(item.pk, item.revision, 0)
 
 
-class MemoryIndexConformance(MemoryConformance):
+class LongTermIndexRepositoryConformance(MemoryConformance):
     """What an ``ItemIndex`` over memories must do."""
 
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""What every ``MemoryStore`` must do with relations, and with what is archived, erased or goes with a session."""
+"""What ``LongTermRepository`` must do with relations, and with what is archived, erased or goes with a session."""
 
 from __future__ import annotations
 

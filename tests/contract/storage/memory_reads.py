@@ -1,4 +1,4 @@
-"""What every ``MemoryStore`` must do when entries are looked for, used and grow old."""
+"""What ``LongTermRepository`` must do when entries are looked for, used and grow old."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every ``MessageStore`` must do."""
+"""What ``MessageStore`` must do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class MessageStoreConformance(StoreConformance):
-    """What every ``MessageStore`` must do."""
+    """What ``MessageStore`` must do."""
 
     def test_what_goes_in_comes_out_equal(self, stores: Stores, key: int) -> None:
         given = Message(

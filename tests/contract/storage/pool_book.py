@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.long_term.records import MemoryStore, StoredEntry
-    from langmem_tiers.pools.models import PoolStore, PoolUpdates
+    from langmem_tiers.long_term.records import StoredEntry
+    from langmem_tiers.long_term.repository import LongTermRepository
+    from langmem_tiers.pools.models import PoolUpdates
+    from langmem_tiers.pools.repository import PoolRepository
 
 LATER = NOW + timedelta(hours=1)
 ALL = EntryFilters(archived=True)
@@ -26,7 +28,7 @@ ALL = EntryFilters(archived=True)
 class Shared:
     """A pool with an owner and a member, and short ways to use it."""
 
-    def __init__(self, pools: PoolStore, memories: MemoryStore, tenant: str) -> None:
+    def __init__(self, pools: PoolRepository, memories: LongTermRepository, tenant: str) -> None:
         self.pools, self.memories = pools, memories
         self.owner: NamespacePath = (tenant, "owner")
         self.member: NamespacePath = (tenant, "member")

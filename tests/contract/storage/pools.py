@@ -1,4 +1,4 @@
-"""What every ``PoolStore`` must do."""
+"""What ``PoolRepository`` must do."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tests.contract.storage.base import Stores
 
 
-class PoolStoreConformance(StoreConformance):
-    """The suite for ``PoolStore``, beside a ``MemoryStore`` and a ``SessionStore`` on the same database."""
+class PoolRepositoryConformance(StoreConformance):
+    """What ``PoolRepository`` must do, with the other repositories on the same database."""
 
     @pytest.fixture
     def shared(self, stores: Stores, namespace: NamespacePath) -> Shared:

@@ -1,4 +1,4 @@
-"""What every ``SessionStore`` must do."""
+"""What ``SessionRepository`` must do."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
 
 
-class SessionStoreConformance(StoreConformance):
-    """What every ``SessionStore`` must do."""
+class SessionRepositoryConformance(StoreConformance):
+    """What ``SessionRepository`` must do."""
 
     def test_open_creates_a_session_once(self, stores: Stores, namespace: NamespacePath) -> None:
         first = stores.sessions.get_or_create(namespace, "s", NOW)

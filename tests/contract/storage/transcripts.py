@@ -1,4 +1,4 @@
-"""What every ``TranscriptStore`` must do."""
+"""What ``TranscriptStore`` must do."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import EntryStore, TranscriptStore
     from langmem_tiers.sessions.models import VersionedMessages
+    from langmem_tiers.sessions.override_repository import OverrideRepository
+    from langmem_tiers.sessions.stores import TranscriptStore
 
 ACTIVE, ARCHIVED, REPLACED, REMOVED = Listing
 THREADS = 4
@@ -97,7 +98,7 @@ def a_change(
 
 
 class TranscriptStoreConformance(StoreConformance):
-    """What every ``TranscriptStore`` must do."""
+    """What ``TranscriptStore`` must do."""
 
     @pytest.fixture
     def paper(self, stores: Stores, namespace: NamespacePath, key: int) -> Paper:
@@ -178,7 +179,7 @@ class TranscriptStoreConformance(StoreConformance):
         paper.put(ACTIVE, "b", "d")
         assert paper.shown() == list("abcd")
 
-    def test_a_view_that_somebody_holds_is_read_anew(self, paper: Paper, entries: EntryStore) -> None:
+    def test_a_view_that_somebody_holds_is_read_anew(self, paper: Paper, entries: OverrideRepository) -> None:
         paper.say(*"abc")
         held = entries.get_view(paper.key, 9)
         for listing, one, left in (
@@ -387,7 +388,7 @@ class TranscriptStoreConformance(StoreConformance):
         assert back.rows.keys.tolist()[:3] == [first, second, third]
         assert back.tenant not in (before, removed.tenant)
 
-    def test_what_is_removed_is_no_long_term_entry(self, paper: Paper, entries: EntryStore) -> None:
+    def test_what_is_removed_is_no_long_term_entry(self, paper: Paper, entries: OverrideRepository) -> None:
         paper.say(*"ab")
         shown = [item.key for item in entries.get_view(paper.key, 9).items]
         mark = EntryOverride(tier=Tier.LONG_TERM, changed_at=NOW)

@@ -1,4 +1,4 @@
-"""What every ``TuningStore`` must do."""
+"""What ``TuningRepository`` must do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.contract.storage.base import HOSTILE_NAMES, NOW, StoreConformance, St
 
 if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.common.ports import TuningStore
+    from langmem_tiers.tuning.repository import TuningRepository
 
 THREADS = 8
 LATER = NOW + timedelta(minutes=10)
@@ -42,15 +42,15 @@ def snapshot(number: int = 0, reason: str = "") -> TuningSnapshot:
     )
 
 
-class TuningStoreConformance(StoreConformance):
-    """What every ``TuningStore`` must do."""
+class TuningRepositoryConformance(StoreConformance):
+    """What ``TuningRepository`` must do."""
 
     @pytest.fixture
     def lease(self, namespace: NamespacePath) -> str:
         """A lease that nobody else asks for."""
         return f"lease of {namespace[-1]}"
 
-    def test_nothing_is_remembered_at_first(self, tuning: TuningStore, namespace: NamespacePath) -> None:
+    def test_nothing_is_remembered_at_first(self, tuning: TuningRepository, namespace: NamespacePath) -> None:
         assert tuning.load(namespace) is None
         assert tuning.list_snapshots(namespace, 9) == ()
         assert tuning.take_savings(namespace) == Savings()
@@ -72,13 +72,13 @@ class TuningStoreConformance(StoreConformance):
         ids=["first", "learned", "on trial", "large"],
     )
     def test_a_state_comes_back_equal(
-        self, tuning: TuningStore, namespace: NamespacePath, state: TuningState
+        self, tuning: TuningRepository, namespace: NamespacePath, state: TuningState
     ) -> None:
         tuning.save(namespace, state, snapshot(), keep=9)
         assert tuning.load(namespace) == state
 
     def test_a_later_state_replaces_the_whole_of_the_one_before(
-        self, tuning: TuningStore, namespace: NamespacePath
+        self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         on_trial = TuningState(
             parameters=LEARNED,
@@ -93,7 +93,7 @@ class TuningStoreConformance(StoreConformance):
         assert tuning.load(namespace) == settled
 
     def test_snapshots_come_newest_first_and_equal(
-        self, tuning: TuningStore, namespace: NamespacePath
+        self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         runs = [snapshot(n, f"run {n}: \0 \ud83d é 😀") for n in range(5)]
         for run in runs:
@@ -102,7 +102,7 @@ class TuningStoreConformance(StoreConformance):
         assert tuning.list_snapshots(namespace, 2) == (runs[4], runs[3])
 
     def test_snapshots_are_turned_over_page_by_page(
-        self, tuning: TuningStore, namespace: NamespacePath
+        self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         runs = [snapshot(n) for n in range(5)]
         for run in runs:
@@ -116,7 +116,7 @@ class TuningStoreConformance(StoreConformance):
         assert found == runs[::-1]
 
     def test_the_newest_snapshots_of_each_namespace_are_kept(
-        self, tuning: TuningStore, namespace: NamespacePath
+        self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         other, state = (*namespace, "other"), TuningState(parameters=LEARNED)
         for n in range(4):
@@ -128,7 +128,7 @@ class TuningStoreConformance(StoreConformance):
         tuning.save(namespace, state, snapshot(7), keep=1)
         assert tuning.list_snapshots(namespace, 99) == (snapshot(7),)
 
-    def test_tenants_never_meet(self, tuning: TuningStore, namespace: NamespacePath) -> None:
+    def test_tenants_never_meet(self, tuning: TuningRepository, namespace: NamespacePath) -> None:
         for number, name in enumerate(HOSTILE_NAMES):
             own = (*namespace, name)
             tuning.save(own, TuningState(parameters=LEARNED, runs=number), snapshot(number), keep=1)
@@ -141,7 +141,7 @@ class TuningStoreConformance(StoreConformance):
         assert tuning.load(namespace) is None
 
     def test_many_who_save_at_once_leave_one_whole_state(
-        self, tuning: TuningStore, namespace: NamespacePath
+        self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         start, numbers = threading.Barrier(THREADS), count(1)
 
@@ -157,14 +157,16 @@ class TuningStoreConformance(StoreConformance):
         assert state.runs == state.tokens_saved
         assert len(tuning.list_snapshots(namespace, 99)) == THREADS
 
-    def test_savings_add_up_and_are_taken_once(self, tuning: TuningStore, namespace: NamespacePath) -> None:
+    def test_savings_add_up_and_are_taken_once(
+        self, tuning: TuningRepository, namespace: NamespacePath
+    ) -> None:
         tuning.add_savings(namespace, Savings(tokens=100, compressed=1), NOW)
         tuning.add_savings(namespace, Savings(tokens=-30, dropped=2, promoted=3), NOW)
         assert tuning.take_savings(namespace) == Savings(tokens=70, compressed=1, dropped=2, promoted=3)
         assert tuning.take_savings(namespace) == Savings()
 
     def test_savings_of_many_at_once_are_all_counted(
-        self, tuning: TuningStore, namespace: NamespacePath
+        self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         start, one = threading.Barrier(THREADS), Savings(tokens=10, compressed=3, dropped=2, promoted=1)
 
@@ -180,7 +182,7 @@ class TuningStoreConformance(StoreConformance):
         )
 
     def test_savings_that_many_take_while_others_add_are_counted_once(
-        self, tuning: TuningStore, namespace: NamespacePath
+        self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         start, taken = threading.Barrier(THREADS), list[Savings]()
 
@@ -195,7 +197,7 @@ class TuningStoreConformance(StoreConformance):
         assert sum(savings.tokens for savings in taken) == 5 * THREADS
 
     def test_a_state_and_savings_leave_each_other_alone(
-        self, tuning: TuningStore, namespace: NamespacePath
+        self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         tuning.add_savings(namespace, Savings(tokens=7), NOW)
         assert tuning.load(namespace) is None
@@ -205,7 +207,7 @@ class TuningStoreConformance(StoreConformance):
         assert tuning.load(namespace) == state
 
     def test_a_deleted_namespace_leaves_nothing(
-        self, stores: Stores, tuning: TuningStore, namespace: NamespacePath
+        self, stores: Stores, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         child, state = (*namespace, "child"), TuningState(parameters=LEARNED, runs=1)
         for path in (namespace, child):
@@ -220,31 +222,31 @@ class TuningStoreConformance(StoreConformance):
         assert tuning.list_snapshots(child, 9) == (snapshot(),)
         assert tuning.take_savings(child) == Savings(tokens=7)
 
-    def test_a_lease_has_one_holder_who_may_renew_it(self, tuning: TuningStore, lease: str) -> None:
+    def test_a_lease_has_one_holder_who_may_renew_it(self, tuning: TuningRepository, lease: str) -> None:
         assert tuning.acquire_lease(lease, "ours", NOW, LATER)
         assert not tuning.acquire_lease(lease, "theirs", NOW, LATER)
         assert tuning.acquire_lease(lease, "ours", NOW, LATER + timedelta(minutes=1))
         assert not tuning.acquire_lease(lease, "theirs", LATER, LATER + timedelta(minutes=9))
 
-    def test_a_lease_that_ran_out_is_taken(self, tuning: TuningStore, lease: str) -> None:
+    def test_a_lease_that_ran_out_is_taken(self, tuning: TuningRepository, lease: str) -> None:
         tuning.acquire_lease(lease, "ours", NOW, LATER)
         almost = LATER - timedelta(microseconds=1)
         assert not tuning.acquire_lease(lease, "theirs", almost, LATER + timedelta(minutes=9))
         assert tuning.acquire_lease(lease, "theirs", LATER, LATER + timedelta(minutes=9))
         assert not tuning.acquire_lease(lease, "ours", LATER, LATER + timedelta(minutes=9))
 
-    def test_a_lease_that_is_given_back_is_free(self, tuning: TuningStore, lease: str) -> None:
+    def test_a_lease_that_is_given_back_is_free(self, tuning: TuningRepository, lease: str) -> None:
         tuning.acquire_lease(lease, "ours", NOW, LATER)
         tuning.release_lease(lease, "ours")
         assert tuning.acquire_lease(lease, "theirs", NOW, LATER)
 
-    def test_nobody_gives_back_what_is_somebody_elses(self, tuning: TuningStore, lease: str) -> None:
+    def test_nobody_gives_back_what_is_somebody_elses(self, tuning: TuningRepository, lease: str) -> None:
         tuning.release_lease(lease, "theirs")
         tuning.acquire_lease(lease, "ours", NOW, LATER)
         tuning.release_lease(lease, "theirs")
         assert not tuning.acquire_lease(lease, "theirs", NOW, LATER)
 
-    def test_leases_are_told_by_how_their_names_begin(self, tuning: TuningStore, lease: str) -> None:
+    def test_leases_are_told_by_how_their_names_begin(self, tuning: TuningRepository, lease: str) -> None:
         for name in HOSTILE_NAMES:
             tuning.acquire_lease(f"{lease} {name}", "ours", NOW, LATER)
         tuning.acquire_lease(f"{lease}%", "ours", NOW, NOW)
@@ -252,7 +254,7 @@ class TuningStoreConformance(StoreConformance):
         assert tuning.list_leases(f"{lease}%") == {f"{lease}%": NOW}  # also those that ran out
         assert tuning.list_leases(f"{lease}_") == {}
 
-    def test_lease_names_match_exactly(self, tuning: TuningStore, lease: str) -> None:
+    def test_lease_names_match_exactly(self, tuning: TuningRepository, lease: str) -> None:
         for name in HOSTILE_NAMES:
             assert tuning.acquire_lease(f"{lease} {name}", "ours", NOW, LATER)
         tuning.release_lease(f"{lease} a", "ours")
@@ -263,7 +265,7 @@ class TuningStoreConformance(StoreConformance):
 
     @pytest.mark.parametrize("has_run_out", [False, True], ids=["new", "run out"])
     def test_of_many_who_compete_for_a_lease_one_wins(
-        self, tuning: TuningStore, lease: str, *, has_run_out: bool
+        self, tuning: TuningRepository, lease: str, *, has_run_out: bool
     ) -> None:
         if has_run_out:
             tuning.acquire_lease(lease, "gone", NOW - timedelta(minutes=10), NOW)

@@ -1,4 +1,4 @@
-"""What every ``VectorStore`` must do."""
+"""What ``VectorRepository`` must do."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 HOUR = timedelta(hours=1)
 
 
-class VectorStoreConformance(StoreConformance):
-    """What every ``VectorStore`` must do."""
+class VectorRepositoryConformance(StoreConformance):
+    """What ``VectorRepository`` must do."""
 
     @pytest.fixture
     def shelf(self, stores: Stores, namespace: NamespacePath, key: int) -> Shelf:
