@@ -58,7 +58,7 @@ from langmem_tiers.config import (
     WorkingConfig,
 )
 from langmem_tiers.context.entry_lookup import FoundEntry
-from langmem_tiers.context.models import Context
+from langmem_tiers.context.models import MemoryContext
 from langmem_tiers.context.preview import Preview
 from langmem_tiers.context_files.compaction import CompactionReport, compact
 from langmem_tiers.context_files.diff import ContextDiff
@@ -289,7 +289,6 @@ __all__ = [
     "ConsolidationReport",
     "ContentAwareCounter",
     "ContentType",
-    "Context",
     "ContextAllocation",
     "ContextBudget",
     "ContextBuildResult",
@@ -387,6 +386,7 @@ __all__ = [
     "MaintenanceConfig",
     "MaintenanceReport",
     "MaintenanceStore",
+    "MemoryContext",
     "MemoryEngine",
     "MemoryEntry",
     "MemoryPriority",

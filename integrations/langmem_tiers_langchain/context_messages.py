@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from langmem_tiers.common.messages import Message
-    from langmem_tiers.context.models import Context
+    from langmem_tiers.context.models import MemoryContext
 
 
 def to_record_messages(messages: Iterable[Message]) -> list[BaseMessage]:
@@ -27,7 +27,7 @@ def to_record_messages(messages: Iterable[Message]) -> list[BaseMessage]:
     ]
 
 
-def to_context_messages(context: Context) -> list[BaseMessage]:
+def to_context_messages(context: MemoryContext) -> list[BaseMessage]:
     """Convert a context to LangChain messages.
 
     The summary and all recalled memories become one system message. It follows the system messages at the

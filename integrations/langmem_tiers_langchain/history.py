@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.budget import TokenBudget
     from langmem_tiers.common.messages import MessageDraft
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.context.models import Context
+    from langmem_tiers.context.models import MemoryContext
     from langmem_tiers.engine import MemoryEngine
 
 _log = logging.getLogger("langmem_tiers")
@@ -186,7 +186,7 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
             return self._fall_back_to_cached(error)
         return self._append_unsaved(found)
 
-    def _build_context(self, query: str | None, *, recall: bool) -> Context:
+    def _build_context(self, query: str | None, *, recall: bool) -> MemoryContext:
         session = self.engine.session(self.namespace, self.session_id)
         try:
             return session.build_context(query, budget=self.budget, recall=recall)

@@ -19,7 +19,7 @@ from langmem_tiers_langchain.repair import repair_tool_calls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from langmem_tiers import Context, Hit, MemoryEngine, Message
+    from langmem_tiers import Hit, MemoryContext, MemoryEngine, Message
     from langmem_tiers_langchain.prompt_budget import PromptAllowance, PromptBudgeter
     from langmem_tiers_langchain.recorder import ThreadRecord
 
@@ -138,7 +138,7 @@ class RenderedThread:
     messages: list[Any]
     tokens: int
     """Tokens including system prompt and tools, by the engine's counter."""
-    context: Context | None = None
+    context: MemoryContext | None = None
     """Context that was used; None if the view was built without memory."""
 
 
@@ -272,7 +272,7 @@ class ThreadRenderer:
 
     def _lay_out(
         self,
-        context: Context,
+        context: MemoryContext,
         stored_ids: Mapping[str, str],
         others: Mapping[int, BaseMessage],
         rewritten: frozenset[str],

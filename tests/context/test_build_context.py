@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from langmem_tiers import (
     BudgetExceededError,
-    Context,
     EngineConfig,
     EntryState,
     InvalidInputError,
+    MemoryContext,
     MemoryEngine,
     MessageDraft,
     RecallConfig,
@@ -61,7 +61,7 @@ def remember(where: Namespace, *texts: str, days: int = 3) -> None:
         where.session(f"trip {number}").add(MessageDraft("user", text, created_at=when))
 
 
-def text_of(context: Context) -> str:
+def text_of(context: MemoryContext) -> str:
     return "\n".join(message.content for message in context.messages)
 
 

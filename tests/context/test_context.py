@@ -29,7 +29,7 @@ from tests.messages import COUNTER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langmem_tiers import Context
+    from langmem_tiers import MemoryContext
 
 TALK = "We talked about the weather, the sea and the long way home, and nobody was in a hurry. "
 
@@ -49,7 +49,7 @@ def talk(session: Session, number: int, text: str = TALK) -> None:
     )
 
 
-def text_of(context: Context) -> str:
+def text_of(context: MemoryContext) -> str:
     return "\n".join(message.content for message in context.messages)
 
 

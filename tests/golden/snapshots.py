@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer.main import get_command
 
-from langmem_tiers import Context, EngineConfig, Hit, MemoryEngine, Strategy, TokenBudget
+from langmem_tiers import EngineConfig, Hit, MemoryContext, MemoryEngine, Strategy, TokenBudget
 from langmem_tiers.cli.app import app
 from langmem_tiers.cli.demo.conversation import StoryClock, load_chapters, load_questions
 from langmem_tiers.mcp.server import build_server
@@ -204,7 +204,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _context(context: Context) -> dict[str, Any]:
+def _context(context: MemoryContext) -> dict[str, Any]:
     return {
         "token_count": context.token_count,
         "messages": [[message.role.value, message.content] for message in context.messages],
