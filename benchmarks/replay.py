@@ -36,7 +36,8 @@ from langmem_tiers.tuning.models import RELEVANCE_RANGE, TRIGGER_RANGE, WINDOW_R
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langmem_tiers import MemoryContext, TuningSnapshot
+    from langmem_tiers import MemoryContext
+    from langmem_tiers.tuning import TuningSnapshot
 
 TOKENS = 8000
 MESSAGES = 3000

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from langmem_tiers import (
     CacheConfig,
-    Change,
     Durability,
     EngineConfig,
     Entry,
@@ -18,6 +17,7 @@ from langmem_tiers import (
     MemoryContext,
     Tier,
 )
+from langmem_tiers.common import Change
 
 NOW = datetime(2025, 1, 15, tzinfo=UTC)
 

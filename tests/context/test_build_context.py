@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from langmem_tiers import (
     BudgetExceededError,
     EngineConfig,
-    EntryState,
     InvalidInputError,
     MemoryContext,
     MemoryEngine,
@@ -21,10 +20,11 @@ from langmem_tiers import (
     Role,
     TokenBudget,
     ToolCall,
-    count_messages,
 )
+from langmem_tiers.common import EntryState
 from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
+from langmem_tiers.text import count_messages
 from tests.hypothesis_settings import examples
 from tests.messages import COUNTER
 

@@ -18,11 +18,11 @@ from langmem_tiers import (
     SummaryConfig,
     TokenBudget,
     ToolCall,
-    count_messages,
 )
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Role
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 from langmem_tiers.testing.threads import run_in_threads
+from langmem_tiers.text import count_messages
 from tests.hypothesis_settings import examples
 from tests.messages import COUNTER
 

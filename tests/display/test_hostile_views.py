@@ -13,26 +13,23 @@ from hypothesis import strategies as st
 from langmem_tiers import (
     AddReport,
     Entry,
-    Episode,
-    EpisodeKind,
     Hit,
     Knowledge,
-    KnowledgeReport,
     MemoryContext,
     MemoryEngine,
     Message,
-    MessagePage,
-    NarrativeArc,
     Recall,
-    Relation,
     Role,
-    SitemapGraph,
     Strategy,
     Tier,
-    TuningParameters,
-    TuningSnapshot,
 )
 from langmem_tiers.display.displayable import DisplayableTuple
+from langmem_tiers.episodes import Episode, EpisodeKind, NarrativeArc
+from langmem_tiers.knowledge import KnowledgeReport
+from langmem_tiers.long_term import Relation
+from langmem_tiers.sessions import MessagePage
+from langmem_tiers.tasks import SitemapGraph
+from langmem_tiers.tuning import TuningParameters, TuningSnapshot
 from tests.display.html_page import Page, page_of
 from tests.hypothesis_settings import examples
 

@@ -17,8 +17,6 @@ from matplotlib.patches import StepPatch
 
 from langmem_tiers import (
     Entry,
-    Episode,
-    EpisodeKind,
     Hit,
     InvalidConfigError,
     InvalidInputError,
@@ -27,17 +25,15 @@ from langmem_tiers import (
     MemorySystemConfig,
     Message,
     MissingExtraError,
-    NarrativeArc,
-    Related,
-    Relation,
     Role,
     Tier,
     TokenBudget,
-    TuningParameters,
-    TuningSnapshot,
 )
 from langmem_tiers.common.decay import compute_decay
 from langmem_tiers.display import plots
+from langmem_tiers.episodes import Episode, EpisodeKind, NarrativeArc
+from langmem_tiers.long_term import Related, Relation
+from langmem_tiers.tuning import TuningParameters, TuningSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,16 +9,9 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 import langmem_tiers
-from langmem_tiers import (
-    EngineConfig,
-    Hit,
-    MemoryContext,
-    MemoryEngine,
-    MessageDraft,
-    SitemapGraph,
-    TokenBudget,
-)
+from langmem_tiers import EngineConfig, Hit, MemoryContext, MemoryEngine, MessageDraft, TokenBudget
 from langmem_tiers.display.displayable import DisplayableTuple, NotebookDisplayable
+from langmem_tiers.tasks import SitemapGraph
 from tests.display.html_page import Memory, page_of
 from tests.work_counters import count_statements
 
