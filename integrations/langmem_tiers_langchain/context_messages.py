@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langmem_tiers.common.prompt_fences import neutralize_fence_tags, wrap_in_fence
+from langmem_tiers.integration_kit import neutralize_fence_tags, wrap_in_fence
 from langmem_tiers_langchain.convert import to_message
 from langmem_tiers_langchain.message_source import SOURCE, SOURCE_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langmem_tiers.common.messages import Message
-    from langmem_tiers.context.models import MemoryContext
+    from langmem_tiers import MemoryContext, Message
 
 
 def to_record_messages(messages: Iterable[Message]) -> list[BaseMessage]:

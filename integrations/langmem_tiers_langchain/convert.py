@@ -17,23 +17,30 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langmem_tiers.common.messages import Message, MessageDraft, Role, ToolCall
-from langmem_tiers.common.namespaces import check_name
-from langmem_tiers.errors import InvalidMessageError, InvalidNameError
-from langmem_tiers.integration_kit.media_token_costs import (
+from langmem_tiers import (
+    ContentAwareCounter,
+    InvalidMessageError,
+    InvalidNameError,
+    Message,
+    MessageDraft,
+    Role,
+    ToolCall,
+)
+from langmem_tiers.integration_kit import (
     AUDIO_TOKENS,
     FILE_TOKENS,
     IMAGE_TOKENS,
     SMALL_IMAGE_TOKENS,
     VIDEO_TOKENS,
+    check_name,
+    count_draft,
 )
-from langmem_tiers.text.token_counting import ContentAwareCounter, count_draft
 from langmem_tiers_langchain.message_codec import decode_base_message, encode_base_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langmem_tiers.common.ports import TokenCounter
+    from langmem_tiers import TokenCounter
 
 
 _IMAGE_TYPES = frozenset(("image", "image_url", "input_image", "image_file"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langgraph.constants import TAG_NOSTREAM
 
-from langmem_tiers.errors import InvalidInputError, LangmemTiersError
+from langmem_tiers import InvalidInputError, LangmemTiersError
 from langmem_tiers_langchain.message_source import SOURCE_METADATA
 
 if TYPE_CHECKING:

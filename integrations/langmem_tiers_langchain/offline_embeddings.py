@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from langchain_core.embeddings import Embeddings
 
-from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
+from langmem_tiers import OfflineEmbedder
 
 
 class OfflineEmbeddings(Embeddings):

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langmem_tiers.common.prompt_fences import neutralize_fence_tags, wrap_in_fence
-from langmem_tiers.compression.compressor import Compressor
-from langmem_tiers.errors import BudgetExceededError
-from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS
+from langmem_tiers import BudgetExceededError, Compressor
+from langmem_tiers.integration_kit import FRAME_TOKENS, REPLY_TOKENS, neutralize_fence_tags, wrap_in_fence
 from langmem_tiers_langchain.convert import part_tokens
 from langmem_tiers_langchain.message_edits import prepend_text, replace_text, shorten_message
 from langmem_tiers_langchain.message_source import SOURCE_METADATA, is_added_by_middleware

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from langmem_tiers.common.messages import Message, Role
-from langmem_tiers.common.prompt_fences import neutralize_fence_tags, wrap_in_fence
-from langmem_tiers.errors import BudgetExceededError, StorageError
-from langmem_tiers.sessions.models import IN_LIST
+from langmem_tiers import BudgetExceededError, Message, Role, StorageError
+from langmem_tiers.integration_kit import IN_LIST, neutralize_fence_tags, wrap_in_fence
 from langmem_tiers_llamaindex.convert import to_message
 from langmem_tiers_llamaindex.layout import ViewParts, arrange_messages, cut_to_limit
 from langmem_tiers_llamaindex.placeholders import map_text, protect_placeholders
@@ -22,11 +20,7 @@ from langmem_tiers_llamaindex.placeholders import map_text, protect_placeholders
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.common.messages import ToolCall
-    from langmem_tiers.context.models import MemoryContext
-    from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.recall.models import Hit
-    from langmem_tiers.session import Session
+    from langmem_tiers import Hit, MemoryContext, MemoryEngine, Session, ToolCall
     from langmem_tiers_llamaindex.layout import InsertMethod
     from langmem_tiers_llamaindex.token_count_cache import TokenCountCache
     from langmem_tiers_llamaindex.turn_state import TurnState

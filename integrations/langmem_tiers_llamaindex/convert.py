@@ -22,19 +22,21 @@ from llama_index.core.base.llms.types import (
     VideoBlock,
 )
 
-from langmem_tiers.common.json_values import to_json
-from langmem_tiers.common.message_adapter import read_extra_tool_calls
-from langmem_tiers.common.messages import Message, MessageDraft, Role, ToolCall
-from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING, is_only_fenced, strip_fences
-from langmem_tiers.errors import InvalidMessageError
-from langmem_tiers.integration_kit.media_token_costs import (
+from langmem_tiers import ContentAwareCounter, InvalidMessageError, Message, MessageDraft, Role, ToolCall
+from langmem_tiers.integration_kit import (
     AUDIO_TOKENS,
+    FENCE_CLOSING,
+    FENCE_OPENING,
     FILE_TOKENS,
     IMAGE_TOKENS,
     SMALL_IMAGE_TOKENS,
     VIDEO_TOKENS,
+    count_draft,
+    is_only_fenced,
+    read_extra_tool_calls,
+    strip_fences,
+    to_json,
 )
-from langmem_tiers.text.token_counting import ContentAwareCounter, count_draft
 from langmem_tiers_llamaindex.message_codec import (
     PAYLOAD_KEY,
     build_chat_message,
@@ -49,7 +51,7 @@ from langmem_tiers_llamaindex.placeholders import map_text, restore_placeholders
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from langmem_tiers.common.ports import TokenCounter
+    from langmem_tiers import TokenCounter
 
 __all__ = [
     "get_answered_call_id",

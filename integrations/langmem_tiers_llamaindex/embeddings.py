@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langmem_tiers.recall.embedders.embedder_validation import CheckedEmbedder
+from langmem_tiers.integration_kit import CheckedEmbedder
 
 if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import BaseEmbedding

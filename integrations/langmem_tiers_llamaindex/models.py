@@ -8,7 +8,7 @@ from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
 
-from langmem_tiers.errors import InvalidInputError
+from langmem_tiers import InvalidInputError
 
 if TYPE_CHECKING:
     from typing import Any

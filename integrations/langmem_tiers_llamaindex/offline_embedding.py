@@ -7,7 +7,7 @@ import asyncio
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import Field, PrivateAttr
 
-from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
+from langmem_tiers import OfflineEmbedder
 
 _NEAR_ZERO = 1e-6
 

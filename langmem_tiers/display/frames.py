@@ -2,7 +2,7 @@
 
 ::
 
-    from langmem_tiers.display.frames import frame
+    from langmem_tiers.display import frame
 
     frame(namespace.recall("Who replaces Stripe?")).groupby("session")["score"].max()
 

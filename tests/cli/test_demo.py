@@ -23,7 +23,6 @@ from langmem_tiers import (
 )
 from langmem_tiers.cli.app import app
 from langmem_tiers.cli.demo import command
-from langmem_tiers.cli.demo.agents import Assistants, Reply
 from langmem_tiers.cli.demo.command import (
     DemoAnswers,
     DemoScore,
@@ -33,6 +32,7 @@ from langmem_tiers.cli.demo.command import (
     build_tier_table,
 )
 from langmem_tiers.cli.demo.conversation import load_chapters, load_questions
+from langmem_tiers.integration_kit import Assistants, Reply
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

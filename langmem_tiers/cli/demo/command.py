@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from langmem_tiers.cli.demo.agents import Assistant, Assistants, Reply
     from langmem_tiers.common.messages import Message
     from langmem_tiers.context.models import MemoryContext
+    from langmem_tiers.integration_kit.demo_agents import Assistant, Assistants, Reply
     from langmem_tiers.namespace import Namespace
     from langmem_tiers.recall.models import Hit
     from langmem_tiers.tuning.models import EfficiencyReport
