@@ -9,11 +9,9 @@ from langmem_tiers.integration_kit import lazy_exports
 if TYPE_CHECKING:
     from langmem_tiers_langchain.classic import TieredConversationMemory
     from langmem_tiers_langchain.convert import part_tokens, to_draft, to_message
-    from langmem_tiers_langchain.embeddings import LangChainEmbedder
     from langmem_tiers_langchain.history import TieredChatMessageHistory
     from langmem_tiers_langchain.middleware import MiddlewareStats, TieredMemoryMiddleware
-    from langmem_tiers_langchain.models import LangChainModel
-    from langmem_tiers_langchain.offline_embeddings import OfflineEmbeddings
+    from langmem_tiers_langchain.models import LangChainEmbedder, LangChainModel, OfflineEmbeddings
     from langmem_tiers_langchain.retriever import TieredMemoryRetriever
     from langmem_tiers_langchain.store import TieredStore
     from langmem_tiers_langchain.tasks import TieredTaskMiddleware
@@ -24,11 +22,9 @@ else:
         {
             ".classic": "TieredConversationMemory",
             ".convert": "part_tokens to_draft to_message",
-            ".embeddings": "LangChainEmbedder",
+            ".models": "LangChainEmbedder LangChainModel OfflineEmbeddings",
             ".history": "TieredChatMessageHistory",
             ".middleware": "MiddlewareStats TieredMemoryMiddleware",
-            ".models": "LangChainModel",
-            ".offline_embeddings": "OfflineEmbeddings",
             ".retriever": "TieredMemoryRetriever",
             ".store": "TieredStore",
             ".tasks": "TieredTaskMiddleware",

@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langmem_tiers.integration_kit import Assistants, Reply
-from langmem_tiers_langchain.context_messages import to_record_messages
+from langmem_tiers_langchain.convert import to_record_messages
 from langmem_tiers_langchain.extractive import ExtractiveChat
 from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
 

@@ -20,8 +20,7 @@ from langmem_tiers.integration_kit import (
     resolve_namespace,
     to_token_budget,
 )
-from langmem_tiers_langchain.context_messages import is_from_memory, to_context_messages, to_record_messages
-from langmem_tiers_langchain.convert import to_draft
+from langmem_tiers_langchain.convert import is_from_memory, to_context_messages, to_draft, to_record_messages
 from langmem_tiers_langchain.message_codec import decode_base_message
 from langmem_tiers_langchain.recorder import store_messages
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from langmem_tiers import MessageConflictError, SessionNotFoundError
-from langmem_tiers_langchain.convert import get_stored_id, to_draft, to_message
-from langmem_tiers_langchain.message_source import is_added_by_middleware
+from langmem_tiers_langchain.convert import get_stored_id, is_added_by_middleware, to_draft, to_message
 from langmem_tiers_langchain.repair import list_unique_calls
 
 if TYPE_CHECKING:

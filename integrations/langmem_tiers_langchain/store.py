@@ -23,7 +23,7 @@ from langgraph.store.base import (
 
 from langmem_tiers import InvalidConfigError, InvalidInputError, MemoryEngine
 from langmem_tiers.integration_kit import ItemChange, NamespaceMatch, to_search_text
-from langmem_tiers_langchain.embeddings import LangChainEmbedder
+from langmem_tiers_langchain.models import LangChainEmbedder
 
 if TYPE_CHECKING:
     import os

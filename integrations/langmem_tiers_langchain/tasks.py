@@ -31,8 +31,8 @@ from langmem_tiers.integration_kit import (
     resolve_task_source,
     wrap_in_fence,
 )
+from langmem_tiers_langchain.convert import SOURCE_METADATA
 from langmem_tiers_langchain.message_edits import prepend_text
-from langmem_tiers_langchain.message_source import SOURCE_METADATA
 from langmem_tiers_langchain.run_location import RunLocator
 from langmem_tiers_langchain.tool_cycles import (
     CycleResult,

@@ -9,9 +9,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, To
 
 from langmem_tiers import BudgetExceededError, Compressor
 from langmem_tiers.integration_kit import FRAME_TOKENS, REPLY_TOKENS, neutralize_fence_tags, wrap_in_fence
-from langmem_tiers_langchain.convert import part_tokens
+from langmem_tiers_langchain.convert import SOURCE_METADATA, is_added_by_middleware, part_tokens
 from langmem_tiers_langchain.message_edits import prepend_text, replace_text, shorten_message
-from langmem_tiers_langchain.message_source import SOURCE_METADATA, is_added_by_middleware
 from langmem_tiers_langchain.repair import repair_tool_calls
 
 if TYPE_CHECKING:

@@ -10,12 +10,10 @@ if TYPE_CHECKING:
     from langmem_tiers_llamaindex.block import TieredMemoryBlock
     from langmem_tiers_llamaindex.chat_store import TieredChatStore
     from langmem_tiers_llamaindex.convert import message_tokens, to_draft, to_message
-    from langmem_tiers_llamaindex.embeddings import LlamaIndexEmbedder
     from langmem_tiers_llamaindex.engines import attach
     from langmem_tiers_llamaindex.events import MemoryFailedEvent, MemoryRetrievedEvent, MemoryStoredEvent
     from langmem_tiers_llamaindex.memory import TieredMemory
-    from langmem_tiers_llamaindex.models import LlamaIndexModel
-    from langmem_tiers_llamaindex.offline_embedding import OfflineEmbedding
+    from langmem_tiers_llamaindex.models import LlamaIndexEmbedder, LlamaIndexModel, OfflineEmbedding
     from langmem_tiers_llamaindex.retriever import TieredMemoryRetriever
     from langmem_tiers_llamaindex.sync_chat_store import TieredSyncChatStore
     from langmem_tiers_llamaindex.tasks import watch_agent, watch_tools
@@ -29,12 +27,10 @@ else:
             ".block": "TieredMemoryBlock",
             ".chat_store": "TieredChatStore",
             ".convert": "message_tokens to_draft to_message",
-            ".embeddings": "LlamaIndexEmbedder",
+            ".models": "LlamaIndexEmbedder LlamaIndexModel OfflineEmbedding",
             ".engines": "attach",
             ".events": "MemoryFailedEvent MemoryRetrievedEvent MemoryStoredEvent",
             ".memory": "TieredMemory",
-            ".models": "LlamaIndexModel",
-            ".offline_embedding": "OfflineEmbedding",
             ".retriever": "TieredMemoryRetriever",
             ".sync_chat_store": "TieredSyncChatStore",
             ".tasks": "watch_agent watch_tools",
