@@ -25,9 +25,8 @@ from langmem_tiers.integration_kit import (
     get_retry_queue,
     resolve_namespace,
 )
-from langmem_tiers_llamaindex.convert import to_draft
+from langmem_tiers_llamaindex.convert import protect_placeholders, to_draft
 from langmem_tiers_llamaindex.engines import EngineBackedModel
-from langmem_tiers_llamaindex.placeholders import protect_placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,9 +13,8 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
 from langmem_tiers import BudgetExceededError, Message, Role, StorageError
 from langmem_tiers.integration_kit import IN_LIST, neutralize_fence_tags, wrap_in_fence
-from langmem_tiers_llamaindex.convert import to_message
+from langmem_tiers_llamaindex.convert import map_text, protect_placeholders, to_message
 from langmem_tiers_llamaindex.layout import ViewParts, arrange_messages, cut_to_limit
-from langmem_tiers_llamaindex.placeholders import map_text, protect_placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
