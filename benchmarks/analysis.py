@@ -25,7 +25,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from langmem_tiers import MemoryEngine, MessageDraft, find_redundant
+from langmem_tiers import MemoryEngine, MessageDraft
+from langmem_tiers.sessions import find_redundant
 from langmem_tiers.sessions.redundancy import are_duplicates, compute_fingerprint
 from langmem_tiers.testing import FrozenClock
 

@@ -25,7 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.trajectories import Run, load_runs
-from langmem_tiers import Compressor, ContentAwareCounter, EngineConfig, FactFinder, MemoryEngine, TokenBudget
+from langmem_tiers import Compressor, ContentAwareCounter, EngineConfig, MemoryEngine, TokenBudget
+from langmem_tiers.compression import FactFinder
 from langmem_tiers.compression.digest import Digest
 from langmem_tiers.compression.message_text import message_to_text
 

@@ -7,16 +7,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.growth_cases import CONSTANT, HOME, LINEAR, NOW, Case, repeat_to_size
-from langmem_tiers import (
-    AgentAction,
-    AgentMemory,
-    LearnedPattern,
-    MemoryEngine,
-    MessageDraft,
-    Observation,
-)
+from langmem_tiers import AgentAction, AgentMemory, MemoryEngine, MessageDraft
 from langmem_tiers.long_term.models import EntryDraft, Relation
 from langmem_tiers.long_term.records import MemoryWrite
+from langmem_tiers.tasks import LearnedPattern, Observation
 from langmem_tiers.testing import FrozenClock, HashEmbedder
 
 if TYPE_CHECKING:

@@ -8,16 +8,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.growth_cases import CONSTANT, HOME, KNOWN, LINEAR, NOW, Case, repeat_to_size
-from langmem_tiers import (
-    CharCounter,
-    Observation,
-    find_redundant,
-)
+from langmem_tiers import CharCounter
 from langmem_tiers.compression.tool_output.budget import fit_extractions
 from langmem_tiers.context_files.compaction import compact
 from langmem_tiers.context_files.models import ContextData, HistoryEntry
 from langmem_tiers.episodes.models import Episode, EpisodeKind
 from langmem_tiers.episodes.narrative_arc import merge_overlapping_episodes
+from langmem_tiers.sessions import find_redundant
+from langmem_tiers.tasks import Observation
 from langmem_tiers.tasks.cycles import RecentCycles
 from langmem_tiers.tasks.guard import Guard
 from langmem_tiers.tasks.loop_detection.detector import Step, find_loops

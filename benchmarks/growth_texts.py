@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.growth_cases import KNOWN, LINEAR, NOW, Case, repeat_to_size
-from langmem_tiers import (
-    FACT_PATTERNS,
-    Compressor,
-    ContentAwareCounter,
-    Message,
-    Role,
-)
+from langmem_tiers import Compressor, ContentAwareCounter, Message, Role
 from langmem_tiers.common.prompt_fences import FENCE_OPENING, neutralize_fence_tags, strip_fences
 from langmem_tiers.compression.lenient_json import find_objects
 from langmem_tiers.compression.tool_output.compressor import ContextCompressor
@@ -24,6 +18,7 @@ from langmem_tiers.long_term.conflicts.comparison import compare
 from langmem_tiers.long_term.conflicts.statement import read_statement
 from langmem_tiers.long_term.records import NumberedMessage
 from langmem_tiers.sessions.redundancy import compute_fingerprint
+from langmem_tiers.text import FACT_PATTERNS
 from langmem_tiers.text.facts import find_key_facts
 from langmem_tiers.text.time_expressions.extraction import find_time_ranges
 from langmem_tiers.text.topics import find_key_topics

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from langmem_tiers import Context, Embedder, Hit, MemoryEngine, Namespace
+    from langmem_tiers import Embedder, Hit, MemoryContext, MemoryEngine, Namespace
 
 T = TypeVar("T")
 EMBEDDERS = ("offline", "none", "hash", "minilm")
@@ -166,7 +166,7 @@ class Haystack:
         return _message_ids(context.recalled)
 
 
-def _tokens_of(context: Context) -> int:
+def _tokens_of(context: MemoryContext) -> int:
     counter = ContentAwareCounter()  # the engine's default, counting afresh what the engine says it counted
     return max(context.token_count, sum(counter.count(message.content) for message in context.messages))
 

@@ -36,7 +36,8 @@ from langmem_tiers.tuning.models import RELEVANCE_RANGE, TRIGGER_RANGE, WINDOW_R
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langmem_tiers import Context, TuningSnapshot
+    from langmem_tiers import MemoryContext
+    from langmem_tiers.tuning import TuningSnapshot
 
 TOKENS = 8000
 MESSAGES = 3000
@@ -123,7 +124,7 @@ class Replay:
         }
 
 
-def _recount_tokens(context: Context) -> int:
+def _recount_tokens(context: MemoryContext) -> int:
     # From the texts themselves, not from what was stored or claimed.
     counter = ContentAwareCounter()
     return 3 + sum(4 + count_draft(counter, message) for message in context.messages)

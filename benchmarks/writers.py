@@ -28,7 +28,7 @@ from langmem_tiers import MemoryEngine, MessageDraft
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from langmem_tiers import BatchWriter
+    from langmem_tiers.sessions import BatchWriter
 
 ROUNDS = 3
 TEXT = (

@@ -8,83 +8,11 @@
 'My cat is called Tom.'
 """
 
-from langmem_tiers.backup.models import (
-    BackupProgress,
-    BackupReport,
-    BackupScope,
-    RestoreReport,
-    SnapshotReport,
-)
-from langmem_tiers.common.budget import TokenBudget
-from langmem_tiers.common.clock import Clock, SystemClock
-from langmem_tiers.common.entries import Change, Chunk, Entry, EntryState, Tier
-from langmem_tiers.common.ids import IdSource, TimeSortedIds
-from langmem_tiers.common.messages import Message, MessageDraft, Role, ToolCall
-from langmem_tiers.common.namespaces import NamespacePath
-from langmem_tiers.common.ports import (
-    Embedder,
-    LanguageModel,
-    TokenCounter,
-)
-from langmem_tiers.common.recall_strategy import HybridWeights, Strategy, TfIdfWeights
-from langmem_tiers.common.scorer import Score, Scorer, Signal, Subject
-from langmem_tiers.compression.compressor import CompressedText, Compressor
-from langmem_tiers.compression.fact_finder import FactFinder
-from langmem_tiers.compression.layout import Summary
-from langmem_tiers.compression.summarizer import Summarizer, SummaryReport
-from langmem_tiers.compression.tool_output.compressor import ContextCompressor
-from langmem_tiers.compression.tool_output.models import CompressedExtraction, CompressionContentType
-from langmem_tiers.config import (
-    CacheConfig,
-    Durability,
-    EmbeddingConfig,
-    EngineConfig,
-    LearningConfig,
-    MaintenanceConfig,
-    OptimizerConfig,
-    PostgresConfig,
-    RecallConfig,
-    RedisConfig,
-    SummaryConfig,
-    SummaryStrategy,
-    VectorScan,
-    WorkingConfig,
-)
-from langmem_tiers.context.entry_lookup import FoundEntry
-from langmem_tiers.context.models import Context
-from langmem_tiers.context.preview import Preview
-from langmem_tiers.context_files.compaction import CompactionReport, compact
-from langmem_tiers.context_files.models import (
-    ActiveTask,
-    ContextData,
-    HistoryEntry,
-    KnownEnvironment,
-    Recovery,
-    TokenUsage,
-    ToolStats,
-)
-from langmem_tiers.context_files.service import ContextFiles
-from langmem_tiers.context_files.store_models import (
-    CompactionConfig,
-    ContextDeleteReport,
-    ContextFilesConfig,
-    ContextStore,
-    ContextVersion,
-    SaveReport,
-)
-from langmem_tiers.context_files.versions import ContextDiff
-from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.episodes.models import Episode, EpisodeDraft, EpisodeKind, NarrativeArc
-from langmem_tiers.episodes.patterns import MOMENT_PATTERNS, MomentPattern
-from langmem_tiers.episodes.service import Episodes
-from langmem_tiers.erasure.models import (
-    ErasedCounts,
-    ErasedIds,
-    Eraser,
-    ErasureReceipt,
-    ErasureRequest,
-    ScrubResult,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langmem_tiers.common.lazy_exports import lazy_exports
 from langmem_tiers.errors import (
     BackupError,
     BackupFileError,
@@ -120,328 +48,172 @@ from langmem_tiers.errors import (
     StorageUnavailableError,
     UnsavedError,
 )
-from langmem_tiers.facts.learner import LearnReport
-from langmem_tiers.facts.models import ExtractedFact, FactState
-from langmem_tiers.facts.patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS, ExtractionPattern
-from langmem_tiers.facts.service import Facts
-from langmem_tiers.items.models import Item, ItemChange, ItemHit, NamespaceMatch
-from langmem_tiers.items.service import Items
-from langmem_tiers.knowledge.models import (
-    DecayReport,
-    Knowledge,
-    KnowledgeCategory,
-    KnowledgeHit,
-    KnowledgeReport,
-    PastKnowledge,
-)
-from langmem_tiers.knowledge.service import KnowledgeBase
-from langmem_tiers.long_term.models import (
-    ConsolidationReport,
-    EntryDraft,
-    EntryFilters,
-    EntryKind,
-    Outcome,
-    Receipt,
-    Related,
-    Relation,
-    RelationKind,
-)
-from langmem_tiers.long_term.service import LongTerm
-from langmem_tiers.maintenance.models import (
-    DatabaseCompactionReport,
-    MaintenanceReport,
-    NamespaceUsage,
-    Statistics,
-    TableStatistics,
-    TierStatistics,
-)
-from langmem_tiers.maintenance.service import Maintenance
-from langmem_tiers.namespace import Namespace
-from langmem_tiers.pools.models import (
-    Contributor,
-    PoolErasure,
-    PoolHit,
-    PoolMember,
-    SyncReport,
-)
-from langmem_tiers.pools.service import Pool, Pools
-from langmem_tiers.projects.memory_system import MemorySystem
-from langmem_tiers.projects.models import (
-    ContextAllocation,
-    ContextBudget,
-    ContextBuildResult,
-    ContextItem,
-    Conversation,
-    ConversationStatus,
-    MemorySystemConfig,
-)
-from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
-from langmem_tiers.recall.item_records import ItemIndex
-from langmem_tiers.recall.models import Hit, Recall, RecallFilters
-from langmem_tiers.scoring_config import Scoring
-from langmem_tiers.session import Session
-from langmem_tiers.sessions.analysis import IMPORTANCE_SIGNALS, RELEVANCE_SIGNALS, Analyzer
-from langmem_tiers.sessions.batch_models import (
-    Acknowledge,
-    CrashReport,
-    RecoverReport,
-    UnsavedMessages,
-    WriterConfig,
-    WriterReport,
-)
-from langmem_tiers.sessions.batch_writer import BatchWriter
-from langmem_tiers.sessions.budget_partition import Partition, partition_messages
-from langmem_tiers.sessions.compression_plan import Plan, PlanAction, PlanActionKind, PlanReport
-from langmem_tiers.sessions.models import (
-    AddReport,
-    CompressReport,
-    DeleteReport,
-    Listing,
-    MessagePage,
-    ReplaceReport,
-    SessionInfo,
-    SessionPage,
-)
-from langmem_tiers.sessions.redis.models import RedisStatus
-from langmem_tiers.sessions.redundancy import find_redundant
-from langmem_tiers.tasks.agent_memory import AgentMemory
-from langmem_tiers.tasks.guard import Guard
-from langmem_tiers.tasks.guard_advice import AdviceLevel, GuardAdvice
-from langmem_tiers.tasks.history import CyclePage, CyclePlace, TaskCycle, TaskInfo, TaskPage
-from langmem_tiers.tasks.loop_detection.detector import Loop, LoopKind, LoopReport, Step, find_loops
-from langmem_tiers.tasks.models import AgentAction as AgentAction
-from langmem_tiers.tasks.models import (
-    ExecutionOutcome,
-    LearnedPattern,
-    MemoryEntry,
-    MemoryPriority,
-    Observation,
-    OperationMode,
-    StateSnapshot,
-    Thought,
-)
-from langmem_tiers.tasks.sitemap import SitemapGraph, SitemapLimits, SitemapPage
-from langmem_tiers.telemetry.instruments import EngineGauges, Metrics, Tracer
-from langmem_tiers.text.facts import Fact, FactKind, FactPattern
-from langmem_tiers.text.patterns import FACT_PATTERNS
-from langmem_tiers.text.token_counting import (
-    CharCounter,
-    ContentAwareCounter,
-    ContentType,
-    TiktokenCounter,
-    TokenEstimate,
-    TokenEstimator,
-    count_messages,
-    tiktoken_or_estimate,
-)
-from langmem_tiers.tuning.models import EfficiencyReport, TuningParameters, TuningSnapshot, TuningSnapshotPage
-from langmem_tiers.tuning.service import Optimizer
 from langmem_tiers.version import __version__
-from langmem_tiers.working_memory.models import FlushReport, WorkingMemory, WorkingReport, WorkingStatus
+
+if TYPE_CHECKING:
+    from langmem_tiers.backup import BackupReport, RestoreReport
+    from langmem_tiers.chunks import Chunk
+    from langmem_tiers.common import (
+        Clock,
+        Embedder,
+        Entry,
+        LanguageModel,
+        Message,
+        MessageDraft,
+        Role,
+        Tier,
+        TokenBudget,
+        TokenCounter,
+        ToolCall,
+    )
+    from langmem_tiers.compression import Compressor, ContextCompressor, Summarizer
+    from langmem_tiers.config import (
+        CacheConfig,
+        Durability,
+        EmbeddingConfig,
+        EngineConfig,
+        LearningConfig,
+        MaintenanceConfig,
+        OptimizerConfig,
+        PostgresConfig,
+        RecallConfig,
+        RedisConfig,
+        SummaryConfig,
+        WorkingConfig,
+    )
+    from langmem_tiers.context import MemoryContext
+    from langmem_tiers.context_files import ContextFiles
+    from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers.erasure import ErasureReceipt
+    from langmem_tiers.facts import LearnReport
+    from langmem_tiers.knowledge import Knowledge, KnowledgeCategory
+    from langmem_tiers.long_term import EntryDraft, EntryKind, Receipt
+    from langmem_tiers.maintenance import MaintenanceReport, Statistics
+    from langmem_tiers.namespace import Namespace
+    from langmem_tiers.projects import MemorySystem, MemorySystemConfig
+    from langmem_tiers.recall import Hit, OfflineEmbedder, Recall, RecallFilters, Scoring, Strategy
+    from langmem_tiers.session import Session
+    from langmem_tiers.sessions import AddReport, WriterConfig
+    from langmem_tiers.tasks import (
+        AgentAction,
+        AgentMemory,
+        ExecutionOutcome,
+        Guard,
+        Step,
+        Thought,
+        find_loops,
+    )
+    from langmem_tiers.text import CharCounter, ContentAwareCounter, TiktokenCounter
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            ".backup": "BackupReport RestoreReport",
+            ".chunks": "Chunk",
+            ".common": (
+                "Clock Embedder Entry LanguageModel Message MessageDraft Role Tier TokenBudget "
+                "TokenCounter ToolCall"
+            ),
+            ".compression": "Compressor ContextCompressor Summarizer",
+            ".config": (
+                "CacheConfig Durability EmbeddingConfig EngineConfig LearningConfig "
+                "MaintenanceConfig OptimizerConfig PostgresConfig RecallConfig RedisConfig "
+                "SummaryConfig WorkingConfig"
+            ),
+            ".context": "MemoryContext",
+            ".context_files": "ContextFiles",
+            ".engine": "MemoryEngine",
+            ".erasure": "ErasureReceipt",
+            ".facts": "LearnReport",
+            ".knowledge": "Knowledge KnowledgeCategory",
+            ".long_term": "EntryDraft EntryKind Receipt",
+            ".maintenance": "MaintenanceReport Statistics",
+            ".namespace": "Namespace",
+            ".projects": "MemorySystem MemorySystemConfig",
+            ".recall": "Hit OfflineEmbedder Recall RecallFilters Scoring Strategy",
+            ".session": "Session",
+            ".sessions": "AddReport WriterConfig",
+            ".tasks": "AgentAction AgentMemory ExecutionOutcome Guard Step Thought find_loops",
+            ".text": "CharCounter ContentAwareCounter TiktokenCounter",
+        },
+    )
 
 __all__ = [
-    "EXTRACTION_PATTERNS",
-    "EXTRA_PATTERNS",
-    "FACT_PATTERNS",
-    "IMPORTANCE_SIGNALS",
-    "MOMENT_PATTERNS",
-    "RELEVANCE_SIGNALS",
-    "Acknowledge",
-    "ActiveTask",
     "AddReport",
-    "AdviceLevel",
     "AgentAction",
     "AgentMemory",
-    "Analyzer",
     "BackupError",
     "BackupFileError",
-    "BackupProgress",
     "BackupReport",
-    "BackupScope",
-    "BatchWriter",
     "BudgetExceededError",
     "CacheConfig",
-    "Change",
     "CharCounter",
     "Chunk",
     "Clock",
-    "CompactionConfig",
-    "CompactionReport",
-    "CompressReport",
-    "CompressedExtraction",
-    "CompressedText",
-    "CompressionContentType",
     "Compressor",
-    "ConsolidationReport",
     "ContentAwareCounter",
-    "ContentType",
-    "Context",
-    "ContextAllocation",
-    "ContextBudget",
-    "ContextBuildResult",
     "ContextCompressor",
     "ContextConflictError",
-    "ContextData",
-    "ContextDeleteReport",
-    "ContextDiff",
     "ContextFiles",
-    "ContextFilesConfig",
-    "ContextItem",
-    "ContextStore",
-    "ContextVersion",
-    "Contributor",
-    "Conversation",
-    "ConversationStatus",
-    "CrashReport",
-    "CyclePage",
-    "CyclePlace",
     "DamagedBackupError",
-    "DatabaseCompactionReport",
-    "DecayReport",
-    "DeleteReport",
     "Durability",
-    "EfficiencyReport",
     "Embedder",
     "EmbeddingConfig",
     "EmbeddingError",
     "EngineClosedError",
     "EngineConfig",
-    "EngineGauges",
     "Entry",
     "EntryDraft",
-    "EntryFilters",
     "EntryKind",
     "EntryNotFoundError",
-    "EntryState",
-    "Episode",
-    "EpisodeDraft",
-    "EpisodeKind",
-    "Episodes",
-    "ErasedCounts",
-    "ErasedIds",
-    "Eraser",
     "ErasureReceipt",
-    "ErasureRequest",
     "ExecutionOutcome",
-    "ExtractedFact",
-    "ExtractionPattern",
-    "Fact",
-    "FactFinder",
-    "FactKind",
-    "FactPattern",
-    "FactState",
-    "Facts",
-    "FlushReport",
-    "FoundEntry",
     "Guard",
-    "GuardAdvice",
-    "HistoryEntry",
     "Hit",
-    "HybridWeights",
-    "IdSource",
     "InvalidConfigError",
     "InvalidInputError",
     "InvalidMessageError",
     "InvalidNameError",
-    "Item",
-    "ItemChange",
-    "ItemHit",
-    "ItemIndex",
-    "Items",
     "Knowledge",
-    "KnowledgeBase",
     "KnowledgeCategory",
-    "KnowledgeHit",
-    "KnowledgeReport",
-    "KnownEnvironment",
     "LangmemTiersError",
     "LanguageModel",
     "LearnReport",
-    "LearnedPattern",
     "LearningConfig",
-    "Listing",
-    "LongTerm",
-    "Loop",
-    "LoopKind",
-    "LoopReport",
-    "Maintenance",
     "MaintenanceConfig",
     "MaintenanceReport",
+    "MemoryContext",
     "MemoryEngine",
-    "MemoryEntry",
-    "MemoryPriority",
     "MemorySystem",
     "MemorySystemConfig",
     "Message",
     "MessageConflictError",
     "MessageDraft",
     "MessageNotFoundError",
-    "MessagePage",
-    "Metrics",
     "MissingExtraError",
-    "MomentPattern",
     "Namespace",
-    "NamespaceMatch",
-    "NamespacePath",
-    "NamespaceUsage",
-    "NarrativeArc",
     "NewerBackupError",
     "NotABackupError",
     "NotAllowedError",
     "NotFoundError",
-    "Observation",
     "OfflineEmbedder",
-    "OperationMode",
-    "Optimizer",
     "OptimizerConfig",
-    "Outcome",
-    "Partition",
-    "PastKnowledge",
-    "Plan",
-    "PlanAction",
-    "PlanActionKind",
     "PlanOutdatedError",
-    "PlanReport",
-    "Pool",
-    "PoolErasure",
     "PoolExistsError",
-    "PoolHit",
-    "PoolMember",
     "PoolNotFoundError",
-    "Pools",
     "PostgresConfig",
-    "Preview",
     "Recall",
     "RecallConfig",
     "RecallFilters",
     "Receipt",
-    "RecoverReport",
-    "Recovery",
     "RedisConfig",
-    "RedisStatus",
-    "Related",
-    "Relation",
-    "RelationKind",
-    "ReplaceReport",
     "RestoreConflictError",
     "RestoreReport",
     "Role",
-    "SaveReport",
     "SchemaVersionError",
-    "Score",
-    "Scorer",
     "Scoring",
-    "ScrubResult",
     "Session",
-    "SessionInfo",
     "SessionNotFoundError",
-    "SessionPage",
-    "Signal",
-    "SitemapGraph",
-    "SitemapLimits",
-    "SitemapPage",
-    "SnapshotReport",
-    "StateSnapshot",
     "Statistics",
     "Step",
     "StorageBusyError",
@@ -451,49 +223,17 @@ __all__ = [
     "StorageReadOnlyError",
     "StorageUnavailableError",
     "Strategy",
-    "Subject",
     "Summarizer",
-    "Summary",
     "SummaryConfig",
-    "SummaryReport",
-    "SummaryStrategy",
-    "SyncReport",
-    "SystemClock",
-    "TableStatistics",
-    "TaskCycle",
-    "TaskInfo",
-    "TaskPage",
-    "TfIdfWeights",
     "Thought",
     "Tier",
-    "TierStatistics",
     "TiktokenCounter",
-    "TimeSortedIds",
     "TokenBudget",
     "TokenCounter",
-    "TokenEstimate",
-    "TokenEstimator",
-    "TokenUsage",
     "ToolCall",
-    "ToolStats",
-    "Tracer",
-    "TuningParameters",
-    "TuningSnapshot",
-    "TuningSnapshotPage",
     "UnsavedError",
-    "UnsavedMessages",
-    "VectorScan",
     "WorkingConfig",
-    "WorkingMemory",
-    "WorkingReport",
-    "WorkingStatus",
     "WriterConfig",
-    "WriterReport",
     "__version__",
-    "compact",
-    "count_messages",
     "find_loops",
-    "find_redundant",
-    "partition_messages",
-    "tiktoken_or_estimate",
 ]

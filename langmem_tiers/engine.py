@@ -82,8 +82,8 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         scoring: Custom signals, patterns and fact extractors.
         clock: Source of the current time.
         ids: Source of ids for messages and entries.
-        metrics: Receives durations, counts and errors, for example ``telemetry.prometheus.PrometheusMetrics``.
-        tracer: Creates a span per method call, for example ``telemetry.opentelemetry.OpenTelemetryTracer``.
+        metrics: Receives durations, counts and errors, for example ``telemetry.PrometheusMetrics``.
+        tracer: Creates a span per method call, for example ``telemetry.OpenTelemetryTracer``.
 
     Attributes:
         embedder: The embedder used for recall, or None.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.common.recall_strategy import Strategy
     from langmem_tiers.context.entry_lookup import FoundEntry
-    from langmem_tiers.context.models import Context
+    from langmem_tiers.context.models import MemoryContext
     from langmem_tiers.episodes.service import Episodes
     from langmem_tiers.facts.service import Facts
     from langmem_tiers.knowledge.service import KnowledgeBase
@@ -175,7 +175,7 @@ class Namespace(NotebookDisplayable):
         filters: RecallFilters | None = None,
         now: datetime | None = None,
         seen: Iterable[str] = (),
-    ) -> Context:
+    ) -> MemoryContext:
         """Build one fenced message with the memories that answer a question, within the budget.
 
         For a context that includes the current conversation, use ``session.build_context()``.

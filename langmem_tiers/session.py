@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.budget import TokenBudget
     from langmem_tiers.common.entries import Chunk
-    from langmem_tiers.context.models import Context
+    from langmem_tiers.context.models import MemoryContext
     from langmem_tiers.context.preview import Preview
     from langmem_tiers.episodes.models import Episode, NarrativeArc
     from langmem_tiers.services import EngineServices
@@ -97,7 +97,7 @@ class Session(SessionRecord):
         recall: bool = True,
         tidy: bool | None = None,
         only: AbstractSet[str] | None = None,
-    ) -> Context:
+    ) -> MemoryContext:
         """Build the messages for the model, within the budget; tool calls and results stay together.
 
         With the engine's budget, a session that has grown too large is compressed first. With a budget of your
@@ -137,7 +137,7 @@ class Session(SessionRecord):
         *,
         recall: bool,
         tidy: bool,
-    ) -> Context:
+    ) -> MemoryContext:
         memory = self._services if budget is None else self._services.with_budget(check_budget(budget))
         view, budget, problems = (
             self._tidy_view(memory) if tidy else (self._get_view(), memory.config.budget, ())

@@ -392,12 +392,12 @@ def _check_instruments(metrics: object, tracer: object) -> None:
     if metrics is not None and not callable(getattr(metrics, "observe", None)):
         raise InvalidConfigError(
             f"metrics must implement the Metrics protocol (observe(name, seconds), ...), got {type(metrics).__name__}: "
-            "use langmem_tiers.telemetry.prometheus.PrometheusMetrics(registry)"
+            "use langmem_tiers.telemetry.PrometheusMetrics(registry)"
         )
     if tracer is not None and not callable(getattr(tracer, "span", None)):
         raise InvalidConfigError(
             f"tracer must have span(name), got {type(tracer).__name__}: "
-            "wrap an OpenTelemetry tracer as langmem_tiers.telemetry.opentelemetry.OpenTelemetryTracer(tracer)"
+            "wrap an OpenTelemetry tracer as langmem_tiers.telemetry.OpenTelemetryTracer(tracer)"
         )
 
 

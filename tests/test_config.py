@@ -21,9 +21,9 @@ from langmem_tiers import (
     RecallConfig,
     RedisConfig,
     SummaryConfig,
-    SummaryStrategy,
     WorkingConfig,
 )
+from langmem_tiers.config import SummaryStrategy
 
 Config = type[Any]
 WHOLE: dict[tuple[Config, str], tuple[int, int]] = {

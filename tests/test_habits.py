@@ -99,6 +99,15 @@ def test_no_inner_module_imports_the_package_root() -> None:
     assert importers == set()
 
 
+def test_adapters_import_the_two_public_packages_only_also_for_type_checkers() -> None:
+    # The import linter ignores imports for type checkers.
+    public = re.compile(r"(?!langmem_tiers\.)|langmem_tiers\.integration_kit(\.|$)")
+    adapters = [path for path in (ROOT / "integrations").rglob("*.py") if ".venv" not in path.parts]
+    imported = {name for path in adapters for name in read(path).imports}
+    assert "langmem_tiers.integration_kit" in imported
+    assert [name for name in sorted(imported) if not public.match(name)] == []
+
+
 def test_no_pattern_repeats_a_group_possessively() -> None:
     # Python 3.11.0 to 3.11.4 match such groups wrongly if they can backtrack; single characters are fine.
     group = re.compile(r"\(\?>|(?<!\\)\)(?:[*+?]|\{\d*,?\d*\})\+")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from langmem_tiers import MemoryEngine, StorageUnavailableError
 from langmem_tiers.cli.app import app
 
 ROOT = Path(__file__).parent.parent
@@ -33,7 +35,8 @@ COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined] # a g
 @pytest.mark.parametrize("name", SNIPPETS)
 def test_each_snippet_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(SNIPPETS[name], name, "exec"), {"__name__": "readme"})  # noqa: S102 - that is the point
+    # A dataclass in a snippet cannot read annotations that this file's __future__ import would make strings.
+    exec(compile(SNIPPETS[name], name, "exec", dont_inherit=True), {"__name__": "readme"})  # noqa: S102 - that is the point
 
 
 def test_the_quick_start_prints_what_was_said(
@@ -55,6 +58,35 @@ def test_the_agents_answer_with_what_another_conversation_was_told(
     for _ in range(2):
         exec(compile(SNIPPETS[name], name, "exec"), {"__name__": "readme"})  # noqa: S102 - as above
         assert "9:40 from platform 3" in capsys.readouterr().out
+
+
+def test_the_example_adapter_recalls_and_stores_later_what_the_store_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "adapter"}
+    source = SNIPPETS["docs/adapters.md 1"]
+    exec(compile(source, "adapters.md", "exec", dont_inherit=True), names)  # noqa: S102 - that is the point
+    assert capsys.readouterr().out.startswith("My train to Malmö leaves from platform 3.\n")
+
+    with MemoryEngine() as engine:
+        history, session = (
+            names["TieredHistory"](engine, "monday"),
+            engine.session(("chat", "monday"), "monday"),
+        )
+        extra = {"mood": "curious", "pages": [1, 2]}
+        history.save([names["Line"]("note", "A zoo.", extra, "first")])
+        with monkeypatch.context() as patch:
+            patch.setattr(type(session), "add_many", _refuse)
+            assert names["run_turn"](names["model"], history, "Is it a zoo?") == "A zoo."
+        assert [message.content for message in session.messages()] == ["A zoo."]
+        history.save([])
+        assert [message.content for message in session.messages()] == ["A zoo.", "Is it a zoo?", "A zoo."]
+        assert names["to_line"](next(session.messages())) == names["Line"]("note", "A zoo.", extra, "first")
+
+
+def _refuse(*_: object) -> None:
+    raise StorageUnavailableError("the database is away")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, get_buffer_string
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from langmem_tiers.common.budget import TokenBudget  # noqa: TC001 - pydantic reads it
-from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - as above
-from langmem_tiers.errors import InvalidInputError, MissingExtraError
+from langmem_tiers import (
+    InvalidInputError,
+    MemoryEngine,
+    MissingExtraError,
+    TokenBudget,
+)
 from langmem_tiers_langchain.history import TieredChatMessageHistory
 
 try:

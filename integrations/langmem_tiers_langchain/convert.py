@@ -1,8 +1,9 @@
-"""Lossless conversion between LangChain messages and stored messages."""
+"""Conversion of messages, sessions and contexts between LangChain and the engine, without loss."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -17,25 +18,36 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langmem_tiers.common.messages import Message, MessageDraft, Role, ToolCall
-from langmem_tiers.common.namespaces import check_name
-from langmem_tiers.errors import InvalidMessageError, InvalidNameError
-from langmem_tiers.integration_kit.media_token_costs import (
+from langmem_tiers import (
+    ContentAwareCounter,
+    InvalidMessageError,
+    InvalidNameError,
+    Message,
+    MessageDraft,
+    Role,
+    ToolCall,
+)
+from langmem_tiers.integration_kit import (
     AUDIO_TOKENS,
     FILE_TOKENS,
     IMAGE_TOKENS,
     SMALL_IMAGE_TOKENS,
     VIDEO_TOKENS,
+    check_name,
+    count_draft,
+    neutralize_fence_tags,
+    wrap_in_fence,
 )
-from langmem_tiers.text.token_counting import ContentAwareCounter, count_draft
 from langmem_tiers_langchain.message_codec import decode_base_message, encode_base_message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from langmem_tiers.common.ports import TokenCounter
+    from langmem_tiers import MemoryContext, TokenCounter
 
-
+SOURCE = "langmem_tiers"
+SOURCE_METADATA = {"lc_source": SOURCE}
+"""Value for the ``additional_kwargs`` of a message or the metadata of a model call."""
 _IMAGE_TYPES = frozenset(("image", "image_url", "input_image", "image_file"))
 _AUDIO_TYPES = frozenset(("audio", "input_audio", "audio_url"))
 _VIDEO_TYPES = frozenset(("video", "video_url", "input_video"))
@@ -275,3 +287,43 @@ def _parse_object(arguments: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict) else None
+
+
+def to_record_messages(messages: Iterable[Message]) -> list[BaseMessage]:
+    """Convert stored messages, without the summaries that the engine wrote."""
+    return [
+        to_message(message)
+        for message in messages
+        if not (message.is_summary and message.payload_json is None)
+    ]
+
+
+def to_context_messages(context: MemoryContext) -> list[BaseMessage]:
+    """Convert a context to LangChain messages.
+
+    The summary and all recalled memories become one system message. It follows the system messages at the
+    beginning of the conversation, because several providers reject system messages among other messages.
+    """
+    conversation_ids = {*context.full, *context.compressed}
+    conversation = [to_message(message) for message in context.messages if message.id in conversation_ids]
+    injected = [_fence_summary(message) for message in context.messages if message.id not in conversation_ids]
+    if not injected:
+        return conversation
+    leading = len(list(itertools.takewhile(lambda message: isinstance(message, SystemMessage), conversation)))
+    memory = SystemMessage("\n\n".join(injected), additional_kwargs=dict(SOURCE_METADATA))
+    return [*conversation[:leading], memory, *conversation[leading:]]
+
+
+def is_added_by_middleware(message: BaseMessage) -> bool:
+    """Return True if a middleware added the message, such as a summary of older messages."""
+    return bool(message.additional_kwargs.get("lc_source"))
+
+
+def is_from_memory(message: BaseMessage) -> bool:
+    """Return True if the message is the system message that ``to_context_messages`` added."""
+    return isinstance(message, SystemMessage) and message.additional_kwargs.get("lc_source") == SOURCE
+
+
+def _fence_summary(message: Message) -> str:
+    # Recalled memories are already fenced. A summary contains text of users and tools: data, not instructions.
+    return wrap_in_fence([neutralize_fence_tags(message.content)]) if message.is_summary else message.content

@@ -9,8 +9,8 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langmem_tiers.cli.demo.agents import Assistants, Reply
-from langmem_tiers_langchain.context_messages import to_record_messages
+from langmem_tiers.integration_kit import Assistants, Reply
+from langmem_tiers_langchain.convert import to_record_messages
 from langmem_tiers_langchain.extractive import ExtractiveChat
 from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 
-    from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers import MemoryEngine
+    from langmem_tiers.integration_kit import NamespacePath
 
 
 class _DemoAgent:

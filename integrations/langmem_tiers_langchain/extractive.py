@@ -9,8 +9,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from langmem_tiers.integration_kit.extractive_answers import quote_answer
-from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS, ContentAwareCounter, count_draft
+from langmem_tiers import ContentAwareCounter
+from langmem_tiers.integration_kit import FRAME_TOKENS, REPLY_TOKENS, count_draft, quote_answer
 from langmem_tiers_langchain.convert import to_draft
 
 if TYPE_CHECKING:

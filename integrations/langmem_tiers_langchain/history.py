@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Literal
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langmem_tiers.common.namespaces import check_name
-from langmem_tiers.errors import InvalidInputError, StorageError
-from langmem_tiers.integration_kit.argument_checks import check_engine, resolve_namespace, to_token_budget
-from langmem_tiers.integration_kit.retry_queue import STORE_ERRORS, get_retry_queue
-from langmem_tiers_langchain.context_messages import is_from_memory, to_context_messages, to_record_messages
-from langmem_tiers_langchain.convert import to_draft
+from langmem_tiers import InvalidInputError, StorageError
+from langmem_tiers.integration_kit import (
+    STORE_ERRORS,
+    check_engine,
+    check_name,
+    get_retry_queue,
+    resolve_namespace,
+    to_token_budget,
+)
+from langmem_tiers_langchain.convert import is_from_memory, to_context_messages, to_draft, to_record_messages
 from langmem_tiers_langchain.message_codec import decode_base_message
 from langmem_tiers_langchain.recorder import store_messages
 
@@ -25,11 +29,8 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langmem_tiers.common.budget import TokenBudget
-    from langmem_tiers.common.messages import MessageDraft
-    from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.context.models import Context
-    from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers import MemoryContext, MemoryEngine, MessageDraft, TokenBudget
+    from langmem_tiers.integration_kit import NamespacePath
 
 _log = logging.getLogger("langmem_tiers")
 
@@ -186,7 +187,7 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
             return self._fall_back_to_cached(error)
         return self._append_unsaved(found)
 
-    def _build_context(self, query: str | None, *, recall: bool) -> Context:
+    def _build_context(self, query: str | None, *, recall: bool) -> MemoryContext:
         session = self.engine.session(self.namespace, self.session_id)
         try:
             return session.build_context(query, budget=self.budget, recall=recall)

@@ -24,10 +24,10 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel
 
-from langmem_tiers.integration_kit.codecs import TAG_KEY, ValueCodec, tag
+from langmem_tiers.integration_kit import TAG_KEY, ValueCodec, tag
 
 if TYPE_CHECKING:
-    from langmem_tiers.common.json_values import JsonValue
+    from langmem_tiers.integration_kit import JsonValue
 
 _TYPES: dict[str, type[BaseMessage]] = {
     "human": HumanMessage,

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langmem_tiers import Message
-    from langmem_tiers.common.messages import ToolCall
+    from langmem_tiers import Message, ToolCall
 
 _REDUNDANT_TYPES = {"text", "tool_use", "tool_call", "input_json_delta"}
 """Types of blocks that duplicate the text or the tool calls of a message."""

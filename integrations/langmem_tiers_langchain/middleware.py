@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain.agents.middleware.types import AgentMiddleware, AgentState, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langmem_tiers.errors import BudgetExceededError, LangmemTiersError
+from langmem_tiers import BudgetExceededError, LangmemTiersError
 from langmem_tiers_langchain.prompt_budget import PromptBudgeter, TokenCalibration
 from langmem_tiers_langchain.recorder import ThreadRecorder
 from langmem_tiers_langchain.repair import repair_tool_calls

@@ -1,17 +1,20 @@
-"""Adapter for LangChain chat models."""
+"""Adapters for models: LangChain models for the engine, and the engine's offline embedder for LangChain."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langgraph.constants import TAG_NOSTREAM
 
-from langmem_tiers.errors import InvalidInputError, LangmemTiersError
-from langmem_tiers_langchain.message_source import SOURCE_METADATA
+from langmem_tiers import InvalidInputError, LangmemTiersError, OfflineEmbedder
+from langmem_tiers.integration_kit import CheckedEmbedder
+from langmem_tiers_langchain.convert import SOURCE_METADATA
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
+
 
 _WORDS_PER_TOKEN = 0.75
 """Words per token, because a model cannot count tokens."""
@@ -58,3 +61,50 @@ def _check_model(model: object) -> None:
             f"expected a chat model, got {type(model).__name__}: pass an object with invoke(messages), such as "
             "the result of init_chat_model(...)"
         )
+
+
+class LangChainEmbedder(CheckedEmbedder):
+    """Any LangChain ``Embeddings`` as an ``Embedder`` of the engine.
+
+    Args:
+        embeddings: The model. It is not called before the first use.
+        identity: Name of the model, such as ``"bge-small-v1.5, normalized"``. Vectors of different identities
+            are never compared. Default: derived from the class and its ``model``, ``model_name``, ``model_id``,
+            ``deployment`` and ``dimensions``. Set it if other settings, such as prompts, change the vectors.
+        dimension: Length of the vectors. Default: measured by embedding one word on first use.
+
+    Raises:
+        InvalidInputError: The object is not an embedding model.
+        InvalidConfigError: The model has no name, or the dimension is invalid.
+    """
+
+    def __init__(
+        self, embeddings: Embeddings, *, identity: str | None = None, dimension: int | None = None
+    ) -> None:
+        super().__init__(
+            embeddings, ("embed_documents", "embed_query"), identity=identity, dimension=dimension
+        )
+
+
+class OfflineEmbeddings(Embeddings):
+    """Built-in embedder for LangChain vector stores: no network, no API key, no download.
+
+    A vector has 256 dimensions, is the same on every machine, and takes microseconds. The model was trained on
+    English. Texts in scripts without spaces between words get zero vectors.
+    """
+
+    def __init__(self) -> None:
+        self._embedder = OfflineEmbedder()
+
+    def __repr__(self) -> str:
+        return f"OfflineEmbeddings({self._embedder.identity!r})"
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one vector per text."""
+        rows: list[list[float]] = self._embedder.embed_documents(texts).tolist()
+        return rows
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of a text."""
+        vector: list[float] = self._embedder.embed_query(text).tolist()
+        return vector

@@ -10,13 +10,13 @@ from uuid import UUID
 from langchain_core.runnables.config import ensure_config
 from langgraph.runtime import get_runtime
 
-from langmem_tiers.common.namespaces import check_namespace
-from langmem_tiers.errors import InvalidNameError
+from langmem_tiers import InvalidNameError
+from langmem_tiers.integration_kit import check_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.integration_kit import NamespacePath
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)\}")
 

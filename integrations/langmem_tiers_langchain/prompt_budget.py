@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langmem_tiers.common.budget import TokenBudget
-from langmem_tiers.errors import BudgetExceededError, InvalidConfigError
-from langmem_tiers.text.token_counting import FRAME_TOKENS, count_draft
+from langmem_tiers import BudgetExceededError, InvalidConfigError, TokenBudget
+from langmem_tiers.integration_kit import FRAME_TOKENS, count_draft
 from langmem_tiers_langchain.convert import to_draft
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from langchain.agents.middleware.types import ModelRequest
     from langchain_core.messages import BaseMessage
 
-    from langmem_tiers.common.ports import TokenCounter
+    from langmem_tiers import TokenCounter
 
 _MIN_RATIO, _MAX_RATIO = 0.5, 3.0
 """Limits of the calibration ratio. A ratio outside these limits is a reporting error."""

@@ -8,9 +8,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langmem_tiers.errors import MessageConflictError, SessionNotFoundError
-from langmem_tiers_langchain.convert import get_stored_id, to_draft, to_message
-from langmem_tiers_langchain.message_source import is_added_by_middleware
+from langmem_tiers import MessageConflictError, SessionNotFoundError
+from langmem_tiers_langchain.convert import get_stored_id, is_added_by_middleware, to_draft, to_message
 from langmem_tiers_langchain.repair import list_unique_calls
 
 if TYPE_CHECKING:
@@ -19,9 +18,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langmem_tiers import MemoryEngine, Session
-    from langmem_tiers.common.messages import MessageDraft
-    from langmem_tiers.common.ports import TokenCounter
+    from langmem_tiers import MemoryEngine, MessageDraft, Session, TokenCounter
     from langmem_tiers_langchain.run_location import RunLocation
 
 

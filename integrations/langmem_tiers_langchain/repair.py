@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langmem_tiers_langchain.message_source import SOURCE_METADATA
+from langmem_tiers_langchain.convert import SOURCE_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

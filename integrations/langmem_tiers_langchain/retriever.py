@@ -9,18 +9,19 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, field_validator
 
-from langmem_tiers.common.namespaces import check_namespace
-from langmem_tiers.common.recall_strategy import Strategy, check_strategy
-from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - pydantic checks the field by it
-from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.integration_kit.hit_metadata import build_hit_metadata
-from langmem_tiers.recall.models import RecallFilters
+from langmem_tiers import (
+    InvalidInputError,
+    MemoryEngine,
+    RecallFilters,
+    Strategy,
+)
+from langmem_tiers.integration_kit import build_hit_metadata, check_namespace, check_strategy
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 
-    from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.recall.models import Hit
+    from langmem_tiers import Hit
+    from langmem_tiers.integration_kit import NamespacePath
 
 
 def to_document(hit: Hit) -> Document:

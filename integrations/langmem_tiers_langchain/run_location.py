@@ -6,8 +6,8 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langmem_tiers.common.namespaces import check_name, check_namespace
-from langmem_tiers.errors import InvalidInputError, InvalidNameError
+from langmem_tiers import InvalidInputError, InvalidNameError
+from langmem_tiers.integration_kit import check_name, check_namespace
 from langmem_tiers_langchain.namespaces import NamespaceTemplate, get_run_value
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langgraph.runtime import Runtime
 
-    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.integration_kit import NamespacePath
 
     Owner: TypeAlias = str | Iterable[str] | Callable[[Any], str | Iterable[str]] | None
 

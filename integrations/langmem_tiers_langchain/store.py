@@ -21,11 +21,9 @@ from langgraph.store.base import (
     get_text_at_path,
 )
 
-from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.errors import InvalidConfigError, InvalidInputError
-from langmem_tiers.items.models import ItemChange, NamespaceMatch
-from langmem_tiers.recall.item_text import to_search_text
-from langmem_tiers_langchain.embeddings import LangChainEmbedder
+from langmem_tiers import InvalidConfigError, InvalidInputError, MemoryEngine
+from langmem_tiers.integration_kit import ItemChange, NamespaceMatch, to_search_text
+from langmem_tiers_langchain.models import LangChainEmbedder
 
 if TYPE_CHECKING:
     import os
@@ -35,7 +33,8 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import IndexConfig, MatchCondition, Op, Result, TTLConfig
 
-    import langmem_tiers.items.models as ours
+    from langmem_tiers.integration_kit import Item as StoredItem
+    from langmem_tiers.integration_kit import ItemHit
 
 
 T = TypeVar("T")
@@ -141,7 +140,7 @@ def to_namespace_matches(op: ListNamespacesOp) -> list[NamespaceMatch]:
     return [_to_namespace_match(condition) for condition in op.match_conditions or ()]
 
 
-def to_store_item(item: ours.Item | None) -> Item | None:
+def to_store_item(item: StoredItem | None) -> Item | None:
     """Convert an item to LangGraph's ``Item``."""
     if item is None:
         return None
@@ -154,7 +153,7 @@ def to_store_item(item: ours.Item | None) -> Item | None:
     )
 
 
-def to_search_item(hit: ours.ItemHit) -> SearchItem:
+def to_search_item(hit: ItemHit) -> SearchItem:
     """Convert a hit to LangGraph's ``SearchItem``."""
     item = hit.item
     return SearchItem(item.namespace, item.key, item.value, item.created_at, item.updated_at, hit.score)

@@ -15,22 +15,24 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import StructuredTool
 from langgraph.errors import GraphBubbleUp
 
-from langmem_tiers.common.checks import check_whole
-from langmem_tiers.common.prompt_fences import TASK_FENCE_OPENING, neutralize_fence_tags, wrap_in_fence
-from langmem_tiers.errors import LangmemTiersError
-from langmem_tiers.integration_kit.lock_registry import LockRegistry
-from langmem_tiers.integration_kit.task_registry import resolve_task_source
-from langmem_tiers.integration_kit.tool_messages import (
+from langmem_tiers import LangmemTiersError
+from langmem_tiers.integration_kit import (
     ANSWER_TOOL,
     ANSWER_TOOL_DESCRIPTION,
     BLOCK_LIFTED,
     BLOCK_NOT_LIFTED,
+    TASK_FENCE_OPENING,
+    LockRegistry,
+    check_whole,
     format_advice,
     format_stop_message,
     is_block,
+    neutralize_fence_tags,
+    resolve_task_source,
+    wrap_in_fence,
 )
+from langmem_tiers_langchain.convert import SOURCE_METADATA
 from langmem_tiers_langchain.message_edits import prepend_text
-from langmem_tiers_langchain.message_source import SOURCE_METADATA
 from langmem_tiers_langchain.run_location import RunLocator
 from langmem_tiers_langchain.tool_cycles import (
     CycleResult,
@@ -50,10 +52,8 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
-    from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.integration_kit.task_registry import TaskRegistry
-    from langmem_tiers.tasks.agent_memory import AgentMemory
-    from langmem_tiers.tasks.guard_advice import GuardAdvice
+    from langmem_tiers import AgentMemory, MemoryEngine
+    from langmem_tiers.integration_kit import GuardAdvice, TaskRegistry
     from langmem_tiers_langchain.run_location import Owner
 
 

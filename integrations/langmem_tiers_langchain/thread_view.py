@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langmem_tiers.common.prompt_fences import neutralize_fence_tags, wrap_in_fence
-from langmem_tiers.compression.compressor import Compressor
-from langmem_tiers.errors import BudgetExceededError
-from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS
-from langmem_tiers_langchain.convert import part_tokens
+from langmem_tiers import BudgetExceededError, Compressor
+from langmem_tiers.integration_kit import FRAME_TOKENS, REPLY_TOKENS, neutralize_fence_tags, wrap_in_fence
+from langmem_tiers_langchain.convert import SOURCE_METADATA, is_added_by_middleware, part_tokens
 from langmem_tiers_langchain.message_edits import prepend_text, replace_text, shorten_message
-from langmem_tiers_langchain.message_source import SOURCE_METADATA, is_added_by_middleware
 from langmem_tiers_langchain.repair import repair_tool_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from langmem_tiers import Context, Hit, MemoryEngine, Message
+    from langmem_tiers import Hit, MemoryContext, MemoryEngine, Message
     from langmem_tiers_langchain.prompt_budget import PromptAllowance, PromptBudgeter
     from langmem_tiers_langchain.recorder import ThreadRecord
 
@@ -138,7 +135,7 @@ class RenderedThread:
     messages: list[Any]
     tokens: int
     """Tokens including system prompt and tools, by the engine's counter."""
-    context: Context | None = None
+    context: MemoryContext | None = None
     """Context that was used; None if the view was built without memory."""
 
 
@@ -272,7 +269,7 @@ class ThreadRenderer:
 
     def _lay_out(
         self,
-        context: Context,
+        context: MemoryContext,
         stored_ids: Mapping[str, str],
         others: Mapping[int, BaseMessage],
         rewritten: frozenset[str],

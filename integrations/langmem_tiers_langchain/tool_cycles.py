@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.types import Command
 
-from langmem_tiers.tasks.models import AgentAction, ExecutionOutcome
-from langmem_tiers_langchain.message_source import is_added_by_middleware
+from langmem_tiers import AgentAction, ExecutionOutcome
+from langmem_tiers_langchain.convert import is_added_by_middleware
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

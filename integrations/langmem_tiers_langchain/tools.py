@@ -11,15 +11,15 @@ from langgraph.config import get_store
 from langgraph.store.base import InvalidNamespaceError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.errors import InvalidConfigError, InvalidInputError
-from langmem_tiers.integration_kit.memory_tools import (
+from langmem_tiers import InvalidConfigError, InvalidInputError, MemoryEngine
+from langmem_tiers.integration_kit import (
     EngineMemoryBackend,
     MemoryChange,
     SearchRequest,
     build_unknown_memory_error,
+    describe_tool_error,
+    render_memories,
 )
-from langmem_tiers.integration_kit.tool_messages import describe_tool_error, render_memories
 from langmem_tiers_langchain.namespaces import NamespaceTemplate
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from langgraph.store.base import BaseStore, Item
 
-    from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.integration_kit.memory_tools import MemoryBackend
+    from langmem_tiers.integration_kit import MemoryBackend, NamespacePath
 
 
 class StoreMemoryBackend:

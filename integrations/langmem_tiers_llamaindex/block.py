@@ -13,23 +13,26 @@ from llama_index.core.memory.memory import BaseMemoryBlock
 from llama_index.core.utils import get_tokenizer
 from pydantic import Field, PrivateAttr
 
-from langmem_tiers.common.budget import TokenBudget
-from langmem_tiers.common.namespaces import check_name
-from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
-from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.integration_kit.argument_checks import resolve_namespace
-from langmem_tiers.integration_kit.retry_queue import STORE_ERRORS, get_retry_queue
-from langmem_tiers.sessions.models import Listing
-from langmem_tiers_llamaindex.convert import to_draft
+from langmem_tiers import (
+    InvalidInputError,
+    MemoryEngine,
+    TokenBudget,
+)
+from langmem_tiers.integration_kit import (
+    STORE_ERRORS,
+    Listing,
+    check_name,
+    get_retry_queue,
+    resolve_namespace,
+)
+from langmem_tiers_llamaindex.convert import protect_placeholders, to_draft
 from langmem_tiers_llamaindex.engines import EngineBackedModel
-from langmem_tiers_llamaindex.placeholders import protect_placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.common.messages import Message, MessageDraft
-    from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.sessions.transcript import Transcript
+    from langmem_tiers import Message, MessageDraft
+    from langmem_tiers.integration_kit import NamespacePath, Transcript
 
 _log = logging.getLogger("langmem_tiers")
 _SESSION_KEY = "session_id"

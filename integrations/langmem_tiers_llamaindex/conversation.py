@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from langmem_tiers.common.archived_session_names import is_archived_name
-from langmem_tiers.common.messages import Role
-from langmem_tiers.errors import SessionNotFoundError, StorageError
-from langmem_tiers.integration_kit.argument_checks import resolve_namespace
-from langmem_tiers.integration_kit.retry_queue import get_retry_queue
-from langmem_tiers.sessions.models import Listing
+from langmem_tiers import Role, SessionNotFoundError, StorageError
+from langmem_tiers.integration_kit import Listing, get_retry_queue, is_archived_name, resolve_namespace
 from langmem_tiers_llamaindex.conversation_view import ConversationRenderer
 from langmem_tiers_llamaindex.convert import to_draft, to_message
 from langmem_tiers_llamaindex.events import (
@@ -30,10 +26,8 @@ from langmem_tiers_llamaindex.turn_state import get_turn_registry
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langmem_tiers.common.messages import Message, MessageDraft, ToolCall
-    from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.session import Session
+    from langmem_tiers import MemoryEngine, Message, MessageDraft, Session, ToolCall
+    from langmem_tiers.integration_kit import NamespacePath
     from langmem_tiers_llamaindex.conversation_view import RenderedConversation, ViewRequest
     from langmem_tiers_llamaindex.token_count_cache import TokenCountCache
     from langmem_tiers_llamaindex.turn_state import TurnState

@@ -11,22 +11,15 @@ from typing import TYPE_CHECKING
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from langmem_tiers.common.messages import Message, Role
-from langmem_tiers.common.prompt_fences import neutralize_fence_tags, wrap_in_fence
-from langmem_tiers.errors import BudgetExceededError, StorageError
-from langmem_tiers.sessions.models import IN_LIST
-from langmem_tiers_llamaindex.convert import to_message
+from langmem_tiers import BudgetExceededError, Message, Role, StorageError
+from langmem_tiers.integration_kit import IN_LIST, neutralize_fence_tags, wrap_in_fence
+from langmem_tiers_llamaindex.convert import map_text, protect_placeholders, to_message
 from langmem_tiers_llamaindex.layout import ViewParts, arrange_messages, cut_to_limit
-from langmem_tiers_llamaindex.placeholders import map_text, protect_placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.common.messages import ToolCall
-    from langmem_tiers.context.models import Context
-    from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.recall.models import Hit
-    from langmem_tiers.session import Session
+    from langmem_tiers import Hit, MemoryContext, MemoryEngine, Session, ToolCall
     from langmem_tiers_llamaindex.layout import InsertMethod
     from langmem_tiers_llamaindex.token_count_cache import TokenCountCache
     from langmem_tiers_llamaindex.turn_state import TurnState
@@ -119,7 +112,7 @@ class RenderedConversation:
 
     messages: list[ChatMessage]
     tokens: int
-    context: Context | None = None
+    context: MemoryContext | None = None
     recalled: tuple[Hit, ...] = ()
     is_from_turn: bool = False
     """True if the memories were recalled by an earlier call in the same turn."""
@@ -191,7 +184,9 @@ class ConversationRenderer:
             budget = min(budget - 1, budget * (wish.limit - fixed) // (tokens - fixed))
         return None
 
-    def _build_context(self, question: _Question, wish: ViewRequest, tokens: int, *, recall: bool) -> Context:
+    def _build_context(
+        self, question: _Question, wish: ViewRequest, tokens: int, *, recall: bool
+    ) -> MemoryContext:
         budget = self._engine.config.budget.resized(tokens)
         build = partial(self._session.build_context, question.query, budget=budget, recall=recall)
         # tidy=True stores summaries permanently. A single narrow view must not compress the conversation for wider
@@ -257,7 +252,7 @@ class ConversationRenderer:
         return self._turn.memories
 
     def _lay_out(
-        self, context: Context, memories: str, insert: InsertMethod, question: _Question
+        self, context: MemoryContext, memories: str, insert: InsertMethod, question: _Question
     ) -> tuple[list[ChatMessage], int]:
         parts, sizes = self._build_parts(context, memories, question)
         messages = arrange_messages(parts, insert)
@@ -266,7 +261,7 @@ class ConversationRenderer:
         )
 
     def _build_parts(
-        self, context: Context, memories: str, question: _Question
+        self, context: MemoryContext, memories: str, question: _Question
     ) -> tuple[ViewParts, dict[int, int]]:
         # Return the parts of a view, and the tokens of stored messages by the identity of the shown messages.
         conversation_ids = {*context.full, *context.compressed}
@@ -383,7 +378,7 @@ def _remove_empty(talk: Sequence[ChatMessage]) -> list[ChatMessage]:
     return [message for message in talk if message.blocks or message.additional_kwargs]
 
 
-def _join_memories(context: Context) -> str:
+def _join_memories(context: MemoryContext) -> str:
     conversation_ids = {*context.full, *context.compressed}
     return "\n".join(
         message.content

@@ -1,4 +1,4 @@
-"""Lossless conversion between LlamaIndex messages and stored messages."""
+"""Lossless conversion between LlamaIndex messages and stored messages, and texts that templates leave alone."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ from llama_index.core.base.llms.types import (
     VideoBlock,
 )
 
-from langmem_tiers.common.json_values import to_json
-from langmem_tiers.common.message_adapter import read_extra_tool_calls
-from langmem_tiers.common.messages import Message, MessageDraft, Role, ToolCall
-from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING, is_only_fenced, strip_fences
-from langmem_tiers.errors import InvalidMessageError
-from langmem_tiers.integration_kit.media_token_costs import (
+from langmem_tiers import ContentAwareCounter, InvalidMessageError, Message, MessageDraft, Role, ToolCall
+from langmem_tiers.integration_kit import (
     AUDIO_TOKENS,
+    FENCE_CLOSING,
+    FENCE_OPENING,
     FILE_TOKENS,
     IMAGE_TOKENS,
     SMALL_IMAGE_TOKENS,
     VIDEO_TOKENS,
+    count_draft,
+    is_only_fenced,
+    read_extra_tool_calls,
+    strip_fences,
+    to_json,
 )
-from langmem_tiers.text.token_counting import ContentAwareCounter, count_draft
 from langmem_tiers_llamaindex.message_codec import (
     PAYLOAD_KEY,
     build_chat_message,
@@ -44,19 +46,23 @@ from langmem_tiers_llamaindex.message_codec import (
     encode_chat_message,
     get_chat_role,
 )
-from langmem_tiers_llamaindex.placeholders import map_text, restore_placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from langmem_tiers.common.ports import TokenCounter
+    from langmem_tiers import TokenCounter
+
 
 __all__ = [
+    "PLACEHOLDER_NAMES",
     "get_answered_call_id",
     "get_call_ids",
     "get_tool_calls",
+    "map_text",
     "message_tokens",
+    "protect_placeholders",
     "remove_memory",
+    "restore_placeholders",
     "to_draft",
     "to_message",
 ]
@@ -90,6 +96,13 @@ _MEDIA_TOKENS: dict[type, int] = {
     AudioBlock: AUDIO_TOKENS,
     VideoBlock: VIDEO_TOKENS,
 }
+PLACEHOLDER_NAMES = ("query_str", "context_str", "context_msg", "existing_answer")
+"""Placeholders that LlamaIndex's chat engines fill in, also in the history, which they use in templates."""
+# An invisible character inside ``{query_str}`` prevents that. It is removed again when the text is stored.
+_JOINER = "\N{WORD JOINER}"
+_NAME = rf"(?=(?:{'|'.join(PLACEHOLDER_NAMES)})\}})"
+_PLACEHOLDER = re.compile(rf"\{{{_NAME}")
+_PROTECTED = re.compile(rf"\{{{_JOINER}{_NAME}")
 
 
 def to_draft(
@@ -305,3 +318,32 @@ def _parse_arguments(arguments: str) -> dict[str, Any] | str:
     except (ValueError, RecursionError):
         return arguments
     return parsed if isinstance(parsed, dict) else arguments
+
+
+def protect_placeholders(text: str) -> str:
+    """Return the text with protected placeholders."""
+    return _PLACEHOLDER.sub("{" + _JOINER, text) if "{" in text else text
+
+
+def restore_placeholders(text: str) -> str:
+    """Return the original text of a protected text."""
+    return _PROTECTED.sub("{", text) if _JOINER in text else text
+
+
+def map_text(block: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - any block
+    """Return the block with changed texts, including nested blocks; the same object if nothing changes."""
+    if isinstance(block, TextBlock):
+        text: object = block.text
+        if not isinstance(text, str) or (changed := change(text)) == text:
+            return block
+        return block.model_copy(update={"text": changed})
+    if isinstance(block, CitableBlock):
+        content: object = block.content
+        parts = content if isinstance(content, list) else []
+        new = [map_text(part, change) for part in parts]
+        is_same = all(changed_part is part for changed_part, part in zip(new, parts, strict=True))
+        return block if is_same else block.model_copy(update={"content": new})
+    if isinstance(block, CitationBlock):
+        cited = map_text(block.cited_content, change)
+        return block if cited is block.cited_content else block.model_copy(update={"cited_content": cited})
+    return block

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core.agent.workflow import AgentInput, FunctionAgent
 from llama_index.core.memory import ChatMemoryBuffer
 
-from langmem_tiers.cli.demo.agents import Assistants, Reply
+from langmem_tiers.integration_kit import Assistants, Reply
 from langmem_tiers_llamaindex.convert import to_message
 from langmem_tiers_llamaindex.extractive import ExtractiveLLM, count_prompt_tokens
 from langmem_tiers_llamaindex.memory import TieredMemory
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from llama_index.core.memory.types import BaseMemory
 
-    from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers import MemoryEngine
+    from langmem_tiers.integration_kit import NamespacePath
 
 
 class _DemoAgent:

@@ -19,15 +19,13 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from langmem_tiers.common.namespaces import check_namespace
-from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.errors import InvalidInputError, LangmemTiersError, StorageUnavailableError
-from langmem_tiers.integration_kit.argument_checks import check_engine
+from langmem_tiers import InvalidInputError, LangmemTiersError, MemoryEngine, StorageUnavailableError
+from langmem_tiers.integration_kit import check_engine, check_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.integration_kit import NamespacePath
 
 
 _log = logging.getLogger("langmem_tiers")

@@ -14,8 +14,8 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 
-from langmem_tiers.integration_kit.extractive_answers import quote_answer
-from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS, ContentAwareCounter
+from langmem_tiers import ContentAwareCounter
+from langmem_tiers.integration_kit import FRAME_TOKENS, REPLY_TOKENS, quote_answer
 from langmem_tiers_llamaindex.convert import message_tokens
 
 if TYPE_CHECKING:

@@ -10,23 +10,24 @@ from weakref import WeakKeyDictionary
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
-from langmem_tiers.common.archived_session_names import is_archived_name
-from langmem_tiers.common.messages import MessageDraft
-from langmem_tiers.common.namespaces import check_name
-from langmem_tiers.errors import InvalidInputError, NotFoundError
-from langmem_tiers.integration_kit.argument_checks import CHAT_LABEL, resolve_namespace
-from langmem_tiers.integration_kit.retry_queue import get_retry_queue
-from langmem_tiers.sessions.models import IN_LIST, Listing
+from langmem_tiers import InvalidInputError, MessageDraft, NotFoundError
+from langmem_tiers.integration_kit import (
+    CHAT_LABEL,
+    IN_LIST,
+    Listing,
+    check_name,
+    get_retry_queue,
+    is_archived_name,
+    resolve_namespace,
+)
 from langmem_tiers_llamaindex.convert import to_draft, to_message
 from langmem_tiers_llamaindex.turn_state import get_turn_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from langmem_tiers.common.messages import Message
-    from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.session import Session
+    from langmem_tiers import MemoryEngine, Message, Session
+    from langmem_tiers.integration_kit import NamespacePath
 
     Status: TypeAlias = MessageStatus | str | None
 

@@ -12,10 +12,8 @@ from llama_index.core.memory.types import BaseMemory
 from llama_index.core.utils import get_tokenizer
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
-from langmem_tiers.common.namespaces import check_name, check_namespace
-from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.errors import BudgetExceededError, InvalidInputError
-from langmem_tiers.integration_kit.argument_checks import check_engine, resolve_namespace
+from langmem_tiers import BudgetExceededError, InvalidInputError, MemoryEngine
+from langmem_tiers.integration_kit import check_engine, check_name, check_namespace, resolve_namespace
 from langmem_tiers_llamaindex.conversation import ChatConversation
 from langmem_tiers_llamaindex.conversation_view import ViewRequest
 from langmem_tiers_llamaindex.engines import build_engine_reference, resolve_engine
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 
     from llama_index.core.llms.llm import LLM
 
-    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.integration_kit import NamespacePath
 
 DEFAULT_TOKEN_LIMIT = 30_000
 """Default of LlamaIndex's own memory."""

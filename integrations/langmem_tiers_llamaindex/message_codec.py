@@ -30,11 +30,11 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.llm import ToolSelection
 from pydantic import AnyUrl, BaseModel
 
-from langmem_tiers.errors import InvalidMessageError
-from langmem_tiers.integration_kit.codecs import ValueCodec, describe_unstored, tag
+from langmem_tiers import InvalidMessageError
+from langmem_tiers.integration_kit import ValueCodec, describe_unstored, tag
 
 if TYPE_CHECKING:
-    from langmem_tiers.common.json_values import JsonValue
+    from langmem_tiers.integration_kit import JsonValue
 
 PAYLOAD_KEY = "chat_message"
 """Key of a payload that contains a LlamaIndex message."""

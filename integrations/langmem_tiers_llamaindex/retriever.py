@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from langmem_tiers.common.namespaces import check_namespace
-from langmem_tiers.common.recall_strategy import Strategy, check_strategy
-from langmem_tiers.errors import InvalidConfigError, InvalidInputError
-from langmem_tiers.integration_kit.argument_checks import check_engine
-from langmem_tiers.integration_kit.hit_metadata import build_hit_metadata
-from langmem_tiers.recall.models import RecallFilters
+from langmem_tiers import InvalidConfigError, InvalidInputError, RecallFilters, Strategy
+from langmem_tiers.integration_kit import build_hit_metadata, check_engine, check_namespace, check_strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,8 +18,7 @@ if TYPE_CHECKING:
     from llama_index.core.callbacks import CallbackManager
     from llama_index.core.schema import QueryBundle
 
-    from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.recall.models import Hit
+    from langmem_tiers import Hit, MemoryEngine
 
 
 _MODEL_FIELDS = frozenset({"created_at", "role", "name"})

@@ -10,8 +10,8 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.storage.chat_store.loading import RECOGNIZED_CHAT_STORES
 from pydantic import PrivateAttr
 
-from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
-from langmem_tiers.sessions.models import Listing
+from langmem_tiers import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
+from langmem_tiers.integration_kit import Listing
 from langmem_tiers_llamaindex.engines import EngineBackedModel
 from langmem_tiers_llamaindex.keyed_lists import KeyedMessageLists
 

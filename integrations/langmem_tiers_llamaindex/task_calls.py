@@ -10,14 +10,14 @@ from llama_index.core.base.llms.types import TextBlock
 from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import Context
 
-from langmem_tiers.common.plain_values import to_plain_value
-from langmem_tiers.integration_kit.tool_messages import (
+from langmem_tiers import AgentAction, ExecutionOutcome
+from langmem_tiers.integration_kit import (
     ANSWER_TOOL,
     BLOCK_LIFTED,
     format_advice,
     format_stop_message,
+    to_plain_value,
 )
-from langmem_tiers.tasks.models import AgentAction, ExecutionOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from llama_index.core.agent.workflow import ToolCallResult
     from pydantic import BaseModel
 
-    from langmem_tiers.tasks.guard_advice import GuardAdvice
+    from langmem_tiers.integration_kit import GuardAdvice
 
 
 _BLOCKED_KEY = (

@@ -10,8 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.common.namespaces import check_namespace
-from langmem_tiers.integration_kit.lock_registry import LockRegistry
+from langmem_tiers.integration_kit import LockRegistry, check_namespace
 from langmem_tiers_llamaindex.task_calls import IgnoredBlocks
 
 if TYPE_CHECKING:
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from llama_index.core.agent.workflow import ToolCallResult
     from llama_index.core.agent.workflow.agent_context import AgentContext
 
-    from langmem_tiers.integration_kit.task_registry import TaskRegistry
-    from langmem_tiers.tasks.agent_memory import AgentMemory
+    from langmem_tiers import AgentMemory
+    from langmem_tiers.integration_kit import TaskRegistry
 
 TASK_KEY = "langmem_tiers_task"
 """Key of the task name in the store of a Context."""

@@ -21,9 +21,8 @@ from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
 from llama_index.core.llms import ChatMessage
 from llama_index.core.workflow import Context
 
-from langmem_tiers.common.checks import check_whole
-from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.integration_kit.task_registry import check_agent_memory, resolve_task_source
+from langmem_tiers import InvalidInputError
+from langmem_tiers.integration_kit import check_agent_memory, check_whole, resolve_task_source
 from langmem_tiers_llamaindex.task_watcher import ConversationTasks, TaskWatcher
 from langmem_tiers_llamaindex.watched_tools import (
     AnswerTool,
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
     from llama_index.core.agent.workflow.agent_context import AgentContext
     from llama_index.core.tools import BaseTool
 
-    from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.tasks.agent_memory import AgentMemory
+    from langmem_tiers import AgentMemory, MemoryEngine
 
     _OriginalMethod: TypeAlias = Callable[..., Awaitable[Any]]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from llama_index.core.base.llms.types import ChatMessage
 
-    from langmem_tiers.common.messages import Message
+    from langmem_tiers import Message
 
 _MAX_CACHED_COUNTS = 200_000
 """Maximum number of cached counts; each takes about 200 bytes."""

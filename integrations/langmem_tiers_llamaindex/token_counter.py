@@ -12,8 +12,7 @@ import llama_index.core
 from llama_index.core.utils import get_tokenizer
 from tiktoken import Encoding
 
-from langmem_tiers.errors import InvalidConfigError, InvalidInputError, LangmemTiersError
-from langmem_tiers.text.token_counting import TiktokenCounter
+from langmem_tiers import InvalidConfigError, InvalidInputError, LangmemTiersError, TiktokenCounter
 
 Tokenizer: TypeAlias = Callable[..., Any]
 """Function from a text to its tokens, as in LlamaIndex."""

@@ -10,15 +10,20 @@ from llama_index.core.tools import ToolMetadata
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 from pydantic import BaseModel, Field, ValidationError
 
-from langmem_tiers.common.namespaces import check_namespace
-from langmem_tiers.integration_kit.argument_checks import check_engine
-from langmem_tiers.integration_kit.memory_tools import EngineMemoryBackend, MemoryChange, SearchRequest
-from langmem_tiers.integration_kit.tool_messages import describe_tool_error, render_memories
+from langmem_tiers.integration_kit import (
+    EngineMemoryBackend,
+    MemoryChange,
+    SearchRequest,
+    check_engine,
+    check_namespace,
+    describe_tool_error,
+    render_memories,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers import MemoryEngine
 
 _MAX_MEMORIES = 100  # maximum number of memories per search
 

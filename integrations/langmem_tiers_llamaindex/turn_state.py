@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
     from llama_index.core.base.llms.types import ChatMessage
 
-    from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.knowledge.models import KnowledgeHit
-    from langmem_tiers.recall.models import Hit
+    from langmem_tiers import Hit, MemoryEngine
+    from langmem_tiers.integration_kit import KnowledgeHit, NamespacePath
 
 _MAX_RECENT_TURNS = 200
 """Maximum number of turns per engine that are kept while no memory object uses them."""

@@ -11,8 +11,8 @@ from llama_index.core.tools import AsyncBaseTool, BaseTool, FunctionTool, ToolMe
 from pydantic import BaseModel, Field
 from workflows.runtime.types.results import WaitingForEvent
 
-from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.integration_kit.tool_messages import (
+from langmem_tiers import InvalidInputError, Thought
+from langmem_tiers.integration_kit import (
     ANSWER_TOOL,
     ANSWER_TOOL_DESCRIPTION,
     BLOCK_LIFTED,
@@ -21,7 +21,6 @@ from langmem_tiers.integration_kit.tool_messages import (
     format_advice,
     is_block,
 )
-from langmem_tiers.tasks.models import Thought
 from langmem_tiers_llamaindex.task_calls import (
     HANDOFF,
     WatchedCall,
@@ -35,7 +34,7 @@ from langmem_tiers_llamaindex.task_calls import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from langmem_tiers.tasks.guard_advice import GuardAdvice
+    from langmem_tiers.integration_kit import GuardAdvice
     from langmem_tiers_llamaindex.task_watcher import TaskWatcher
 
 _log = logging.getLogger("langmem_tiers")

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common.messages import Role
-from langmem_tiers.context.models import NO_ROOM_REASON, Context
+from langmem_tiers.context.models import NO_ROOM_REASON, MemoryContext
 from langmem_tiers.errors import BudgetExceededError
 from langmem_tiers.sessions.budget_partition import partition_groups
 from langmem_tiers.sessions.session_view import SessionView, fit_window_to_budget, is_verbatim
@@ -222,7 +222,7 @@ class ContextBuilder:
             self._compress_group(newest)[-1], self._items[-1].message
         )
 
-    def lay_out(self, division: ContextDivision, before: str | None = None) -> Context:
+    def lay_out(self, division: ContextDivision, before: str | None = None) -> MemoryContext:
         """Build the context: the summary, then the conversation with the recalled messages inserted.
 
         Args:
@@ -245,7 +245,7 @@ class ContextBuilder:
             "memories": self._count_tokens(beside),
             "frame": count_messages(self._counter, ()) if everything else 0,
         }
-        return Context(
+        return MemoryContext(
             messages=everything,
             token_count=sum(sections.values()),
             token_budget=self._budget.available,

@@ -28,7 +28,7 @@ _FIRST_ROWS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context(Displayable):
+class MemoryContext(Displayable):
     """The messages of a prompt, within their budget."""
 
     messages: tuple[Message, ...]
@@ -129,5 +129,5 @@ class Context(Displayable):
 
 
 def get_reason_key(hit: Hit, own: str | None = None) -> str:
-    """Return the key of a hit in ``Context.reasons``: its id, or ``session/id`` if it is of another session."""
+    """Return the key of a hit in ``MemoryContext.reasons``: its id, or ``session/id`` if it is of another session."""
     return hit.entry.id if hit.session in (own, None) else f"{hit.session}/{hit.entry.id}"

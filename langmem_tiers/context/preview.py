@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.budget import TokenBudget
     from langmem_tiers.common.entries import ViewItem
     from langmem_tiers.common.messages import Message
-    from langmem_tiers.context.models import Context
+    from langmem_tiers.context.models import MemoryContext
     from langmem_tiers.recall.models import Hit
     from langmem_tiers.services import EngineServices
     from langmem_tiers.sessions.models import SessionInfo, StoredView
@@ -68,7 +68,7 @@ class MessageVerdicts:
 class Preview:
     """A context built for display, and what it leaves out."""
 
-    context: Context
+    context: MemoryContext
     """Context built from the newest messages; reading all messages would give the same one."""
     session: str
     dropped: tuple[Message, ...] = ()
@@ -172,7 +172,11 @@ def _load_newest(
 
 
 def _count_unseen_messages(
-    services: EngineServices, session: SessionRecord, info: SessionInfo, view: StoredView, context: Context
+    services: EngineServices,
+    session: SessionRecord,
+    info: SessionInfo,
+    view: StoredView,
+    context: MemoryContext,
 ) -> int:
     removed = services.short_term.transcripts.count(session.key, OUT_OF_LIST)
     read_ids = {item.message.id for item in view.items}
@@ -199,7 +203,7 @@ def _is_system(item: ViewItem) -> bool:
     return item.message.role is Role.SYSTEM
 
 
-def _is_context_final(view: StoredView, context: Context) -> bool:
+def _is_context_final(view: StoredView, context: MemoryContext) -> bool:
     # True if older messages cannot change the context: the oldest groups that were read are more consecutive
     # misfits than the builder tries, so it would not look at anything older.
     included, rejected = {*context.full, *context.compressed}, 0

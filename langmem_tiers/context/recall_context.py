@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.common.budget import TokenBudget
 from langmem_tiers.context.memory_hits import MAX_MEMORY_HITS_PER_CONTEXT
-from langmem_tiers.context.models import Context
+from langmem_tiers.context.models import MemoryContext
 from langmem_tiers.context.namespace_recall import RawRecallRequest, check_recall_arguments, execute_recall
 from langmem_tiers.context.recall_message import MemoryPacker, explain_packing
 from langmem_tiers.errors import InvalidInputError
@@ -42,7 +42,7 @@ def build_recall_context(
     filters: RecallFilters | None,
     now: datetime | None,
     seen: Iterable[str] = (),
-) -> Context:
+) -> MemoryContext:
     """Build a context of the memories that answer a question, as many as fit.
 
     Args:
@@ -70,7 +70,7 @@ def _build_context(
     filters: RecallFilters | None,
     now: datetime | None,
     seen: Iterable[str],
-) -> Context:
+) -> MemoryContext:
     budget = services.config.budget if budget is None else check_budget(budget)
     max_tokens = budget.available
     limit = min(_MAX_CANDIDATES, max(MIN_CANDIDATES, max_tokens // MIN_MEMORY_TOKENS))
@@ -89,7 +89,7 @@ def _build_context(
     )
     packed = packer.pack(relevant, max_tokens, frozenset([query, *seen]))
     messages = () if packed.message is None else (packed.message,)
-    return Context(
+    return MemoryContext(
         messages=messages,
         token_count=count_messages(services.counter, messages) if messages else 0,
         token_budget=max_tokens,

@@ -243,7 +243,7 @@ class MemoryPacker:
 
 
 def explain_packing(packed: PackingResult, own: str | None = None) -> dict[str, str]:
-    """Return the reason why each memory is included or not, by the keys of ``Context.reasons``.
+    """Return the reason why each memory is included or not, by the keys of ``MemoryContext.reasons``.
 
     Args:
         packed: The result of packing.

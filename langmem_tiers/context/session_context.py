@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.entries import ViewItem
     from langmem_tiers.common.messages import Message
     from langmem_tiers.context.builder import ContextDivision
-    from langmem_tiers.context.models import Context
+    from langmem_tiers.context.models import MemoryContext
     from langmem_tiers.knowledge.models import KnowledgeHit
     from langmem_tiers.knowledge.service import KnowledgeBase
     from langmem_tiers.recall.models import Hit, Recall
@@ -101,11 +101,11 @@ class SessionContextBuilder:
         self._builder = ContextBuilder(view, budget, services.analyzer.compressor)
         self._question = _build_question(view.items, query, services.now())
 
-    def build_without_memories(self) -> Context:
+    def build_without_memories(self) -> MemoryContext:
         """Build a context of the conversation alone."""
         return self._builder.lay_out(self._builder.divide())
 
-    def build_with_memories(self, *, counts: bool) -> Context:
+    def build_with_memories(self, *, counts: bool) -> MemoryContext:
         """Build a context of the conversation with knowledge and recalled memories.
 
         Args:
@@ -135,7 +135,9 @@ class SessionContextBuilder:
         context = _add_knowledge(context, hits, included, self._count_framed_tokens(message))
         return self._add_report(context, packed, recall)
 
-    def _add_report(self, context: Context, packed: PackingResult, recall: Recall | None) -> Context:
+    def _add_report(
+        self, context: MemoryContext, packed: PackingResult, recall: Recall | None
+    ) -> MemoryContext:
         packed = packed.exclude_visible({*context.full, *context.compressed}, self._session.name)
         recalled = self._get_own_ids(packed.included)
         # A message that is recalled or summarized keeps that reason; the builder knows it only as dropped.
@@ -304,8 +306,8 @@ def expand_question(question: str, said: Sequence[Message]) -> str:
 
 
 def _add_knowledge(
-    context: Context, hits: Sequence[KnowledgeHit], included: tuple[KnowledgeHit, ...], tokens: int
-) -> Context:
+    context: MemoryContext, hits: Sequence[KnowledgeHit], included: tuple[KnowledgeHit, ...], tokens: int
+) -> MemoryContext:
     names = {(hit.knowledge.category, hit.knowledge.key) for hit in included}
     left_out = tuple(hit for hit in hits if (hit.knowledge.category, hit.knowledge.key) not in names)
     reasons = {hit.knowledge.id: "known" for hit in included} | {

@@ -2,7 +2,7 @@
 
 ::
 
-    from langmem_tiers.display.frames import frame
+    from langmem_tiers.display import frame
 
     frame(namespace.recall("Who replaces Stripe?")).groupby("session")["score"].max()
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langmem_tiers.common.entries import Chunk, Entry
 from langmem_tiers.common.messages import Message
-from langmem_tiers.context.models import Context
+from langmem_tiers.context.models import MemoryContext
 from langmem_tiers.episodes.models import Episode, NarrativeArc
 from langmem_tiers.errors import InvalidInputError, MissingExtraError
 from langmem_tiers.facts.models import ExtractedFact
@@ -189,7 +189,7 @@ def frame(result: object, *, of: type | None = None) -> pd.DataFrame:
         import pandas  # noqa: F401, ICN001, PLC0415 - optional dependency, imported on demand
     except ImportError as error:
         raise MissingExtraError("frame() needs pandas: pip install 'langmem-tiers[notebook]'") from error
-    if isinstance(result, Context):
+    if isinstance(result, MemoryContext):
         return _build_frame(_CONTEXT_COLUMNS, _iter_context_rows(result))
     if isinstance(result, NarrativeArc):
         return _build_arc_frame(result)
@@ -255,7 +255,7 @@ def _build_arc_frame(story: NarrativeArc) -> pd.DataFrame:
     return table
 
 
-def _iter_context_rows(context: Context) -> Iterable[Sequence[object]]:
+def _iter_context_rows(context: MemoryContext) -> Iterable[Sequence[object]]:
     messages = {message.id: message for message in context.messages}
     for message_id, state in context.states.items():
         decision = [message_id, state, context.reasons.get(message_id)]

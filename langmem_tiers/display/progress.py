@@ -2,7 +2,7 @@
 
 ::
 
-    from langmem_tiers.display.progress import bar
+    from langmem_tiers.display import bar
 
     with bar("embedding") as progress:
         namespace.embed(progress)

@@ -23,7 +23,7 @@ from langmem_tiers.knowledge.confidence import INITIAL_CONFIDENCE
 
 if TYPE_CHECKING:
     from langmem_tiers.common.messages import Message
-    from langmem_tiers.context.models import Context
+    from langmem_tiers.context.models import MemoryContext
     from langmem_tiers.erasure.models import ErasureReceipt
     from langmem_tiers.knowledge.models import Knowledge, KnowledgeReport
     from langmem_tiers.recall.models import Hit
@@ -293,7 +293,7 @@ def build_recall_result(found: Found, max_characters: int) -> RecallToolResult:
     )
 
 
-def build_context_result(context: Context) -> ContextToolResult:
+def build_context_result(context: MemoryContext) -> ContextToolResult:
     """Build the result for a context."""
     # Not ContextToolResult.of(): it would break the fences that the text of a context already has.
     return ContextToolResult(

@@ -19,7 +19,7 @@ from langmem_tiers.text.token_counting import FRAME_TOKENS, count_messages
 if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.context.entry_lookup import FoundEntry
-    from langmem_tiers.context.models import Context
+    from langmem_tiers.context.models import MemoryContext
     from langmem_tiers.context.preview import Preview
     from langmem_tiers.erasure.models import ErasureReceipt
     from langmem_tiers.knowledge.models import Knowledge
@@ -313,7 +313,7 @@ def _build_system_item(counter: TokenCounter, text: str) -> response_models.Cont
 
 
 def _build_sections(
-    context: Context, counter: TokenCounter, system: str | None
+    context: MemoryContext, counter: TokenCounter, system: str | None
 ) -> list[response_models.SectionItem]:
     budget, system_tokens = context.token_budget, count_system_tokens(counter, system)
     used = dict(context.sections)
@@ -328,7 +328,7 @@ def _build_sections(
     ]
 
 
-def _serialize_messages(context: Context) -> list[response_models.ContextMessageItem]:
+def _serialize_messages(context: MemoryContext) -> list[response_models.ContextMessageItem]:
     full, compressed = set(context.full), set(context.compressed)
     has_knowledge = bool(context.knowledge)
 
@@ -418,5 +418,5 @@ def _count_left_out(preview: Preview) -> int:
     return len(dropped) + preview.unseen + others
 
 
-def _get_left_out_hits(context: Context) -> tuple[Hit, ...]:
+def _get_left_out_hits(context: MemoryContext) -> tuple[Hit, ...]:
     return (*context.left_out, *context.passed_over)

@@ -1,1 +1,71 @@
 """Agent task memory: cycles, loops, failures, patterns, site maps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langmem_tiers.common.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from langmem_tiers.tasks.agent_memory import AgentMemory
+    from langmem_tiers.tasks.guard import Guard
+    from langmem_tiers.tasks.guard_advice import AdviceLevel, GuardAdvice
+    from langmem_tiers.tasks.history import CyclePage, CyclePlace, TaskCycle, TaskInfo, TaskPage
+    from langmem_tiers.tasks.loop_detection.detector import Loop, LoopKind, LoopReport, Step, find_loops
+    from langmem_tiers.tasks.models import (
+        AgentAction,
+        ExecutionOutcome,
+        LearnedPattern,
+        MemoryEntry,
+        MemoryPriority,
+        Observation,
+        OperationMode,
+        StateSnapshot,
+        Thought,
+    )
+    from langmem_tiers.tasks.sitemap import SitemapGraph, SitemapLimits, SitemapPage
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            ".agent_memory": "AgentMemory",
+            ".guard": "Guard",
+            ".guard_advice": "AdviceLevel GuardAdvice",
+            ".history": "CyclePage CyclePlace TaskCycle TaskInfo TaskPage",
+            ".loop_detection.detector": "Loop LoopKind LoopReport Step find_loops",
+            ".models": (
+                "AgentAction ExecutionOutcome LearnedPattern MemoryEntry MemoryPriority "
+                "Observation OperationMode StateSnapshot Thought"
+            ),
+            ".sitemap": "SitemapGraph SitemapLimits SitemapPage",
+        },
+    )
+
+__all__ = [
+    "AdviceLevel",
+    "AgentAction",
+    "AgentMemory",
+    "CyclePage",
+    "CyclePlace",
+    "ExecutionOutcome",
+    "Guard",
+    "GuardAdvice",
+    "LearnedPattern",
+    "Loop",
+    "LoopKind",
+    "LoopReport",
+    "MemoryEntry",
+    "MemoryPriority",
+    "Observation",
+    "OperationMode",
+    "SitemapGraph",
+    "SitemapLimits",
+    "SitemapPage",
+    "StateSnapshot",
+    "Step",
+    "TaskCycle",
+    "TaskInfo",
+    "TaskPage",
+    "Thought",
+    "find_loops",
+]

@@ -8,10 +8,12 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from langmem_tiers import BackupError, BackupProgress, MemoryEngine, MessageDraft
+from langmem_tiers import BackupError, MemoryEngine, MessageDraft
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+
+    from langmem_tiers.backup import BackupProgress
 
 BATCH = 7
 

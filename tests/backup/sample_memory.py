@@ -6,7 +6,8 @@ import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers import ContextData, MemoryEngine, MessageDraft, ToolCall
+from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
+from langmem_tiers.context_files import ContextData
 from langmem_tiers.context_files.sql_store import SqlContextStore
 from langmem_tiers.sessions.models import Listing
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids

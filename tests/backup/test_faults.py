@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langmem_tiers import (
-    BackupProgress,
-    EngineConfig,
-    MemoryEngine,
-    MessageDraft,
-    RestoreConflictError,
-    StorageFullError,
-)
+from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, RestoreConflictError, StorageFullError
 from tests.backends import POSTGRES
 from tests.backup.child_processes import BATCH, backup_and_hang, restore_and_hang, write_batches
 from tests.backup.sample_memory import fill, open_small_engine, read_lines, read_records
@@ -33,6 +26,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
+    from langmem_tiers.backup import BackupProgress
     from tests.backup.conftest import NewUrl
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from langmem_tiers import (
     BackupError,
-    BackupScope,
     ContextFiles,
     InvalidInputError,
     InvalidNameError,
     MemoryEngine,
     RestoreConflictError,
 )
+from langmem_tiers.backup import BackupScope
 from langmem_tiers.common.namespaces import CONTEXT_FILES_LABEL
 from tests.backends import POSTGRES
 from tests.backup.sample_memory import fill, open_small_engine, read_lines, read_records

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from langmem_tiers import BackupProgress
+    from langmem_tiers.backup import BackupProgress
     from tests.backup.conftest import NewUrl
     from tests.shared_servers import PostgresDatabases
 

@@ -9,7 +9,6 @@ import pytest
 from langmem_tiers import (
     EngineConfig,
     InvalidConfigError,
-    Listing,
     MemoryEngine,
     MessageDraft,
     RecallFilters,
@@ -18,6 +17,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.chunks.text import merge_chunk_summaries
 from langmem_tiers.config import LearningConfig
+from langmem_tiers.sessions import Listing
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 from langmem_tiers.testing.threads import run_in_threads
 from tests.backends import ON_FILE_AND_SERVER

@@ -12,10 +12,17 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from langmem_tiers import Context, EngineConfig, MemoryEngine, MessageDraft, Role, TokenBudget, __version__
+from langmem_tiers import (
+    EngineConfig,
+    MemoryContext,
+    MemoryEngine,
+    MessageDraft,
+    Role,
+    TokenBudget,
+    __version__,
+)
 from langmem_tiers.cli.app import app
 from langmem_tiers.cli.demo import command
-from langmem_tiers.cli.demo.agents import Assistants, Reply
 from langmem_tiers.cli.demo.command import (
     DemoAnswers,
     DemoScore,
@@ -25,6 +32,7 @@ from langmem_tiers.cli.demo.command import (
     build_tier_table,
 )
 from langmem_tiers.cli.demo.conversation import load_chapters, load_questions
+from langmem_tiers.integration_kit import Assistants, Reply
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -224,7 +232,7 @@ def test_the_demo_prints_the_answers_the_score_an_old_thread_and_a_prompt() -> N
 
 def test_the_tables_of_what_is_stored_count_it_and_give_each_session_one_line() -> None:
     with MemoryEngine(embedder=None) as engine:
-        tenant, contexts = engine.namespace("tidepool"), dict[str, Context]()
+        tenant, contexts = engine.namespace("tidepool"), dict[str, MemoryContext]()
         for name, said in (("01-first", ["It costs 49 SEK."]), ("02-second", ["Hello.", "We met at 9:40."])):
             session = tenant.session(name)
             session.add_many([MessageDraft("user", text) for text in said])

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from langmem_tiers import (
     CacheConfig,
-    Change,
-    Context,
     Durability,
     EngineConfig,
     Entry,
     InvalidConfigError,
     InvalidInputError,
+    MemoryContext,
     Tier,
 )
+from langmem_tiers.common import Change
 
 NOW = datetime(2025, 1, 15, tzinfo=UTC)
 
@@ -106,7 +106,7 @@ def test_a_cache_setting_that_makes_no_sense_is_refused(setting: dict[str, objec
 @given(st.integers(-5, 20), st.integers(-5, 20))
 def test_a_context_never_exceeds_its_budget(tokens: int, budget: int) -> None:
     if 0 <= tokens <= budget:
-        assert Context(messages=(), token_count=tokens, token_budget=budget).token_count == tokens
+        assert MemoryContext(messages=(), token_count=tokens, token_budget=budget).token_count == tokens
     else:
         with pytest.raises(InvalidInputError, match=f"budget of {budget}"):
-            Context(messages=(), token_count=tokens, token_budget=budget)
+            MemoryContext(messages=(), token_count=tokens, token_budget=budget)

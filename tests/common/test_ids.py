@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import TimeSortedIds
+from langmem_tiers.common import TimeSortedIds
 from langmem_tiers.testing import seeded_ids
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)

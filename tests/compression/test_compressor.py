@@ -6,16 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from langmem_tiers import (
-    FACT_PATTERNS,
-    CharCounter,
-    Compressor,
-    FactFinder,
-    FactPattern,
-    InvalidConfigError,
-    InvalidInputError,
-    ToolCall,
-)
+from langmem_tiers import CharCounter, Compressor, InvalidConfigError, InvalidInputError, ToolCall
+from langmem_tiers.compression import FactFinder
+from langmem_tiers.text import FACT_PATTERNS, FactPattern
 from tests.messages import COUNTER, message
 
 compressor = Compressor(COUNTER)

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from langmem_tiers import CharCounter, FactFinder, Summary, ToolCall
+from langmem_tiers import CharCounter, ToolCall
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, Role
+from langmem_tiers.compression import FactFinder, Summary
 from langmem_tiers.compression.digest import Digest
 from tests.messages import COUNTER, message
 

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers import InvalidConfigError, Summarizer, SummaryConfig, SummaryStrategy
+from langmem_tiers import InvalidConfigError, Summarizer, SummaryConfig
+from langmem_tiers.config import SummaryStrategy
 from langmem_tiers.testing import ScriptedLLM
 from tests.messages import COUNTER, message
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from langmem_tiers import Message, SummaryReport
+    from langmem_tiers import Message
+    from langmem_tiers.compression import SummaryReport
 
 
 def conversation(number: int) -> list[Message]:

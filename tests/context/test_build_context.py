@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from langmem_tiers import (
     BudgetExceededError,
-    Context,
     EngineConfig,
-    EntryState,
     InvalidInputError,
+    MemoryContext,
     MemoryEngine,
     MessageDraft,
     RecallConfig,
     Role,
     TokenBudget,
     ToolCall,
-    count_messages,
 )
+from langmem_tiers.common import EntryState
 from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
+from langmem_tiers.text import count_messages
 from tests.hypothesis_settings import examples
 from tests.messages import COUNTER
 
@@ -61,7 +61,7 @@ def remember(where: Namespace, *texts: str, days: int = 3) -> None:
         where.session(f"trip {number}").add(MessageDraft("user", text, created_at=when))
 
 
-def text_of(context: Context) -> str:
+def text_of(context: MemoryContext) -> str:
     return "\n".join(message.content for message in context.messages)
 
 

@@ -18,18 +18,18 @@ from langmem_tiers import (
     SummaryConfig,
     TokenBudget,
     ToolCall,
-    count_messages,
 )
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Role
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 from langmem_tiers.testing.threads import run_in_threads
+from langmem_tiers.text import count_messages
 from tests.hypothesis_settings import examples
 from tests.messages import COUNTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langmem_tiers import Context
+    from langmem_tiers import MemoryContext
 
 TALK = "We talked about the weather, the sea and the long way home, and nobody was in a hurry. "
 
@@ -49,7 +49,7 @@ def talk(session: Session, number: int, text: str = TALK) -> None:
     )
 
 
-def text_of(context: Context) -> str:
+def text_of(context: MemoryContext) -> str:
     return "\n".join(message.content for message in context.messages)
 
 

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langmem_tiers import (
-    MemoryEngine,
-    Namespace,
-    RecallFilters,
-    Role,
-    Strategy,
-    Tier,
-    TokenBudget,
-    count_messages,
-)
+from langmem_tiers import MemoryEngine, Namespace, RecallFilters, Role, Strategy, Tier, TokenBudget
 from langmem_tiers.common.entries import Entry
 from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
 from langmem_tiers.common.recall_strategy import TfIdfWeights
@@ -27,6 +18,7 @@ from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
 from langmem_tiers.recall.models import Hit
 from langmem_tiers.recall.retriever import build_recall_request
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
+from langmem_tiers.text import count_messages
 from tests.backends import ON_ALL_BACKENDS
 from tests.messages import message
 

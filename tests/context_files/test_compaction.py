@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 
-from langmem_tiers import CharCounter, Summarizer, SummaryStrategy
+from langmem_tiers import CharCounter, Summarizer
+from langmem_tiers.config import SummaryStrategy
 from langmem_tiers.context_files.compaction import SUMMARY_HEADING, compact
 from langmem_tiers.context_files.models import ActiveTask, ContextData, HistoryEntry
 from langmem_tiers.context_files.store_models import CompactionConfig

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langmem_tiers import InvalidConfigError, InvalidInputError, MemoryEngine, NotFoundError, SummaryStrategy
-from langmem_tiers.config import EngineConfig
+from langmem_tiers import InvalidConfigError, InvalidInputError, MemoryEngine, NotFoundError
+from langmem_tiers.config import EngineConfig, SummaryStrategy
 from langmem_tiers.context_files.models import ContextData
 from langmem_tiers.context_files.service import ContextFiles
 from langmem_tiers.context_files.store_models import CompactionConfig, ContextFilesConfig

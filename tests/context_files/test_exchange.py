@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 
-from langmem_tiers import Listing, MemoryEngine, MessageDraft, Role, ToolCall
+from langmem_tiers import MemoryEngine, MessageDraft, Role, ToolCall
 from langmem_tiers.context_files.exchange import export_context, import_context
 from langmem_tiers.context_files.models import ContextData, HistoryEntry
 from langmem_tiers.context_files.serializer import context_to_bytes
 from langmem_tiers.context_files.service import ContextFiles, _build_endpoint
+from langmem_tiers.sessions import Listing
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests.context_files.test_context_data import CONTEXTS, FILE, SESSION, parsed
 from tests.contract.storage.context_files import full

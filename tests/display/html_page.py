@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, SitemapGraph, TokenBudget
+from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, TokenBudget
+from langmem_tiers.tasks import SitemapGraph
 from langmem_tiers.testing import FrozenClock, seeded_ids
 
 if TYPE_CHECKING:

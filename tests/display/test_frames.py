@@ -20,13 +20,13 @@ from langmem_tiers import (
     MemoryEngine,
     Message,
     MissingExtraError,
-    Observation,
     RecallFilters,
     Thought,
     TokenBudget,
-    TuningSnapshot,
 )
 from langmem_tiers.display.frames import COLUMNS, frame
+from langmem_tiers.tasks import Observation
+from langmem_tiers.tuning import TuningSnapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,27 +12,24 @@ from hypothesis import strategies as st
 
 from langmem_tiers import (
     AddReport,
-    Context,
     Entry,
-    Episode,
-    EpisodeKind,
     Hit,
     Knowledge,
-    KnowledgeReport,
+    MemoryContext,
     MemoryEngine,
     Message,
-    MessagePage,
-    NarrativeArc,
     Recall,
-    Relation,
     Role,
-    SitemapGraph,
     Strategy,
     Tier,
-    TuningParameters,
-    TuningSnapshot,
 )
 from langmem_tiers.display.displayable import DisplayableTuple
+from langmem_tiers.episodes import Episode, EpisodeKind, NarrativeArc
+from langmem_tiers.knowledge import KnowledgeReport
+from langmem_tiers.long_term import Relation
+from langmem_tiers.sessions import MessagePage
+from langmem_tiers.tasks import SitemapGraph
+from langmem_tiers.tuning import TuningParameters, TuningSnapshot
 from tests.display.html_page import Page, page_of
 from tests.hypothesis_settings import examples
 
@@ -75,7 +72,7 @@ def values(text: str) -> list[Any]:
         created_at=NOW, tokens_before=2, tokens_after=1, entries_compressed=0, entries_dropped=0, entries_promoted=0,
         usage_before=0.5, usage_after=0.4, parameters=TuningParameters(), reason=text,
     )  # fmt: skip
-    context = Context(
+    context = MemoryContext(
         messages=(message,), token_count=1, token_budget=2, sections={text: 1}, problems=(text,), recalled=(hit,),
         reasons={text: text}, missing=(text,),
     )  # fmt: skip

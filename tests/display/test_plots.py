@@ -16,28 +16,24 @@ from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
 from langmem_tiers import (
-    Context,
     Entry,
-    Episode,
-    EpisodeKind,
     Hit,
     InvalidConfigError,
     InvalidInputError,
+    MemoryContext,
     MemorySystem,
     MemorySystemConfig,
     Message,
     MissingExtraError,
-    NarrativeArc,
-    Related,
-    Relation,
     Role,
     Tier,
     TokenBudget,
-    TuningParameters,
-    TuningSnapshot,
 )
 from langmem_tiers.common.decay import compute_decay
 from langmem_tiers.display import plots
+from langmem_tiers.episodes import Episode, EpisodeKind, NarrativeArc
+from langmem_tiers.long_term import Related, Relation
+from langmem_tiers.tuning import TuningParameters, TuningSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,10 +68,10 @@ def hit(number: int, text: str = "words", **signals: float) -> Hit:
     return Hit(entry=entry(number, text), score=sum(given.values()), signals=given, found_by="message")
 
 
-def context(number: int = 1, **more: Any) -> Context:
+def context(number: int = 1, **more: Any) -> MemoryContext:
     said = tuple(message(n) for n in range(number))
     sections = {"conversation": 10 * number, "frame": 3}
-    return Context(
+    return MemoryContext(
         messages=said, token_count=10 * number + 3, token_budget=10 * number + 20, sections=sections,
         full=tuple(one.id for one in said), **more,
     )  # fmt: skip
@@ -218,7 +214,7 @@ def test_the_budget_holds_sections_tiers_and_what_is_free(memory: Memory) -> Non
 
 def test_memories_are_told_by_their_tiers() -> None:
     told = (hit(1), Hit(entry=entry(2, tier=Tier.EPISODIC), score=1, signals={"a": 1.0}, found_by="a"))
-    built = Context(
+    built = MemoryContext(
         messages=(), token_count=33, token_budget=50, sections={"memories": 21, "known": 12}, recalled=told
     )
     shown = labels(plots.budget(built))
@@ -257,7 +253,7 @@ def test_a_conversation_shows_what_became_of_each_message() -> None:
         token_count=5,
         token_counter="c",
     )
-    built = Context(
+    built = MemoryContext(
         messages=(summary, short, said[4]), token_count=125, token_budget=200, full=("m4",), compressed=("m3",),
         dropped=("m1", "m2", "m6"),
         reasons={
@@ -436,7 +432,7 @@ def test_what_is_no_context_is_refused(wrong: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("usage", "Context objects"),
+        ("usage", "MemoryContext objects"),
         ("scores", "Hit objects"),
         ("tuning", "TuningSnapshot objects"),
         ("decay", "Entry objects"),

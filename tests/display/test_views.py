@@ -9,8 +9,9 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 import langmem_tiers
-from langmem_tiers import Context, EngineConfig, Hit, MemoryEngine, MessageDraft, SitemapGraph, TokenBudget
+from langmem_tiers import EngineConfig, Hit, MemoryContext, MemoryEngine, MessageDraft, TokenBudget
 from langmem_tiers.display.displayable import DisplayableTuple, NotebookDisplayable
+from langmem_tiers.tasks import SitemapGraph
 from tests.display.html_page import Memory, page_of
 from tests.work_counters import count_statements
 
@@ -286,7 +287,7 @@ def test_values_that_fail_to_show_themselves_say_so() -> None:
 
 
 def test_a_value_that_holds_none_everywhere_shows_itself() -> None:
-    context = Context(messages=(), token_count=0, token_budget=1)
+    context = MemoryContext(messages=(), token_count=0, token_budget=1)
     assert "0 of 1 tokens" in page_of(context).text
     assert "MemoryEngine" in page_of(MemoryEngine(config=EngineConfig())).text
     assert {one.name for one in fields(Hit)} >= {"score", "signals"}

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import (
-    ErasedIds,
     InvalidInputError,
     InvalidNameError,
     MemoryEngine,
@@ -30,6 +29,8 @@ from tests.erasure_helpers import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from langmem_tiers.erasure import ErasedIds
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from langmem_tiers import (
     AgentMemory,
     ContextFiles,
     EngineConfig,
-    EntryFilters,
     MaintenanceConfig,
     MemoryEngine,
     MemorySystem,
@@ -24,6 +23,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.common.leases import LeaseKind, build_lease_name
 from langmem_tiers.common.namespaces import CONTEXT_FILES_LABEL
+from langmem_tiers.long_term import EntryFilters
 from langmem_tiers.storage.schema import leases
 from tests.erasure_helpers import SECRET
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-from langmem_tiers import AgentAction, AgentMemory, MemoryEngine, OperationMode, StateSnapshot
+from langmem_tiers import AgentAction, AgentMemory, MemoryEngine
+from langmem_tiers.tasks import OperationMode, StateSnapshot
 
 TASK = "the shop"
 HOME = "https://shop.example.com"

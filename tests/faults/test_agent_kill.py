@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers import AdviceLevel, AgentMemory, MemoryEngine
+from langmem_tiers import AgentMemory, MemoryEngine
+from langmem_tiers.tasks import AdviceLevel
 from tests.faults.agent_writer import HOME, STUCK, TASK, count_steps, do_step, work_until_killed
 from tests.faults.killable_child import pause, start
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from langmem_tiers import RedisStatus
+    from langmem_tiers.sessions import RedisStatus
 
 pytestmark = pytest.mark.fault
 

@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from typer.main import get_command
 
-from langmem_tiers import Context, EngineConfig, Hit, MemoryEngine, Strategy, TokenBudget
+import langmem_tiers
+from langmem_tiers import EngineConfig, Hit, MemoryContext, MemoryEngine, Strategy, TokenBudget
 from langmem_tiers.cli.app import app
 from langmem_tiers.cli.demo.conversation import StoryClock, load_chapters, load_questions
 from langmem_tiers.mcp.server import build_server
@@ -30,7 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 FILES = Path(__file__).with_name("files")
-PACKAGES = ("langmem_tiers", "langmem_tiers_langchain", "langmem_tiers_llamaindex")
+PACKAGES = (
+    "langmem_tiers",
+    *(f"langmem_tiers.{module.name}" for module in iter_modules(langmem_tiers.__path__) if module.ispkg),
+    "langmem_tiers_langchain",
+    "langmem_tiers_llamaindex",
+)
 USER = ("tidepool", "mara")
 RECALLS, CONTEXTS, HITS = 200, 50, 5
 ROUNDING = 1e-5
@@ -38,7 +45,8 @@ BUDGETS = (200, 400, 800, 1200, 2000)
 
 
 def public_names() -> Any:
-    return {package: sorted(import_module(package).__all__) for package in PACKAGES}
+    packages = ((package, import_module(package)) for package in PACKAGES)
+    return {name: sorted(package.__all__) for name, package in packages if hasattr(package, "__all__")}
 
 
 def openapi() -> Any:
@@ -204,7 +212,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _context(context: Context) -> dict[str, Any]:
+def _context(context: MemoryContext) -> dict[str, Any]:
     return {
         "token_count": context.token_count,
         "messages": [[message.role.value, message.content] for message in context.messages],

@@ -14,7 +14,7 @@ from langmem_tiers.integration_kit.extractive_answers import UNKNOWN_ANSWER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langmem_tiers.cli.demo.agents import Assistants
+    from langmem_tiers.integration_kit import Assistants
 
 MARA = ("tidepool", "mara")
 DASHBOARDS = load_questions()[8]

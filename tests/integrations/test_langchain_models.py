@@ -16,7 +16,6 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 
-import langmem_tiers_langchain
 from langmem_tiers import InvalidConfigError, InvalidInputError, LangmemTiersError, MemoryEngine
 from langmem_tiers_langchain import LangChainModel, OfflineEmbeddings
 from tests.integrations.scripted_chat import create_scripted_chat
@@ -147,12 +146,3 @@ for name in sorted(set(langmem_tiers_langchain.__all__) - {"LangChainEmbedder"})
 def test_a_missing_extra_is_named_only_when_it_is_needed() -> None:
     child = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr
-
-
-def test_every_name_of_the_package_is_there() -> None:
-    assert sorted(langmem_tiers_langchain.__all__) == langmem_tiers_langchain.__all__
-    for name in langmem_tiers_langchain.__all__:
-        assert name in dir(langmem_tiers_langchain)
-        assert getattr(langmem_tiers_langchain, name).__name__ == name
-    with pytest.raises(AttributeError, match="no attribute 'Memory'"):
-        _ = langmem_tiers_langchain.Memory

@@ -61,8 +61,7 @@ with warnings.catch_warnings():
     from llama_index.core.schema import ImageDocument
 
     from langmem_tiers_llamaindex import message_tokens, to_draft, to_message
-    from langmem_tiers_llamaindex.convert import remove_memory
-    from langmem_tiers_llamaindex.placeholders import protect_placeholders, restore_placeholders
+    from langmem_tiers_llamaindex.convert import protect_placeholders, remove_memory, restore_placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

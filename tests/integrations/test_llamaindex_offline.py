@@ -24,7 +24,7 @@ with warnings.catch_warnings():
     from llama_index.core.schema import TextNode
 
     from langmem_tiers_llamaindex import LlamaIndexEmbedder
-    from langmem_tiers_llamaindex.offline_embedding import OfflineEmbedding
+    from langmem_tiers_llamaindex.models import OfflineEmbedding
 
 CAT, SHARES = "The cat sleeps on the sofa.", "Shares fell on Monday."
 

@@ -11,17 +11,16 @@ from langmem_tiers import (
     InvalidConfigError,
     InvalidInputError,
     InvalidNameError,
-    ItemChange,
     MemoryEngine,
-    NamespaceMatch,
     RecallConfig,
 )
+from langmem_tiers.items import ItemChange, NamespaceMatch
 from langmem_tiers.recall.item_text import to_search_text
 from langmem_tiers.testing import HashEmbedder
 from tests.work_counters import count_statements
 
 if TYPE_CHECKING:
-    from langmem_tiers import Items
+    from langmem_tiers.items import Items
     from langmem_tiers.testing import FrozenClock
 
 

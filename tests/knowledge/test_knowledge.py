@@ -11,7 +11,6 @@ import pytest
 from langmem_tiers import (
     InvalidInputError,
     Knowledge,
-    KnowledgeBase,
     KnowledgeCategory,
     LangmemTiersError,
     MemoryEngine,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from langmem_tiers.knowledge import KnowledgeBase
     from langmem_tiers.testing import FrozenClock
 
 SITE = KnowledgeCategory.WEBSITE_KNOWLEDGE

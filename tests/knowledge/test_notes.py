@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import InvalidInputError, Knowledge, KnowledgeBase, KnowledgeReport, MemoryEngine
+from langmem_tiers import InvalidInputError, Knowledge, MemoryEngine
 from langmem_tiers.knowledge.models import NOTE_CATEGORY, name_from_id
 from langmem_tiers.testing.threads import run_in_threads
 from tests.messages import NOW
@@ -16,6 +16,7 @@ from tests.messages import NOW
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from langmem_tiers.knowledge import KnowledgeBase, KnowledgeReport
     from langmem_tiers.testing import FrozenClock
 
 JAZZ = "The user likes jazz on Sundays."

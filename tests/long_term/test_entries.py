@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langmem_tiers import Entry, EntryState, InvalidInputError, LongTerm, MemoryEngine, Tier
+from langmem_tiers import Entry, InvalidInputError, MemoryEngine, Tier
+from langmem_tiers.common import EntryState
 from langmem_tiers.errors import EntryNotFoundError
 from langmem_tiers.long_term.models import EntryDraft, EntryKind, Outcome
 from langmem_tiers.testing import FrozenClock, seeded_ids
@@ -15,6 +16,7 @@ from langmem_tiers.testing import FrozenClock, seeded_ids
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from langmem_tiers.long_term import LongTerm
     from langmem_tiers.long_term.entry_filters import FilterOptions
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)

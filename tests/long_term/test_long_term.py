@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import (
-    EntryState,
     InvalidInputError,
     MemoryEngine,
     MessageDraft,
     MessageNotFoundError,
     Namespace,
     NotFoundError,
-    PlanActionKind,
     PlanOutdatedError,
     Role,
     Session,
     Tier,
 )
+from langmem_tiers.common import EntryState
+from langmem_tiers.sessions import PlanActionKind
 
 if TYPE_CHECKING:
     from langmem_tiers.testing import FrozenClock

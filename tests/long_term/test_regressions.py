@@ -10,8 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import event
 
-from langmem_tiers import Entry, InvalidInputError, LongTerm, MemoryEngine, Namespace
+from langmem_tiers import Entry, InvalidInputError, MemoryEngine, Namespace
 from langmem_tiers.facts.models import FactState
+from langmem_tiers.long_term import LongTerm
 from langmem_tiers.long_term.models import EntryDraft, Outcome, RelationKind
 from langmem_tiers.long_term.records import MemoryWrite
 from langmem_tiers.testing import FrozenClock, seeded_ids

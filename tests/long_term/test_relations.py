@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.growth_engines import chain
-from langmem_tiers import InvalidInputError, LongTerm, MemoryEngine
+from langmem_tiers import InvalidInputError, MemoryEngine
 from langmem_tiers.errors import EntryNotFoundError
 from langmem_tiers.long_term.models import EntryDraft, Relation, RelationKind
 from langmem_tiers.testing import FrozenClock, seeded_ids
@@ -17,6 +17,8 @@ from tests.work_counters import count_sqlite_steps, count_statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from langmem_tiers.long_term import LongTerm
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 

@@ -10,21 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import (
-    Entry,
-    InvalidInputError,
-    LongTerm,
-    MemoryEngine,
-    MessageDraft,
-    Namespace,
-    RecallFilters,
-)
+from langmem_tiers import Entry, InvalidInputError, MemoryEngine, MessageDraft, Namespace, RecallFilters
 from langmem_tiers.long_term.models import EntryKind, Outcome, Receipt
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests.hypothesis_settings import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from langmem_tiers.long_term import LongTerm
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -14,12 +14,12 @@ from langmem_tiers import (
     InvalidNameError,
     MemoryEngine,
     NotAllowedError,
-    Outcome,
-    Pool,
     PoolExistsError,
     PoolNotFoundError,
     StorageBusyError,
 )
+from langmem_tiers.long_term import Outcome
+from langmem_tiers.pools import Pool
 from langmem_tiers.pools import repository as sql_pools
 from langmem_tiers.testing import FrozenClock, HashEmbedder
 

@@ -17,19 +17,19 @@ from langmem_tiers import (
     BudgetExceededError,
     CharCounter,
     EngineClosedError,
-    EntryState,
     InvalidConfigError,
     InvalidInputError,
     InvalidNameError,
     NotFoundError,
     RecallFilters,
     StorageFullError,
-    count_messages,
 )
+from langmem_tiers.common import EntryState
 from langmem_tiers.long_term.models import EntryDraft
 from langmem_tiers.projects.memory_system import MemorySystem
 from langmem_tiers.projects.models import ConversationStatus, MemorySystemConfig
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
+from langmem_tiers.text import count_messages
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langmem_tiers import EntryState, InvalidConfigError
+from langmem_tiers import InvalidConfigError
+from langmem_tiers.common import EntryState
 from langmem_tiers.common.recall_strategy import TfIdfWeights
 from langmem_tiers.long_term.models import EntryDraft
 from langmem_tiers.projects.memory_system import MemorySystem

@@ -21,12 +21,12 @@ from langmem_tiers import (
     Message,
     Tier,
     ToolCall,
-    count_messages,
 )
 from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
 from langmem_tiers.projects.models import ContextBuildResult, ContextItemKind, MemorySystemConfig
 from langmem_tiers.projects.project_context import ContextAllocator, ContextSources
 from langmem_tiers.testing import FrozenClock
+from langmem_tiers.text import count_messages
 from tests.hypothesis_settings import examples
 from tests.messages import NOW, message
 

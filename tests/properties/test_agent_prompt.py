@@ -15,14 +15,11 @@ from langmem_tiers import (
     CharCounter,
     ContentAwareCounter,
     ExecutionOutcome,
-    LearnedPattern,
     MemoryEngine,
-    OperationMode,
-    SitemapLimits,
-    StateSnapshot,
     Thought,
     TokenCounter,
 )
+from langmem_tiers.tasks import LearnedPattern, OperationMode, SitemapLimits, StateSnapshot
 from tests.hypothesis_settings import examples
 
 HOME = "https://shop.example.com"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import CharCounter, Compressor, ContentAwareCounter, FactFinder, Summarizer
+from langmem_tiers import CharCounter, Compressor, ContentAwareCounter, Summarizer
+from langmem_tiers.compression import FactFinder
 from langmem_tiers.compression.digest import Digest
 from tests.hypothesis_settings import examples
 from tests.messages import message

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langmem_tiers import Message, Role, TokenBudget, ToolCall, partition_messages
+from langmem_tiers import Message, Role, TokenBudget, ToolCall
 from langmem_tiers.common.tool_call_groups import find_window_start, group_tool_calls
+from langmem_tiers.sessions import partition_messages
 from tests.hypothesis_settings import examples
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)

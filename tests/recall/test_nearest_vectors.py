@@ -17,8 +17,8 @@ from langmem_tiers import (
     PostgresConfig,
     RecallFilters,
     Strategy,
-    VectorScan,
 )
+from langmem_tiers.config import VectorScan
 from langmem_tiers.recall.records import VectorSearchFilter
 from langmem_tiers.testing import HashEmbedder
 

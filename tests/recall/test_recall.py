@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import select
 
-from langmem_tiers import (
-    EngineConfig,
-    MemoryEngine,
-    MessageDraft,
-    RecallConfig,
-    Strategy,
-    TfIdfWeights,
-)
+from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, RecallConfig, Strategy
+from langmem_tiers.recall import TfIdfWeights
 from langmem_tiers.recall.repository import RecallIndexRepository
 from langmem_tiers.storage.schema import accesses
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from langmem_tiers import (
-    AgentAction,
-    AgentMemory,
-    MemoryEngine,
-    MessageDraft,
-    Scorer,
-    Scoring,
-    Signal,
-    TokenBudget,
-)
+from langmem_tiers import AgentAction, AgentMemory, MemoryEngine, MessageDraft, Scoring, TokenBudget
+from langmem_tiers.recall import Scorer, Signal
 from langmem_tiers.telemetry.prometheus import PrometheusMetrics
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers.version import __version__

@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import (
-    RELEVANCE_SIGNALS,
-    EntryState,
     InvalidInputError,
     MemoryEngine,
     MessageDraft,
     MessageNotFoundError,
-    PlanActionKind,
     PlanOutdatedError,
-    Scorer,
     Scoring,
     Session,
-    Signal,
     Tier,
     ToolCall,
 )
+from langmem_tiers.common import EntryState
+from langmem_tiers.recall import Scorer, Signal
+from langmem_tiers.sessions import RELEVANCE_SIGNALS, PlanActionKind
 from langmem_tiers.testing import FrozenClock, seeded_ids
 
 if TYPE_CHECKING:

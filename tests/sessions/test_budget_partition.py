@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langmem_tiers import Message, Partition, Role, TokenBudget, ToolCall, partition_messages
+from langmem_tiers import Message, Role, TokenBudget, ToolCall
+from langmem_tiers.sessions import Partition, partition_messages
 from langmem_tiers.sessions.budget_partition import GroupSize, partition_groups
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)

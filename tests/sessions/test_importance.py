@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from langmem_tiers import Role, Score, Subject
+from langmem_tiers import Role
+from langmem_tiers.recall import Score, Subject
 from langmem_tiers.sessions.analysis import IMPORTANCE_SCORER
 
 PLAIN = "The garden gate was painted green."

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from langmem_tiers import ErasedIds
+    from langmem_tiers.erasure import ErasedIds
     from langmem_tiers.sessions.batch_writer import BatchWriter
     from langmem_tiers.testing import FrozenClock
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from langmem_tiers import RedisStatus
+    from langmem_tiers.sessions import RedisStatus
     from langmem_tiers.testing import FrozenClock
 
 NOT_IN_PROCESS = CacheConfig(max_characters=0)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_lists import FRAME, REDUNDANT
 from benchmarks.growth_texts import FINGERPRINT_UNITS
-from langmem_tiers import InvalidConfigError, find_redundant
+from langmem_tiers import InvalidConfigError
+from langmem_tiers.sessions import find_redundant
 from langmem_tiers.sessions.redundancy import are_duplicates, compute_fingerprint
 from tests.hypothesis_settings import examples
 from tests.work_counters import count_function_calls

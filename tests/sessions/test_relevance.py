@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from langmem_tiers import RELEVANCE_SIGNALS, Role, Score, Scorer, Signal, Subject
+from langmem_tiers import Role
 from langmem_tiers.common.scorer import build_word_signal
+from langmem_tiers.recall import Score, Scorer, Signal, Subject
+from langmem_tiers.sessions import RELEVANCE_SIGNALS
 from langmem_tiers.sessions.analysis import RELEVANCE_SCORER
 
 PLAIN = "The garden gate was painted green."

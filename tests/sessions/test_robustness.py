@@ -17,13 +17,13 @@ from langmem_tiers import (
     OptimizerConfig,
     Scoring,
     Session,
-    Signal,
     SummaryConfig,
     TokenBudget,
     ToolCall,
-    TuningParameters,
 )
+from langmem_tiers.recall import Signal
 from langmem_tiers.testing import FrozenClock
+from langmem_tiers.tuning import TuningParameters
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import InvalidInputError, Message, Role, StorageUnavailableError, ToolCall, UnsavedMessages
+from langmem_tiers import InvalidInputError, Message, Role, StorageUnavailableError, ToolCall
+from langmem_tiers.sessions import UnsavedMessages
 from langmem_tiers.sessions.write_ahead_file import open_unsaved_file, read_unsaved_file
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from langmem_tiers import (
     StorageReadOnlyError,
     StorageUnavailableError,
     Strategy,
-    VectorScan,
 )
+from langmem_tiers.config import VectorScan
 from langmem_tiers.storage import migrations
 from tests.shared_servers import new_folder
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langmem_tiers import EntryState, KnowledgeCategory, MessageDraft, PlanActionKind, Tier, ToolCall
+from langmem_tiers import KnowledgeCategory, MessageDraft, Tier, ToolCall
+from langmem_tiers.common import EntryState
+from langmem_tiers.sessions import PlanActionKind
 
 if TYPE_CHECKING:
     from langmem_tiers import MemoryEngine

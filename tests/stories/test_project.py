@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers import EpisodeKind, MemorySystem, Outcome, RecallFilters
+from langmem_tiers import MemorySystem, RecallFilters
 from langmem_tiers.common.decay import compute_entry_decay
+from langmem_tiers.episodes import EpisodeKind
+from langmem_tiers.long_term import Outcome
 from langmem_tiers.testing import FrozenClock, seeded_ids
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import AgentAction, AgentMemory, ExecutionOutcome, LearnedPattern, MemoryEngine
+from langmem_tiers import AgentAction, AgentMemory, ExecutionOutcome, MemoryEngine
 from langmem_tiers.common.entries import Tier
 from langmem_tiers.long_term.models import EntryFilters
+from langmem_tiers.tasks import LearnedPattern
 from langmem_tiers.tasks.pattern_repository import MAX_CANDIDATE_STEPS, MAX_SEQUENCES_PER_SITE
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests.hypothesis_settings import examples

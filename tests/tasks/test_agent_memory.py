@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import (
-    AdviceLevel,
     AgentAction,
     AgentMemory,
     CharCounter,
@@ -25,17 +24,20 @@ from langmem_tiers import (
     InvalidConfigError,
     InvalidInputError,
     InvalidNameError,
-    LearnedPattern,
     MemoryEngine,
+    Thought,
+)
+from langmem_tiers.long_term.records import MemoryWrite
+from langmem_tiers.tasks import (
+    AdviceLevel,
+    LearnedPattern,
     MemoryEntry,
     MemoryPriority,
     Observation,
     OperationMode,
     SitemapLimits,
     StateSnapshot,
-    Thought,
 )
-from langmem_tiers.long_term.records import MemoryWrite
 from langmem_tiers.tasks.models import compute_action_signature
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 

@@ -13,21 +13,22 @@ from langmem_tiers import (
     AgentAction,
     AgentMemory,
     CharCounter,
-    CompressionContentType,
-    ContentType,
     ContextCompressor,
     ExecutionOutcome,
-    LearnedPattern,
     MemoryEngine,
+    Thought,
+)
+from langmem_tiers.compression import CompressionContentType
+from langmem_tiers.tasks import (
+    LearnedPattern,
     MemoryEntry,
     MemoryPriority,
     Observation,
     OperationMode,
     StateSnapshot,
-    Thought,
-    TokenEstimator,
 )
 from langmem_tiers.testing import FrozenClock, seeded_ids
+from langmem_tiers.text import ContentType, TokenEstimator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

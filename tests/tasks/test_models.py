@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import AgentAction, InvalidInputError, MemoryEntry, Observation, Thought
+from langmem_tiers import AgentAction, InvalidInputError, Thought
+from langmem_tiers.tasks import MemoryEntry, Observation
 from langmem_tiers.tasks.models import compute_action_signature
 
 _TEXT = st.text(max_size=12)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_texts import FACT_SHAPES
-from langmem_tiers import FACT_PATTERNS, FactKind, FactPattern, InvalidInputError
+from langmem_tiers import InvalidInputError
+from langmem_tiers.text import FACT_PATTERNS, FactKind, FactPattern
 from tests.hypothesis_settings import examples
 
 SHA512 = (

@@ -14,7 +14,6 @@ from benchmarks.growth_texts import TOKEN_UNITS
 from langmem_tiers import (
     CharCounter,
     ContentAwareCounter,
-    ContentType,
     InvalidConfigError,
     Message,
     MessageDraft,
@@ -22,10 +21,8 @@ from langmem_tiers import (
     TiktokenCounter,
     TokenCounter,
     ToolCall,
-    count_messages,
-    tiktoken_or_estimate,
 )
-from langmem_tiers.text import token_counting
+from langmem_tiers.text import ContentType, count_messages, tiktoken_or_estimate, token_counting
 from langmem_tiers.text.token_counting import count_draft
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import TuningParameters
+from langmem_tiers.tuning import TuningParameters
 from langmem_tiers.tuning.models import RELEVANCE_RANGE, TRIGGER_RANGE, WINDOW_RANGE
 from langmem_tiers.tuning.service import TuningOutcome, adapt_parameters, explain_regression
 

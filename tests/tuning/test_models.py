@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import EfficiencyReport, TuningParameters, TuningSnapshot
+from langmem_tiers.tuning import EfficiencyReport, TuningParameters, TuningSnapshot
 
 LEARNED = TuningParameters(compression_trigger=0.62, full_message_window=26, min_relevance=0.38)
 SEED_SNAPSHOT = """{

@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers import (
-    EngineConfig,
-    MemoryEngine,
-    MessageDraft,
-    OptimizerConfig,
-    Tier,
-    TokenBudget,
-    TuningParameters,
-)
+from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, OptimizerConfig, Tier, TokenBudget
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from langmem_tiers.testing.threads import run_in_threads
+from langmem_tiers.tuning import TuningParameters
 from langmem_tiers.tuning.background import ChangedNamespaces
 from langmem_tiers.tuning.models import TuningSnapshot, TuningState
 from tests.facts.learning_processes import optimize_often

@@ -1,11 +1,11 @@
-"""The two agents of the demo. An adapter creates them; it is imported on demand."""
+"""Loads the function that creates the two agents of the demo from an adapter, which is imported on demand."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from langmem_tiers.errors import MissingExtraError
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers.integration_kit.demo_agents import Assistants
 
-    AssistantFactory = Callable[[MemoryEngine, NamespacePath, int], "Assistants"]
+    AssistantFactory = Callable[[MemoryEngine, NamespacePath, int], Assistants]
 
 _FACTORY_NAME = "make_assistants"
 
@@ -44,32 +45,6 @@ _ADAPTERS = {
         "langmem_tiers_llamaindex.demo", "LlamaIndex", ("llama_index", "langmem_tiers_llamaindex")
     ),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """Answer of an agent, with the prompt behind it."""
-
-    text: str
-    prompt: str
-    """Complete prompt that the model received."""
-    prompt_tokens: int
-    """Tokens of the prompt as reported by the model."""
-
-
-class Assistant(Protocol):
-    """An agent of a framework."""
-
-    def ask(self, question: str, thread: str) -> Reply:
-        """Ask the agent a question in a thread."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assistants:
-    """Two agents with the same model and the same threads, one of them with memory."""
-
-    without_memory: Assistant
-    with_memory: Assistant
 
 
 def load_assistant_factory(framework: Framework = Framework.LANGCHAIN) -> AssistantFactory:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from langmem_tiers.cli.demo.agents import Assistant, Assistants, Reply
     from langmem_tiers.common.messages import Message
-    from langmem_tiers.context.models import Context
+    from langmem_tiers.context.models import MemoryContext
+    from langmem_tiers.integration_kit.demo_agents import Assistant, Assistants, Reply
     from langmem_tiers.namespace import Namespace
     from langmem_tiers.recall.models import Hit
     from langmem_tiers.tuning.models import EfficiencyReport
@@ -59,7 +59,7 @@ def _count_weeks() -> int:
     return 0 if first is None or last is None else round((last - first).days / 7)
 
 
-def build_session_table(tenant: Namespace, contexts: Mapping[str, Context]) -> Table:
+def build_session_table(tenant: Namespace, contexts: Mapping[str, MemoryContext]) -> Table:
     """Build the table of the sessions: their size, and the size of their contexts."""
     table = Table(
         title="Sessions: the record is complete, the context of the model is small",
@@ -84,14 +84,14 @@ def build_session_table(tenant: Namespace, contexts: Mapping[str, Context]) -> T
     return table
 
 
-def _format_fact_share(messages: list[Message], context: Context) -> str:
+def _format_fact_share(messages: list[Message], context: MemoryContext) -> str:
     finder = FactFinder()
     facts = {fact.text for message in messages for fact in finder.find(message_to_text(message))}
     text = "\n".join(message_to_text(message) for message in context.messages)
     return f"{sum(fact in text for fact in facts) / max(1, len(facts)):.0%}"
 
 
-def build_tier_table(tenant: Namespace, contexts: Mapping[str, Context], milliseconds: float) -> Table:
+def build_tier_table(tenant: Namespace, contexts: Mapping[str, MemoryContext], milliseconds: float) -> Table:
     """Build the table of the tiers with their contents.
 
     Args:
@@ -330,9 +330,9 @@ def _get_program_name() -> str:
 
 def _play_conversation(
     console: Console, engine: MemoryEngine, clock: StoryClock
-) -> tuple[dict[str, Context], float]:
+) -> tuple[dict[str, MemoryContext], float]:
     tenant, total = engine.namespace(*_TENANT), sum(len(chapter.messages) for chapter in load_chapters())
-    contexts: dict[str, Context] = {}
+    contexts: dict[str, MemoryContext] = {}
     seconds = 0.0
     with Progress(
         TextColumn("{task.description:<34}"),

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.common.entries import Tier
-from langmem_tiers.context.models import Context
+from langmem_tiers.context.models import MemoryContext
 from langmem_tiers.display.plots.drawing import (
     GRAY,
     check_plot_values,
@@ -49,7 +49,7 @@ _TIERS_BY_ITEM_KIND = {
 
 
 def budget(
-    context: Context | ContextBuildResult, *, window: TokenBudget | None = None, ax: Axes | None = None
+    context: MemoryContext | ContextBuildResult, *, window: TokenBudget | None = None, ax: Axes | None = None
 ) -> Axes:
     """Plot the tokens of a context by section and by tier, and the free tokens.
 
@@ -78,14 +78,14 @@ def budget(
     return ax
 
 
-def usage(contexts: Iterable[Context], *, ax: Axes | None = None) -> Axes:
+def usage(contexts: Iterable[MemoryContext], *, ax: Axes | None = None) -> Axes:
     """Plot the tokens of each context of a conversation by section, and its budget.
 
     Args:
         contexts: Contexts in order, such as one per turn.
         ax: Axes to draw into. Default: a new figure.
     """
-    turns = check_plot_values(contexts, Context, "build_context() of each turn")
+    turns = check_plot_values(contexts, MemoryContext, "build_context() of each turn")
     ax = resolve_axes(ax)
     if not turns:
         return draw_empty_plot(ax, "Tokens of each turn", "no context was built yet")
@@ -135,7 +135,7 @@ def _draw_rows(ax: Axes, rows: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def _split_tokens(context: object) -> tuple[dict[str, int], dict[str, int], int]:
-    if isinstance(context, Context):
+    if isinstance(context, MemoryContext):
         known = {name: context.sections.get(name, 0) for name in _SECTIONS}
         return known | dict(context.sections), _count_tier_tokens(context), context.token_budget
     if isinstance(context, ContextBuildResult):
@@ -149,12 +149,12 @@ def _split_tokens(context: object) -> tuple[dict[str, int], dict[str, int], int]
         used = sum(sections.values())
         return dict(sections), dict(tiers), max(used, context.budget.used + context.budget.available)
     raise InvalidInputError(
-        f"expected a Context or ContextBuildResult, got a {type(context).__name__}: "
+        f"expected a MemoryContext or ContextBuildResult, got a {type(context).__name__}: "
         "pass the result of build_context()"
     )
 
 
-def _count_tier_tokens(context: Context) -> dict[str, int]:
+def _count_tier_tokens(context: MemoryContext) -> dict[str, int]:
     sections = Counter(context.sections)
     tiers = Counter[str](
         {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from langmem_tiers.common.messages import Message
-    from langmem_tiers.context.models import Context
+    from langmem_tiers.context.models import MemoryContext
 
 MAX_BARS = 120
 """Maximum number of bars; longer conversations show several messages per bar."""
@@ -41,7 +41,7 @@ _COLORS = {
 }
 
 
-def conversation(context: Context, messages: Iterable[Message], *, ax: Axes | None = None) -> Axes:
+def conversation(context: MemoryContext, messages: Iterable[Message], *, ax: Axes | None = None) -> Axes:
     """Plot the state of each message in a context: full, compressed, recalled, summarized or left out.
 
     Args:
@@ -85,7 +85,7 @@ def _draw_bars(ax: Axes, sums: Sequence[Counter[str]], step: int) -> dict[str, A
 
 
 def _iter_tokens_by_state(
-    context: Context, messages: Sequence[Message]
+    context: MemoryContext, messages: Sequence[Message]
 ) -> Iterator[tuple[str, Counter[str]]]:
     full, compressed = set(context.full), set(context.compressed)
     shown = {message.id: message.token_count for message in context.messages}
