@@ -166,11 +166,14 @@ def test_every_error_is_at_the_door_and_in_the_tree() -> None:
         assert kind.__name__ in (errors.__doc__ or "")
 
 
-def test_every_module_can_be_imported() -> None:
+def test_every_module_can_be_imported_and_has_the_names_that_it_exports() -> None:
     names = [module.name for module in pkgutil.walk_packages(langmem_tiers.__path__, "langmem_tiers.")]
     for name in names:
         if not name.endswith("__main__"):
-            importlib.import_module(name)
+            module = importlib.import_module(name)
+            exports = getattr(module, "__all__", [])
+            assert [export for export in exports if not hasattr(module, export)] == []
+            assert exports == sorted(exports, key=_by_kind_and_name)
     assert len(names) > 30
 
 

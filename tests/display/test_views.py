@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import fields, is_dataclass
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -240,10 +242,12 @@ def test_to_show_something_changes_nothing(memory: Memory) -> None:
     assert ([one.use_count for one in memory.namespace.knowledge], memory.session.count()) == before
 
 
-def test_every_report_at_the_front_door_shows_itself() -> None:
-    named = [getattr(langmem_tiers, name) for name in langmem_tiers.__all__]
+def test_every_public_report_shows_itself() -> None:
+    packages = [module.name for module in iter_modules(langmem_tiers.__path__) if module.ispkg]
+    modules = [importlib.import_module(f"langmem_tiers.{name}") for name in packages]
+    public = {getattr(module, name) for module in modules for name in getattr(module, "__all__", ())}
     reports = [
-        one for one in named if isinstance(one, type) and is_dataclass(one) and is_result(one.__name__)
+        one for one in public if isinstance(one, type) and is_dataclass(one) and is_result(one.__name__)
     ]
     assert len(reports) > 30
     assert [one.__name__ for one in reports if not issubclass(one, NotebookDisplayable)] == []
