@@ -8,7 +8,6 @@ from langmem_tiers.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from langmem_tiers.context_files.compaction import CompactionReport, compact
-    from langmem_tiers.context_files.diff import ContextDiff
     from langmem_tiers.context_files.models import (
         ActiveTask,
         ContextData,
@@ -27,12 +26,13 @@ if TYPE_CHECKING:
         ContextVersion,
         SaveReport,
     )
+    from langmem_tiers.context_files.versions import ContextDiff
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             ".compaction": "CompactionReport compact",
-            ".diff": "ContextDiff",
+            ".versions": "ContextDiff",
             ".models": "ActiveTask ContextData HistoryEntry KnownEnvironment Recovery TokenUsage ToolStats",
             ".service": "ContextFiles",
             ".store_models": (
