@@ -128,14 +128,14 @@ def filter_answering_hits(hits: Sequence[KnowledgeHit], question: str) -> list[K
     return [hit for hit in hits if _is_answer(hit.knowledge, query_terms)]
 
 
-def find_preferences(known: KnowledgeBase, found: Sequence[KnowledgeHit]) -> list[KnowledgeHit]:
+def find_preferences(known: KnowledgeBase, hits: Sequence[KnowledgeHit]) -> list[KnowledgeHit]:
     """Return the user's preferences, which matter for any question, by descending confidence.
 
     Args:
         known: Knowledge base of the namespace.
-        found: Hits for the question; preferences among them are not repeated.
+        hits: Hits for the question; preferences among them are not repeated.
     """
-    found_names = {(hit.knowledge.category, hit.knowledge.key) for hit in found}
+    found_names = {(hit.knowledge.category, hit.knowledge.key) for hit in hits}
     items = known.page(KnowledgeCategory.USER_PREFERENCE, limit=_MAX_PREFERENCES)
     by_confidence = sorted(items, key=lambda item: -item.confidence)
     others = (item for item in by_confidence if (item.category, item.key) not in found_names)

@@ -290,7 +290,7 @@ class Retriever:
 
 def _build_hits(
     namespace: NamespacePath,
-    found: Sequence[RecalledMessage],
+    recalled: Sequence[RecalledMessage],
     ranked: RankedRows,
     importance: Sequence[float],
 ) -> tuple[Hit, ...]:
@@ -300,7 +300,7 @@ def _build_hits(
     breakdowns = zip(*(part.tolist() for part in ranked.signals.values()), strict=True)
     hits = []
     for item, score, values, weight in zip(
-        found, ranked.scores.tolist(), breakdowns, importance, strict=True
+        recalled, ranked.scores.tolist(), breakdowns, importance, strict=True
     ):
         signals = dict(zip(names, values, strict=True))
         hits.append(
@@ -315,12 +315,12 @@ def _build_hits(
     return tuple(hits)
 
 
-def _build_entry(namespace: NamespacePath, found: RecalledMessage, importance: float) -> Entry:
-    item, message = found.view_item, found.view_item.message
+def _build_entry(namespace: NamespacePath, recalled: RecalledMessage, importance: float) -> Entry:
+    item, message = recalled.view_item, recalled.view_item.message
     return Entry(
         id=message.id,
         namespace=namespace,
-        session=found.session,
+        session=recalled.session,
         tier=item.tier,
         kind="message",
         role=message.role,
