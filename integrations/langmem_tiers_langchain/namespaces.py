@@ -25,7 +25,7 @@ class NamespaceTemplate:
     """Namespace with placeholders, filled from the configuration and the context of a run.
 
     A placeholder is a whole label, and its value becomes exactly one label. A value therefore cannot address
-    another namespace. A missing value is an error; there is no default namespace.
+    another namespace. A missing value is an error; no namespace is used by default.
 
     Args:
         labels: One label or several; ``"{user_id}"`` is the placeholder for the value ``user_id``.

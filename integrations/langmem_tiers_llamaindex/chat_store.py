@@ -22,7 +22,7 @@ _ACTIVE = MessageStatus.ACTIVE
 class TieredChatStore(EngineBackedModel, AsyncDBChatStore):
     """Conversations by key with archive status, for ``Memory.from_defaults(chat_store=...)``.
 
-    A deleted message is no longer shown or recalled, but an earlier summary may still mention it. A deleted key is
+    A deleted message is neither shown nor recalled, but an earlier summary may still mention it. A deleted key is
     erased.
 
     Args:

@@ -24,7 +24,7 @@ _ACTIVE = MessageStatus.ACTIVE
 class TieredSyncChatStore(EngineBackedModel, BaseChatStore):
     """Conversations by key, for ``chat_store=`` of ``ChatMemoryBuffer`` and ``ChatSummaryMemoryBuffer``.
 
-    A deleted message is no longer shown or recalled, but an earlier summary may still mention it. A deleted key is
+    A deleted message is neither shown nor recalled, but an earlier summary may still mention it. A deleted key is
     erased.
 
     ``ChatSummaryMemoryBuffer`` deletes its key on every read, so messages that it summarized are lost.

@@ -241,7 +241,7 @@ class MissingTool(AsyncBaseTool):
     """Stand-in for a tool that a model requested and that does not exist."""
 
     def __init__(self, name: str) -> None:
-        self._metadata = ToolMetadata(name=name, description="There is no such tool.")
+        self._metadata = ToolMetadata(name=name, description="Unknown tool.")
 
     @property
     def metadata(self) -> ToolMetadata:

@@ -84,7 +84,7 @@ class SqlContextStore:
         body = to_checked_bytes(context, self._config.max_bytes).decode()
 
         def write() -> SaveReport:
-            # If two processes save a new session at once, there is no row to lock yet, and one insert violates a
+            # If two processes save a new session at once, the row to lock does not exist yet, and one insert violates a
             # unique constraint. Its next attempt finds the row of the other process.
             with self._database.write() as connection:
                 number = self._insert_version(connection, context, body, now, overwrite=overwrite)
