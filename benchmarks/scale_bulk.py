@@ -19,7 +19,7 @@ from benchmarks.scale_texts import PER_SESSION, make_text, tenant_name
 from langmem_tiers import ContentAwareCounter, MemoryEngine, Message, OfflineEmbedder, Role
 from langmem_tiers.recall.indexing import Indexer
 from langmem_tiers.sessions.analysis import IMPORTANCE_SCORER
-from langmem_tiers.sessions.message_rows import to_message_row
+from langmem_tiers.sessions.message_sql import to_message_row
 from langmem_tiers.storage.schema import POSITION_STEP
 from langmem_tiers.storage.search import build_index_columns
 

@@ -24,7 +24,7 @@ from langmem_tiers.namespace import Namespace
 from langmem_tiers.pools.service import Pools, erase_from_pools
 from langmem_tiers.recall.vector_repository import list_embedders
 from langmem_tiers.sessions.batch_models import Acknowledge, WriterConfig
-from langmem_tiers.sessions.pending_writes import delete_erased_from_writers, flush_all
+from langmem_tiers.sessions.batch_writer import delete_erased_from_writers, flush_all
 from langmem_tiers.sessions.service import complete_drafts
 from langmem_tiers.tuning.background import ChangedNamespaces
 from langmem_tiers.tuning.service import Optimizer
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from langmem_tiers.services import EngineServices
     from langmem_tiers.session import Session
     from langmem_tiers.sessions.batch_writer import BatchWriter
-    from langmem_tiers.sessions.redis.models import RedisStatus
+    from langmem_tiers.sessions.redis.connection import RedisStatus
     from langmem_tiers.telemetry.instruments import EngineGauges, Metrics, Tracer
 
 

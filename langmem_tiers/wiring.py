@@ -25,10 +25,9 @@ from langmem_tiers.items.service import Items
 from langmem_tiers.knowledge.repository import KnowledgeRepository
 from langmem_tiers.long_term.access_counter import AccessCounter
 from langmem_tiers.long_term.dependencies import LongTermDependencies
-from langmem_tiers.long_term.index_repository import LongTermIndexRepository
-from langmem_tiers.long_term.repository import LongTermRepository
+from langmem_tiers.long_term.repository import LongTermIndexRepository, LongTermRepository
 from langmem_tiers.maintenance.repository import MaintenanceRepository
-from langmem_tiers.maintenance.schedule import Schedule
+from langmem_tiers.maintenance.service import Schedule
 from langmem_tiers.maintenance.statistics import DatabaseStatsReader
 from langmem_tiers.pools.repository import PoolRepository
 from langmem_tiers.recall.embedders.embedding import EmbeddingClient

@@ -14,10 +14,10 @@ from langchain.agents.middleware.types import AgentMiddleware, AgentState, Model
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langmem_tiers import BudgetExceededError, LangmemTiersError
+from langmem_tiers_langchain.namespaces import RunLocator
 from langmem_tiers_langchain.prompt_budget import PromptBudgeter, TokenCalibration
 from langmem_tiers_langchain.recorder import ThreadRecorder
 from langmem_tiers_langchain.repair import repair_tool_calls
-from langmem_tiers_langchain.run_location import RunLocator
 from langmem_tiers_langchain.thread_view import RenderedThread, ThreadRenderer
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
 
     from langmem_tiers import MemoryEngine, TokenBudget
-    from langmem_tiers_langchain.run_location import Owner
+    from langmem_tiers_langchain.namespaces import Owner
 
 _log = logging.getLogger("langmem_tiers")
 _MAX_WARNINGS = 100

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langmem_tiers import MemoryEngine, MessageDraft, Session, TokenCounter
-    from langmem_tiers_langchain.run_location import RunLocation
+    from langmem_tiers_langchain.namespaces import RunLocation
 
 
 @dataclass(frozen=True, slots=True)

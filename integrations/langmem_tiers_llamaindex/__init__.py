@@ -8,14 +8,13 @@ from langmem_tiers.integration_kit import lazy_exports
 
 if TYPE_CHECKING:
     from langmem_tiers_llamaindex.block import TieredMemoryBlock
-    from langmem_tiers_llamaindex.chat_store import TieredChatStore
+    from langmem_tiers_llamaindex.chat_store import TieredChatStore, TieredSyncChatStore
     from langmem_tiers_llamaindex.convert import message_tokens, to_draft, to_message
     from langmem_tiers_llamaindex.engines import attach
     from langmem_tiers_llamaindex.events import MemoryFailedEvent, MemoryRetrievedEvent, MemoryStoredEvent
     from langmem_tiers_llamaindex.memory import TieredMemory
     from langmem_tiers_llamaindex.models import LlamaIndexEmbedder, LlamaIndexModel, OfflineEmbedding
     from langmem_tiers_llamaindex.retriever import TieredMemoryRetriever
-    from langmem_tiers_llamaindex.sync_chat_store import TieredSyncChatStore
     from langmem_tiers_llamaindex.tasks import watch_agent, watch_tools
     from langmem_tiers_llamaindex.token_counter import LlamaIndexCounter
     from langmem_tiers_llamaindex.tools import TieredMemoryToolSpec
@@ -25,14 +24,13 @@ else:
         __name__,
         {
             ".block": "TieredMemoryBlock",
-            ".chat_store": "TieredChatStore",
+            ".chat_store": "TieredChatStore TieredSyncChatStore",
             ".convert": "message_tokens to_draft to_message",
-            ".models": "LlamaIndexEmbedder LlamaIndexModel OfflineEmbedding",
             ".engines": "attach",
             ".events": "MemoryFailedEvent MemoryRetrievedEvent MemoryStoredEvent",
             ".memory": "TieredMemory",
+            ".models": "LlamaIndexEmbedder LlamaIndexModel OfflineEmbedding",
             ".retriever": "TieredMemoryRetriever",
-            ".sync_chat_store": "TieredSyncChatStore",
             ".tasks": "watch_agent watch_tools",
             ".token_counter": "LlamaIndexCounter",
             ".tools": "TieredMemoryToolSpec",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langmem_tiers import MemoryEngine, Message, MessageDraft, Session, ToolCall
     from langmem_tiers.integration_kit import NamespacePath
     from langmem_tiers_llamaindex.conversation_view import RenderedConversation, ViewRequest
-    from langmem_tiers_llamaindex.token_count_cache import TokenCountCache
+    from langmem_tiers_llamaindex.token_counter import TokenCountCache
     from langmem_tiers_llamaindex.turn_state import TurnState
 
     _AnyMessage: TypeAlias = Message | MessageDraft

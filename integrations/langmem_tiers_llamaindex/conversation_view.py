@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers import Hit, MemoryContext, MemoryEngine, Session, ToolCall
     from langmem_tiers_llamaindex.layout import InsertMethod
-    from langmem_tiers_llamaindex.token_count_cache import TokenCountCache
+    from langmem_tiers_llamaindex.token_counter import TokenCountCache
     from langmem_tiers_llamaindex.turn_state import TurnState
 
 

@@ -12,7 +12,7 @@ from langmem_tiers_llamaindex.convert import get_answered_call_id, get_call_ids
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers_llamaindex.token_count_cache import TokenCountCache
+    from langmem_tiers_llamaindex.token_counter import TokenCountCache
 
 
 InsertMethod: TypeAlias = Literal["auto", "system", "user"]

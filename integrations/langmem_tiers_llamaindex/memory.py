@@ -14,14 +14,13 @@ from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
 from langmem_tiers import BudgetExceededError, InvalidInputError, MemoryEngine
 from langmem_tiers.integration_kit import check_engine, check_name, check_namespace, resolve_namespace
+from langmem_tiers_llamaindex.chat_store import TieredSyncChatStore
 from langmem_tiers_llamaindex.conversation import ChatConversation
 from langmem_tiers_llamaindex.conversation_view import ViewRequest
 from langmem_tiers_llamaindex.engines import build_engine_reference, resolve_engine
 from langmem_tiers_llamaindex.events import dispatcher
 from langmem_tiers_llamaindex.layout import InsertMethod  # noqa: TC001 - pydantic reads it
-from langmem_tiers_llamaindex.sync_chat_store import TieredSyncChatStore
-from langmem_tiers_llamaindex.token_count_cache import get_token_count_cache
-from langmem_tiers_llamaindex.token_counter import LlamaIndexCounter
+from langmem_tiers_llamaindex.token_counter import LlamaIndexCounter, get_token_count_cache
 from langmem_tiers_llamaindex.turn_state import get_turn_registry
 
 if TYPE_CHECKING:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sized
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import llama_index.core
 from llama_index.core.utils import get_tokenizer
 from tiktoken import Encoding
 
 from langmem_tiers import InvalidConfigError, InvalidInputError, LangmemTiersError, TiktokenCounter
+from langmem_tiers_llamaindex.convert import message_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from llama_index.core.base.llms.types import ChatMessage
+
+    from langmem_tiers import Message
+
 
 Tokenizer: TypeAlias = Callable[..., Any]
 """Function from a text to its tokens, as in LlamaIndex."""
@@ -148,3 +157,59 @@ def _check_name(name: object) -> str:
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise InvalidConfigError(f"name must be a printable name, got {name!r}: use for example 'llama-3'")
     return name.strip()
+
+
+_MAX_CACHED_COUNTS = 200_000
+"""Maximum number of cached counts; each takes about 200 bytes."""
+
+
+class TokenCountCache:
+    """Token counter with a cache.
+
+    Args:
+        tokenizer: Function from a text to its tokens.
+    """
+
+    def __init__(self, tokenizer: Callable[[str], Any]) -> None:
+        self._count = LlamaIndexCounter(tokenizer).count  # accepts any text, even if the tokenizer does not
+        self._cache: dict[object, int] = {}
+
+    def count_text(self, text: str) -> int:
+        """Return the tokens of a text."""
+        if not text:
+            return 0
+        cached = self._cache.get(key := (hash(text), len(text)))  # by hash, to avoid keeping the text
+        return self._put(key, self._count(text)) if cached is None else cached
+
+    def count_message(self, message: ChatMessage) -> int:
+        """Return the tokens of a message."""
+        return message_tokens(message, self.count_text)
+
+    def count_stored(self, stored: Message, shown: ChatMessage) -> int:
+        """Return the tokens of a stored message; cached by its id, because it does not change."""
+        # Size and length distinguish a message from its compressed version, which has the same id.
+        cached = self._cache.get(key := (stored.id, stored.token_count, len(stored.content)))
+        return self._put(key, self.count_message(shown)) if cached is None else cached
+
+    def _put(self, key: object, tokens: int) -> int:
+        if len(self._cache) >= _MAX_CACHED_COUNTS:
+            self._cache = {}  # replaced, not cleared, because other threads may be reading the old one
+        self._cache[key] = tokens
+        return tokens
+
+    def count_messages(self, messages: Iterable[ChatMessage]) -> int:
+        """Return the tokens of messages, without the overhead per message, as LlamaIndex counts them."""
+        return sum(self.count_message(message) for message in messages)
+
+
+def get_token_count_cache(tokenizer: Callable[[str], Any]) -> TokenCountCache:
+    """Return the cache for a tokenizer; memories with the same tokenizer share it."""
+    try:
+        return _get_shared_cache(tokenizer)
+    except TypeError:  # the tokenizer is not hashable
+        return TokenCountCache(tokenizer)
+
+
+@lru_cache(maxsize=8)
+def _get_shared_cache(tokenizer: Callable[[str], Any]) -> TokenCountCache:
+    return TokenCountCache(tokenizer)

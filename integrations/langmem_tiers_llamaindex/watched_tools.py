@@ -21,7 +21,7 @@ from langmem_tiers.integration_kit import (
     format_advice,
     is_block,
 )
-from langmem_tiers_llamaindex.task_calls import (
+from langmem_tiers_llamaindex.task_watcher import (
     HANDOFF,
     WatchedCall,
     append_text,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, literal_column, select, text
 
+from langmem_tiers.backup.file import encode_value
 from langmem_tiers.backup.models import BackupInfo
 from langmem_tiers.backup.tables import UNCONSTRAINED_KEYS, build_scope_condition, get_backup_tables
-from langmem_tiers.backup.values import encode_value
 from langmem_tiers.storage.column_types import to_storable_text
 from langmem_tiers.storage.schema import SCHEMA_VERSION, embedders, vectors
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.backup.models import BackupScope, BackupSource
     from langmem_tiers.backup.tables import BackupTable
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
 
     Record: TypeAlias = tuple[str, dict[str, Any]]
 

@@ -9,11 +9,17 @@ from typing import IO, TYPE_CHECKING
 
 from sqlalchemy import func, select, text
 
-from langmem_tiers.backup.file import BackupReader, create_backup_file, open_backup_file, write_records
+from langmem_tiers.backup.file import (
+    MAX_KEYS_PER_KIND,
+    BackupReader,
+    create_backup_file,
+    open_backup_file,
+    parse_record,
+    write_records,
+)
 from langmem_tiers.backup.models import BackupProgress, BackupReport, RestoreReport, SnapshotReport
 from langmem_tiers.backup.reader import RecordReader
 from langmem_tiers.backup.tables import get_backup_tables
-from langmem_tiers.backup.values import MAX_KEYS_PER_KIND, parse_record
 from langmem_tiers.backup.writer import (
     RecordWriter,
     delete_scope,

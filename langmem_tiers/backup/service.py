@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.backup.models import BackupScope, BackupSource, RestoreRequest
 from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.sessions.pending_writes import flush_all
+from langmem_tiers.sessions.batch_writer import flush_all
 from langmem_tiers.version import __version__
 
 if TYPE_CHECKING:

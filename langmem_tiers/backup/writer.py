@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import exists, insert, select, text
 
+from langmem_tiers.backup.file import parse_record
 from langmem_tiers.backup.tables import (
     EPOCH_COLUMNS,
     MERGED_TABLES,
@@ -19,10 +20,9 @@ from langmem_tiers.backup.tables import (
     build_scope_condition,
     get_backup_tables,
 )
-from langmem_tiers.backup.values import parse_record
 from langmem_tiers.common.namespaces import unescape
 from langmem_tiers.errors import DamagedBackupError
-from langmem_tiers.sessions.message_rows import from_message_row
+from langmem_tiers.sessions.message_sql import from_message_row
 from langmem_tiers.storage.column_types import to_storable_text, unpack_json
 from langmem_tiers.storage.schema import embedders, knowledge, messages, origins, sessions, vectors
 from langmem_tiers.storage.search import build_index_columns, build_knowledge_columns
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from langmem_tiers.backup.tables import BackupTable
     from langmem_tiers.common.messages import Message
     from langmem_tiers.recall.records import IndexText
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
 
 _INSERT_BATCH_SIZE = 500
 # Random values of this size never repeat in practice, and fit into the integers of both databases.

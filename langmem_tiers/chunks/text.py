@@ -12,10 +12,9 @@ from langmem_tiers.common.prompt_fences import strip_fences
 from langmem_tiers.compression.digest import Digest
 from langmem_tiers.compression.layout import build_summary, select_best_facts
 from langmem_tiers.compression.message_text import SPEAKER_LABELS, message_to_text
-from langmem_tiers.compression.selection import find_largest_fitting
 from langmem_tiers.compression.sentence_ranking import build_extractive_story
 from langmem_tiers.config import SummaryStrategy
-from langmem_tiers.text.sentences import find_sentence_spans, shorten_text
+from langmem_tiers.text.sentences import find_largest_fitting, find_sentence_spans, shorten_text
 from langmem_tiers.text.topics import find_key_topics
 
 if TYPE_CHECKING:

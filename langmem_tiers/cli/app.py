@@ -19,7 +19,7 @@ from langmem_tiers.cli.commands.maintenance import (
 )
 from langmem_tiers.cli.commands.mcp import mcp_command
 from langmem_tiers.cli.commands.serve import serve_command
-from langmem_tiers.cli.demo.agents import Framework
+from langmem_tiers.cli.demo.command import Framework
 from langmem_tiers.cli.output import Output, report_errors
 from langmem_tiers.version import __version__
 

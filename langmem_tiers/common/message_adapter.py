@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
+from langmem_tiers.common.json_values import to_plain_value
 from langmem_tiers.common.messages import Message, MessageDraft, Role, ToolCall
-from langmem_tiers.common.plain_values import to_plain_value
 from langmem_tiers.errors import InvalidMessageError
 
 _ROLES = {

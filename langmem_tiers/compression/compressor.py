@@ -13,9 +13,9 @@ from langmem_tiers.common.prompt_fences import strip_fences
 from langmem_tiers.compression.digest import Digest
 from langmem_tiers.compression.fact_finder import FactFinder, find_missing_facts, select_outermost
 from langmem_tiers.compression.layout import select_best_facts
-from langmem_tiers.compression.selection import find_largest_fitting
 from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.text.sentences import find_largest_fitting
 from langmem_tiers.text.token_counting import count_draft
 
 if TYPE_CHECKING:

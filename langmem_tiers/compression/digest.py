@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, Role
 from langmem_tiers.compression.layout import Summary, build_summary, build_truncated_story
 from langmem_tiers.compression.message_text import SPEAKER_LABELS, message_to_text
-from langmem_tiers.compression.selection import truncate_with_ellipsis
 from langmem_tiers.text.facts import Fact
+from langmem_tiers.text.sentences import truncate_with_ellipsis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

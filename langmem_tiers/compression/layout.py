@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langmem_tiers.compression.fact_finder import contains_fact, find_missing_facts
-from langmem_tiers.compression.selection import find_largest_fitting, truncate_with_ellipsis
 from langmem_tiers.display.displayable import Displayable
+from langmem_tiers.text.sentences import find_largest_fitting, truncate_with_ellipsis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

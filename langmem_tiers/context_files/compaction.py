@@ -14,13 +14,13 @@ from langmem_tiers.common.clock import to_microseconds
 from langmem_tiers.common.messages import check_time
 from langmem_tiers.common.tool_call_groups import find_safe_cut
 from langmem_tiers.compression.fact_finder import FactFinder, contains_fact
-from langmem_tiers.compression.selection import truncate_with_ellipsis
 from langmem_tiers.compression.summarizer import Summarizer
 from langmem_tiers.config import SummaryStrategy
-from langmem_tiers.context_files.message_conversion import entry_to_message
 from langmem_tiers.context_files.models import HistoryEntry, estimate_tokens
+from langmem_tiers.context_files.serializer import entry_to_message
 from langmem_tiers.context_files.store_models import CompactionConfig
 from langmem_tiers.display.displayable import Displayable
+from langmem_tiers.text.sentences import truncate_with_ellipsis
 from langmem_tiers.text.token_counting import CharCounter
 
 if TYPE_CHECKING:

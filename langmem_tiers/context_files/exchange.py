@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.common.messages import SUMMARY_PREFIX, MessageDraft, Role
 from langmem_tiers.common.namespaces import CONTEXT_FILES_LABEL
-from langmem_tiers.context_files.message_conversion import (
+from langmem_tiers.context_files.models import ContextData, HistoryEntry
+from langmem_tiers.context_files.serializer import (
     GENERATED_ID_PREFIX,
     EntryIdGenerator,
+    context_from_dict,
     entry_to_draft,
     from_unix_seconds,
     hide_entry,
     is_hidden_entry,
     message_to_entry,
+    part_from_dict,
+    part_to_dict,
 )
-from langmem_tiers.context_files.models import ContextData, HistoryEntry
-from langmem_tiers.context_files.serializer import context_from_dict, part_from_dict, part_to_dict
 from langmem_tiers.knowledge.confidence import INITIAL_CONFIDENCE, collapse_spaces
 from langmem_tiers.knowledge.models import NOTE_CATEGORY, Knowledge
 from langmem_tiers.sessions.models import OUT_OF_LIST

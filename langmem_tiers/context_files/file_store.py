@@ -45,13 +45,13 @@ from langmem_tiers.errors import (
 )
 from langmem_tiers.storage.file_io import (
     DamagedFileError,
+    hold_file_lock,
     make_folder,
     read_whole_file,
     replace_file,
     sync_folder,
     translate_file_errors,
 )
-from langmem_tiers.storage.file_locks import hold_file_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

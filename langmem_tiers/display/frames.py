@@ -34,7 +34,7 @@ from langmem_tiers.sessions.compression_plan import Plan, PlanAction
 from langmem_tiers.sessions.models import MessagePage, SessionInfo, SessionPage
 from langmem_tiers.tasks.models import LearnedPattern, MemoryEntry
 from langmem_tiers.tasks.sitemap import SitemapGraph
-from langmem_tiers.tasks.sitemap_pages import SitemapPage
+from langmem_tiers.tasks.sitemap_graph import SitemapPage
 from langmem_tiers.tuning.models import TuningSnapshot
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from langmem_tiers.display.tables import MAX_TABLE_ROWS
 from langmem_tiers.episodes.models import Episode, EpisodeDraft, EpisodeKind, NarrativeArc
 from langmem_tiers.episodes.narrative_arc import build_narrative_arc, merge_overlapping_episodes
 from langmem_tiers.errors import EntryNotFoundError, InvalidInputError
-from langmem_tiers.long_term.entry_filters import build_filters
 from langmem_tiers.long_term.models import EntryFilters
 from langmem_tiers.long_term.records import MemoryWrite, NewEntry
+from langmem_tiers.long_term.rules import build_filters
 from langmem_tiers.recall.entry_search import build_search_terms, get_search_texts
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from langmem_tiers.config import LearningConfig
     from langmem_tiers.display.tables import DisplayContent
     from langmem_tiers.long_term.dependencies import LongTermDependencies
-    from langmem_tiers.long_term.entry_filters import FilterOptions
     from langmem_tiers.long_term.records import StoredEntry
+    from langmem_tiers.long_term.rules import FilterOptions
     from langmem_tiers.sessions.repository import SessionRepository
 
 _PAGE_SIZE = 500

@@ -17,8 +17,7 @@ from langmem_tiers.common.namespaces import build_namespace_key, escape
 from langmem_tiers.erasure.models import ErasedCounts
 from langmem_tiers.items.repository import delete_session_items, split_parameters
 from langmem_tiers.long_term.writes import upsert_entries
-from langmem_tiers.sessions.message_rows import to_message_row
-from langmem_tiers.sessions.message_sql import INSERT_MESSAGE, IS_IN_LIST
+from langmem_tiers.sessions.message_sql import INSERT_MESSAGE, IS_IN_LIST, to_message_row
 from langmem_tiers.sessions.override_repository import replace_overrides
 from langmem_tiers.sessions.repository import delete_namespace, delete_sessions, increment_erasure_count
 from langmem_tiers.storage.column_types import to_storable_text

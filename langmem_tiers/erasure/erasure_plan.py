@@ -13,7 +13,7 @@ from langmem_tiers.compression.summarizer import Summarizer
 from langmem_tiers.episodes.service import build_episode_entry, to_episode
 from langmem_tiers.erasure.records import ErasurePlan
 from langmem_tiers.facts.models import FactState
-from langmem_tiers.long_term.entry_factory import to_new_entry
+from langmem_tiers.long_term.rules import to_new_entry
 from langmem_tiers.sessions.service import complete_drafts
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from langmem_tiers.erasure.deletion import delete_namespace_rows, delete_planned
 from langmem_tiers.erasure.records import ErasureImpact, MessageRef, SessionRef, SessionViewState
 from langmem_tiers.erasure.sources import SourceFinder, build_message_sources
 from langmem_tiers.items.repository import delete_session_items, split_parameters
-from langmem_tiers.sessions.message_rows import from_message_row
-from langmem_tiers.sessions.message_sql import IS_IN_LIST
+from langmem_tiers.sessions.message_sql import IS_IN_LIST, from_message_row
 from langmem_tiers.sessions.repository import delete_sessions, is_user_namespace
 from langmem_tiers.storage.column_types import unpack_json
 from langmem_tiers.storage.database import retry_on_disconnect
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.erasure.models import ErasedCounts
     from langmem_tiers.erasure.records import ErasurePlan
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
     from langmem_tiers.sessions.redis.cache import RedisCache
     from langmem_tiers.storage.database import Database
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.archived_session_names import build_archived_prefix, is_archived_name
+from langmem_tiers.common.namespaces import build_archived_prefix, is_archived_name
 from langmem_tiers.erasure.erasure_plan import (
     complete_tool_groups,
     plan_entry_erasure,
@@ -21,7 +21,7 @@ from langmem_tiers.erasure.scrub import PendingScrub
 from langmem_tiers.errors import LangmemTiersError, StorageError
 from langmem_tiers.knowledge.models import id_from_name
 from langmem_tiers.long_term.conflicts.resolution import invalidate_statement_cache
-from langmem_tiers.sessions.pending_writes import flush_all
+from langmem_tiers.sessions.batch_writer import flush_all
 from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.tasks.journal import NOTES_SUFFIX
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.facts.models import ExtractedFact
     from langmem_tiers.long_term.records import StoredEntry
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
 
 
 _PAGE_SIZE = 1_000

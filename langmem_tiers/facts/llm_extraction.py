@@ -18,8 +18,12 @@ from langmem_tiers.compression.fact_finder import FactFinder, contains_fact, sel
 from langmem_tiers.compression.lenient_json import find_objects
 from langmem_tiers.compression.llm_fallback import BoundedModel
 from langmem_tiers.compression.message_text import SPEAKER_LABELS
-from langmem_tiers.facts.extraction import find_mention_places, find_mentions
-from langmem_tiers.facts.message_sentences import MAX_MESSAGE_CHARACTERS, cut_at_word
+from langmem_tiers.facts.extraction import (
+    MAX_MESSAGE_CHARACTERS,
+    cut_at_word,
+    find_mention_places,
+    find_mentions,
+)
 from langmem_tiers.facts.models import ExtractionResult, FactDraft
 from langmem_tiers.long_term.models import EntryKind
 from langmem_tiers.text.facts import Fact, FactKind

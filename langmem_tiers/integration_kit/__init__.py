@@ -24,12 +24,10 @@ from typing import TYPE_CHECKING
 from langmem_tiers.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from langmem_tiers.common.archived_session_names import is_archived_name
     from langmem_tiers.common.checks import check_whole
-    from langmem_tiers.common.json_values import JsonValue, to_json
+    from langmem_tiers.common.json_values import JsonValue, to_json, to_plain_value
     from langmem_tiers.common.message_adapter import read_extra_tool_calls
-    from langmem_tiers.common.namespaces import NamespacePath, check_name, check_namespace
-    from langmem_tiers.common.plain_values import to_plain_value
+    from langmem_tiers.common.namespaces import NamespacePath, check_name, check_namespace, is_archived_name
     from langmem_tiers.common.prompt_fences import (
         FENCE_CLOSING,
         FENCE_OPENING,
@@ -47,17 +45,9 @@ if TYPE_CHECKING:
         to_token_budget,
     )
     from langmem_tiers.integration_kit.codecs import TAG_KEY, ValueCodec, describe_unstored, tag
-    from langmem_tiers.integration_kit.demo_agents import Assistant, Assistants, Reply
-    from langmem_tiers.integration_kit.extractive_answers import quote_answer
+    from langmem_tiers.integration_kit.demo import Assistant, Assistants, Reply, quote_answer
     from langmem_tiers.integration_kit.hit_metadata import build_hit_metadata
     from langmem_tiers.integration_kit.lock_registry import LockRegistry
-    from langmem_tiers.integration_kit.media_token_costs import (
-        AUDIO_TOKENS,
-        FILE_TOKENS,
-        IMAGE_TOKENS,
-        SMALL_IMAGE_TOKENS,
-        VIDEO_TOKENS,
-    )
     from langmem_tiers.integration_kit.memory_tools import (
         EngineMemoryBackend,
         MemoryBackend,
@@ -85,21 +75,28 @@ if TYPE_CHECKING:
     from langmem_tiers.items.models import Item, ItemChange, ItemHit, NamespaceMatch
     from langmem_tiers.knowledge.models import KnowledgeHit
     from langmem_tiers.recall.embedders.embedder_validation import CheckedEmbedder
-    from langmem_tiers.recall.item_text import to_search_text
+    from langmem_tiers.recall.item_records import to_search_text
     from langmem_tiers.sessions.models import IN_LIST, Listing
     from langmem_tiers.sessions.transcript import Transcript
-    from langmem_tiers.tasks.guard_advice import GuardAdvice
-    from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS, count_draft
+    from langmem_tiers.tasks.guard import GuardAdvice
+    from langmem_tiers.text.token_counting import (
+        AUDIO_TOKENS,
+        FILE_TOKENS,
+        FRAME_TOKENS,
+        IMAGE_TOKENS,
+        REPLY_TOKENS,
+        SMALL_IMAGE_TOKENS,
+        VIDEO_TOKENS,
+        count_draft,
+    )
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "..common.archived_session_names": "is_archived_name",
             "..common.checks": "check_whole",
-            "..common.json_values": "JsonValue to_json",
+            "..common.json_values": "JsonValue to_json to_plain_value",
             "..common.message_adapter": "read_extra_tool_calls",
-            "..common.namespaces": "NamespacePath check_name check_namespace",
-            "..common.plain_values": "to_plain_value",
+            "..common.namespaces": "NamespacePath check_name check_namespace is_archived_name",
             "..common.prompt_fences": (
                 "FENCE_CLOSING FENCE_OPENING TASK_FENCE_OPENING is_only_fenced "
                 "neutralize_fence_tags strip_fences wrap_in_fence"
@@ -107,11 +104,9 @@ else:
             "..common.recall_strategy": "check_strategy",
             ".argument_checks": "CHAT_LABEL check_engine resolve_namespace to_token_budget",
             ".codecs": "TAG_KEY ValueCodec describe_unstored tag",
-            ".demo_agents": "Assistant Assistants Reply",
-            ".extractive_answers": "quote_answer",
+            ".demo": "Assistant Assistants Reply quote_answer",
             ".hit_metadata": "build_hit_metadata",
             ".lock_registry": "LockRegistry",
-            ".media_token_costs": "AUDIO_TOKENS FILE_TOKENS IMAGE_TOKENS SMALL_IMAGE_TOKENS VIDEO_TOKENS",
             ".memory_tools": (
                 "EngineMemoryBackend MemoryBackend MemoryChange SearchRequest build_unknown_memory_error"
             ),
@@ -124,11 +119,14 @@ else:
             "..items.models": "Item ItemChange ItemHit NamespaceMatch",
             "..knowledge.models": "KnowledgeHit",
             "..recall.embedders.embedder_validation": "CheckedEmbedder",
-            "..recall.item_text": "to_search_text",
             "..sessions.models": "IN_LIST Listing",
             "..sessions.transcript": "Transcript",
-            "..tasks.guard_advice": "GuardAdvice",
-            "..text.token_counting": "FRAME_TOKENS REPLY_TOKENS count_draft",
+            "..text.token_counting": (
+                "AUDIO_TOKENS FILE_TOKENS FRAME_TOKENS IMAGE_TOKENS REPLY_TOKENS "
+                "SMALL_IMAGE_TOKENS VIDEO_TOKENS count_draft"
+            ),
+            "..recall.item_records": "to_search_text",
+            "..tasks.guard": "GuardAdvice",
         },
     )
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING, neutralize_fence_tags
 from langmem_tiers.errors import BudgetExceededError, InvalidInputError, MessageConflictError, NotFoundError
-from langmem_tiers.tasks.guard_advice import AdviceLevel
+from langmem_tiers.tasks.guard import AdviceLevel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langmem_tiers.tasks.guard_advice import GuardAdvice
+    from langmem_tiers.tasks.guard import GuardAdvice
 
 
 ANSWER_TOOL = "answer_guard"

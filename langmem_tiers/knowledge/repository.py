@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Select
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
     from langmem_tiers.storage.database import Database
     from langmem_tiers.storage.search.postings import Postings
 

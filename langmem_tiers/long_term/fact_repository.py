@@ -10,7 +10,7 @@ from langmem_tiers.common.namespaces import build_namespace_key, escape, unescap
 from langmem_tiers.items.repository import split_parameters
 from langmem_tiers.long_term.records import LearningCursor, NumberedMessage
 from langmem_tiers.long_term.rows import SELECT_FACTS, to_fact
-from langmem_tiers.sessions.message_rows import from_message_row
+from langmem_tiers.sessions.message_sql import from_message_row
 from langmem_tiers.sessions.models import IN_LIST
 from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.schema import (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.long_term.records import NewEntry
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
 
 # Only the index reads the terms; the stored session name is a fallback in the join below.
 _ENTRY_COLUMNS = tuple(column for column in memories.c if column.name not in {"terms", "session"})

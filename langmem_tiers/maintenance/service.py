@@ -9,25 +9,65 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from langmem_tiers.common.namespaces import format_namespace
 from langmem_tiers.erasure.erasure_plan import find_old_groups
 from langmem_tiers.erasure.models import ErasedCounts, ErasedIds, ScrubResult
 from langmem_tiers.erasure.scrub import PendingScrub
 from langmem_tiers.erasure.service import ErasureResult, erase_messages, invalidate_caches
-from langmem_tiers.errors import EngineClosedError, LangmemTiersError, StorageError
+from langmem_tiers.errors import EngineClosedError, InvalidConfigError, LangmemTiersError, StorageError
 from langmem_tiers.maintenance.models import DatabaseCompactionReport, MaintenanceReport
-from langmem_tiers.maintenance.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
 
     from langmem_tiers.common.leases import Lease
+    from langmem_tiers.config import MaintenanceConfig
     from langmem_tiers.erasure.records import MessageRef, SessionRef
     from langmem_tiers.services import EngineServices
+
+
+_HINT = "five fields (minute, hour, day, month, weekday), for example '0 3 * * *' for 03:00 each day"
+
+
+class Schedule:
+    """Times of a cron expression.
+
+    Args:
+        config: Configuration with the cron expression and its time zone.
+
+    Raises:
+        InvalidConfigError: The cron expression is invalid or never due, or the time zone is unknown.
+    """
+
+    def __init__(self, config: MaintenanceConfig) -> None:
+        self.cron_line = config.schedule
+        try:
+            self._zone = ZoneInfo(config.time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise InvalidConfigError(
+                f"unknown time_zone {config.time_zone!r}: use a name such as 'UTC' or 'Europe/Berlin'"
+            ) from None
+        # Validates the expression now, not at the first run. Any date works.
+        self.find_next(datetime(2024, 1, 1, tzinfo=UTC))
+
+    def find_next(self, moment: datetime) -> datetime:
+        """Return the first time after a moment, in UTC."""
+        from cronsim import CronSim, CronSimError  # noqa: PLC0415 - only needed if maintenance is used
+
+        try:
+            found: datetime = next(CronSim(self.cron_line, moment.astimezone(self._zone)))
+        except CronSimError as error:
+            raise InvalidConfigError(
+                f"schedule {self.cron_line!r} is not a cron expression ({error}): use {_HINT}"
+            ) from None
+        except StopIteration:
+            raise InvalidConfigError(f"schedule {self.cron_line!r} is never due: use {_HINT}") from None
+        return found.astimezone(UTC)
+
 
 _log = logging.getLogger("langmem_tiers")
 _SESSION_PAGE_SIZE = 100

@@ -14,9 +14,9 @@ from pydantic import (
     model_validator,
 )
 
+from langmem_tiers.common.clock import reject_numeric_time
 from langmem_tiers.common.namespaces import MAX_ENTRY_ID_BYTES
 from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
-from langmem_tiers.common.time_formats import reject_numeric_time
 from langmem_tiers.integration_kit.hit_metadata import build_hit_metadata
 from langmem_tiers.integration_kit.tool_messages import sanitize_value
 from langmem_tiers.knowledge.confidence import INITIAL_CONFIDENCE

@@ -10,9 +10,9 @@ from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.errors import EntryNotFoundError, InvalidInputError
 from langmem_tiers.knowledge.models import Knowledge
 from langmem_tiers.long_term.conflicts.resolution import resolve_conflicts
-from langmem_tiers.long_term.entry_factory import align_start_time, build_entry, to_new_entry
 from langmem_tiers.long_term.models import EntryDraft, EntryFilters, Outcome
 from langmem_tiers.long_term.records import MemoryWrite
+from langmem_tiers.long_term.rules import align_start_time, build_entry, to_new_entry
 from langmem_tiers.pools.models import NewContribution, Origin
 from langmem_tiers.recall.entry_search import EntrySearchRequest
 from langmem_tiers.storage.retry_write import retry_on_conflict
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.long_term.conflicts.resolution import ConflictResolution
     from langmem_tiers.long_term.dependencies import LongTermDependencies
-    from langmem_tiers.long_term.entry_filters import DraftOptions
     from langmem_tiers.long_term.models import Receipt
+    from langmem_tiers.long_term.rules import DraftOptions
     from langmem_tiers.pools.models import PoolInfo
     from langmem_tiers.pools.repository import PoolRepository
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Select
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
 
 _IS_SUPERSEDING = relations.c.kind == escape(RelationKind.SUPERSEDES)
 _UPDATE_REVISION = update(memories).where(memories.c.pk == bindparam("of")).values(revision=bindparam("to"))

@@ -24,8 +24,7 @@ from langmem_tiers.projects.json_files import CONVERSATIONS_FILE, build_project_
 from langmem_tiers.projects.models import Conversation, ConversationStatus, MemorySystemConfig
 from langmem_tiers.projects.project_context import ContextAllocator, ContextSources
 from langmem_tiers.recall.models import RecallFilters
-from langmem_tiers.storage.file_io import make_folder, replace_file, translate_file_errors
-from langmem_tiers.storage.file_locks import hold_file_lock
+from langmem_tiers.storage.file_io import hold_file_lock, make_folder, replace_file, translate_file_errors
 from langmem_tiers.text.token_counting import CharCounter
 from langmem_tiers.text.tokenize import extract_terms
 

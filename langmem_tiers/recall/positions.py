@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from langmem_tiers.recall.speakers import Speakers
+from langmem_tiers.recall.query import Speakers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.entries import Tier
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
     from langmem_tiers.storage.database import Database
 
 _ROLE_NUMBERS = {role.value: number for number, role in enumerate(Role)}

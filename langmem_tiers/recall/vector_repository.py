@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from langmem_tiers.recall.records import Tenant, VectorSearchFilter
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
     from langmem_tiers.storage.database import Database
 
 _KEYS_PER_QUERY = 500

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from fastapi import Path, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
+from langmem_tiers.common.clock import reject_numeric_time
 from langmem_tiers.common.recall_strategy import Strategy  # noqa: TC001 - as above
-from langmem_tiers.common.time_formats import reject_numeric_time
 from langmem_tiers.config import MAX_LIMIT
 
 MAX_QUESTION_CHARACTERS = 20_000

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         SessionInfo,
         SessionPage,
     )
-    from langmem_tiers.sessions.redis.models import RedisStatus
+    from langmem_tiers.sessions.redis.connection import RedisStatus
     from langmem_tiers.sessions.redundancy import find_redundant
     from langmem_tiers.sessions.transcript import Transcript
 else:
@@ -47,7 +47,7 @@ else:
                 "AddReport CompressReport DeleteReport Listing MessagePage ReplaceReport "
                 "SessionInfo SessionPage"
             ),
-            ".redis.models": "RedisStatus",
+            ".redis.connection": "RedisStatus",
             ".redundancy": "find_redundant",
             ".transcript": "Transcript",
         },

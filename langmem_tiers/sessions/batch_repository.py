@@ -16,8 +16,13 @@ from langmem_tiers.sessions.message_repository import (
     split_duplicates,
     split_unconfirmed,
 )
-from langmem_tiers.sessions.message_rows import from_message_row, to_message_row
-from langmem_tiers.sessions.message_sql import ADVANCE_SESSION, INSERT_COLUMNS, INSERT_MESSAGE
+from langmem_tiers.sessions.message_sql import (
+    ADVANCE_SESSION,
+    INSERT_COLUMNS,
+    INSERT_MESSAGE,
+    from_message_row,
+    to_message_row,
+)
 from langmem_tiers.sessions.models import SessionAppendResult
 from langmem_tiers.sessions.repository import build_session_row, get_or_create_namespace
 from langmem_tiers.sessions.session_version import SessionWrite, to_session_version
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.messages import Message
     from langmem_tiers.recall.records import IndexText
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
     from langmem_tiers.sessions.models import SessionBatch
     from langmem_tiers.storage.database import Database
 

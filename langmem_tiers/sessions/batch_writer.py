@@ -13,7 +13,7 @@ import logging
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common import fork_safety
@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langmem_tiers.common.messages import MessageDraft
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.erasure.models import ErasedIds
+    from langmem_tiers.services import EngineServices
     from langmem_tiers.sessions.batch_repository import BatchRepository
     from langmem_tiers.sessions.models import SessionAppendResult, SessionBatch
     from langmem_tiers.sessions.service import SessionDependencies
@@ -431,3 +433,40 @@ class BatchWriter(Closeable):
         if self._file is not None:
             self._file.close(quietly=True)
             self._file = None
+
+
+def flush_all(
+    services: EngineServices, namespace: NamespacePath | None = None, session: str | None = None
+) -> None:
+    """Store the pending messages of writers and working memories, and pending access counts.
+
+    Args:
+        services: Services of the engine.
+        namespace: Flush only the working memories of this namespace. Default: all.
+        session: Flush only the working memory of this session. Default: all.
+
+    Raises:
+        StorageError: Some data could not be stored. It stays pending.
+    """
+    # The stack runs in reverse order, and continues if a step fails: writers, working memories, access counts.
+    with ExitStack() as stack:
+        stack.callback(services.long_term.access_counter.flush)
+        stack.callback(services.working.flush, namespace, session)
+        for writer in _list_writers(services):
+            stack.callback(writer.flush)
+
+
+def delete_erased_from_writers(services: EngineServices, erased: ErasedIds) -> dict[str, int]:
+    """Delete erased messages from the writers and their report files."""
+    for writer in _list_writers(services):
+        writer.delete_erased(erased)
+    return {}
+
+
+def _list_writers(services: EngineServices) -> list[BatchWriter]:
+    while True:
+        try:
+            return list(services.writers)
+        except RuntimeError:
+            # Another thread opened a writer during the iteration.
+            continue

@@ -11,7 +11,6 @@ from langmem_tiers.common.entries import Tier
 from langmem_tiers.common.messages import SUMMARY_PREFIX, MessageDraft, Role
 from langmem_tiers.common.prompt_fences import strip_fences
 from langmem_tiers.compression.digest import Digest
-from langmem_tiers.compression.selection import truncate_with_ellipsis
 from langmem_tiers.display.displayable import Displayable, build_table
 from langmem_tiers.display.tables import DisplayContent
 from langmem_tiers.sessions.compression_target import CompressionTarget, SessionLoad, compress_to_target
@@ -19,6 +18,7 @@ from langmem_tiers.sessions.models import RollUp, Savings
 from langmem_tiers.sessions.service import complete_drafts
 from langmem_tiers.sessions.session_view import SessionView, fit_window_to_budget
 from langmem_tiers.text.facts import Fact
+from langmem_tiers.text.sentences import truncate_with_ellipsis
 from langmem_tiers.text.token_counting import count_framed
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from langmem_tiers.errors import (
     MessageNotFoundError,
     SessionNotFoundError,
 )
-from langmem_tiers.sessions.message_rows import from_message_row, to_message_row
 from langmem_tiers.sessions.message_sql import (
     ADVANCE_RETURNING,
     ADVANCE_RETURNING_PREVIOUS,
@@ -27,6 +26,8 @@ from langmem_tiers.sessions.message_sql import (
     SELECT_PREVIOUS_PAGE,
     SELECT_SESSION,
     SELECT_VIEW,
+    from_message_row,
+    to_message_row,
 )
 from langmem_tiers.sessions.models import AppendResult, RollUp, VersionedMessages
 from langmem_tiers.storage.database import retry_on_disconnect
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.messages import Message
     from langmem_tiers.recall.records import IndexText
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
     from langmem_tiers.storage.database import Database
 
 _T = TypeVar("_T")

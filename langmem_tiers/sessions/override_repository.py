@@ -16,13 +16,13 @@ from langmem_tiers.sessions.message_repository import (
     insert_summary,
     lock_and_check_hidden,
 )
-from langmem_tiers.sessions.message_rows import from_message_row
 from langmem_tiers.sessions.message_sql import (
     IS_REMOVED,
     OVERRIDE_COLUMNS,
     SELECT_MESSAGE_WITH_OVERRIDE,
     SELECT_NEWER_WITH_OVERRIDES,
     SELECT_VIEW_WITH_OVERRIDES,
+    from_message_row,
 )
 from langmem_tiers.sessions.models import LocatedItem, StoredView
 from langmem_tiers.storage.column_types import pack_json, unpack_json
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Select
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
     from langmem_tiers.sessions.models import RollUp
     from langmem_tiers.storage.database import Database
 

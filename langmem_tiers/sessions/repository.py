@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
     from langmem_tiers.storage.database import Database
 
 _SELECT_SESSION = select(sessions, namespaces.c.path).join(namespaces)

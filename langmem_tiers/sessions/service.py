@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.archived_session_names import build_archived_name
 from langmem_tiers.common.messages import (
     COUNTED_BY_CALLER,
     SUMMARY_PREFIX,
@@ -16,7 +15,7 @@ from langmem_tiers.common.messages import (
     Role,
     check_time,
 )
-from langmem_tiers.common.namespaces import check_name
+from langmem_tiers.common.namespaces import build_archived_name, check_name
 from langmem_tiers.common.prompt_fences import is_only_fenced
 from langmem_tiers.common.tool_call_groups import find_safe_cut, remove_orphans
 from langmem_tiers.config import MAX_LIMIT, check_limit

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.messages import Message
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
     from langmem_tiers.storage.database import Database
 
 _SELECT_VERSION = (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, ScalarSelect
 
     from langmem_tiers.sessions.message_repository import MessageRepository
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
     from langmem_tiers.sessions.models import ListChange, VersionedMessages
     from langmem_tiers.storage.database import Database
 

@@ -17,8 +17,7 @@ from langmem_tiers.common.messages import Message, Role, ToolCall, check_time
 from langmem_tiers.common.namespaces import check_name, check_namespace
 from langmem_tiers.errors import InvalidConfigError, InvalidInputError, StorageBusyError
 from langmem_tiers.sessions.batch_models import UnsavedMessages
-from langmem_tiers.storage.file_io import replace_file, translate_file_errors
-from langmem_tiers.storage.file_locks import hold_file_lock
+from langmem_tiers.storage.file_io import hold_file_lock, replace_file, translate_file_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

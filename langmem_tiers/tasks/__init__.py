@@ -8,8 +8,7 @@ from langmem_tiers.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from langmem_tiers.tasks.agent_memory import AgentMemory
-    from langmem_tiers.tasks.guard import Guard
-    from langmem_tiers.tasks.guard_advice import AdviceLevel, GuardAdvice
+    from langmem_tiers.tasks.guard import AdviceLevel, Guard, GuardAdvice
     from langmem_tiers.tasks.history import CyclePage, CyclePlace, TaskCycle, TaskInfo, TaskPage
     from langmem_tiers.tasks.loop_detection.detector import Loop, LoopKind, LoopReport, Step, find_loops
     from langmem_tiers.tasks.models import (
@@ -29,8 +28,7 @@ else:
         __name__,
         {
             ".agent_memory": "AgentMemory",
-            ".guard": "Guard",
-            ".guard_advice": "AdviceLevel GuardAdvice",
+            ".guard": "AdviceLevel Guard GuardAdvice",
             ".history": "CyclePage CyclePlace TaskCycle TaskInfo TaskPage",
             ".loop_detection.detector": "Loop LoopKind LoopReport Step find_loops",
             ".models": (

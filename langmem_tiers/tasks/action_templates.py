@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langmem_tiers.common.plain_values import to_plain_value
+from langmem_tiers.common.json_values import to_plain_value
 from langmem_tiers.text.prompt_injection import SECRET_PATTERNS
 
 if TYPE_CHECKING:

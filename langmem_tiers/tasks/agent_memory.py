@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from langmem_tiers.common.ports import LanguageModel, TokenCounter
-    from langmem_tiers.tasks.guard_advice import GuardAdvice
+    from langmem_tiers.tasks.guard import GuardAdvice
     from langmem_tiers.tasks.models import LearnedPattern
     from langmem_tiers.tasks.run_state import (
         JournaledGuard,

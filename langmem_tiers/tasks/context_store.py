@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.common.checks import check_whole
 from langmem_tiers.common.clock import SystemClock
-from langmem_tiers.common.plain_values import to_plain_value
+from langmem_tiers.common.json_values import to_plain_value
 from langmem_tiers.context_files.checks import (
     check_list,
     check_not_empty,

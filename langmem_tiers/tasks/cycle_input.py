@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from langmem_tiers.common.plain_values import to_plain_value
+from langmem_tiers.common.json_values import to_plain_value
 from langmem_tiers.compression.tool_output.budget import keep_head_and_tail
 from langmem_tiers.compression.tool_output.compressor import COMPRESSIBLE_TOOLS, URL_CRITICAL_TOOLS
 from langmem_tiers.errors import InvalidInputError

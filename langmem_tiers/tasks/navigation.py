@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.common.checks import check_whole
-from langmem_tiers.common.plain_values import to_plain_value
+from langmem_tiers.common.json_values import to_plain_value
 from langmem_tiers.context_files.checks import (
     check_list,
     check_not_empty,

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.common.checks import check_whole
-from langmem_tiers.common.plain_values import to_plain_value
+from langmem_tiers.common.json_values import to_plain_value
 from langmem_tiers.context_files.checks import (
     check_count,
     check_list,

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.plain_values import to_plain_value
+from langmem_tiers.common.json_values import to_plain_value
 from langmem_tiers.compression.tool_output.budget import fit_extractions
 from langmem_tiers.compression.tool_output.context_window import (
     ContextSection,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langmem_tiers.compression.tool_output.compressor import ContextCompressor
     from langmem_tiers.session import Session
     from langmem_tiers.tasks.cycle_input import CycleInput
-    from langmem_tiers.tasks.guard_advice import GuardAdvice
+    from langmem_tiers.tasks.guard import GuardAdvice
     from langmem_tiers.tasks.models import ExecutionOutcome, LearnedPattern, MemoryEntry
     from langmem_tiers.tasks.pattern_repository import PatternRepository
     from langmem_tiers.tasks.sitemap import LinkReport

@@ -12,8 +12,7 @@ from langmem_tiers.tasks.cycles import RecentCycles, action_from_dict, action_to
 from langmem_tiers.tasks.guard import Guard
 from langmem_tiers.tasks.models import AgentAction, Thought
 from langmem_tiers.tasks.navigation import snapshot_from_dict, snapshot_to_dict
-from langmem_tiers.tasks.page_layouts import build_page_key
-from langmem_tiers.tasks.working_state import WorkingState
+from langmem_tiers.tasks.working_state import WorkingState, build_page_key
 
 if TYPE_CHECKING:
     import threading

@@ -9,7 +9,7 @@ from langmem_tiers.common.lock_wrapper import synchronize_methods
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.tasks.models import ExecutionOutcome
 from langmem_tiers.tasks.sitemap import LinkType, SitemapGraph, SitemapLimits
-from langmem_tiers.tasks.sitemap_pages import parse_links
+from langmem_tiers.tasks.sitemap_graph import parse_links
 
 if TYPE_CHECKING:
     import threading

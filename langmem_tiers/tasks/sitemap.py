@@ -11,25 +11,23 @@ from langmem_tiers.display.displayable import NotebookDisplayable, build_table
 from langmem_tiers.display.tables import MAX_TABLE_ROWS, DisplayContent
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.tasks.sitemap_graph import (
-    PageGraph,
-    PageNode,
-    check_timestamp,
-    make_damaged_error,
-    node_to_dict,
-    parse_page_graph,
-)
-from langmem_tiers.tasks.sitemap_pages import (
     MAX_LINK_TEXT_CHARACTERS,
     MAX_PAGE_SUMMARY_CHARACTERS,
     MAX_PAGE_TITLE_CHARACTERS,
     MAX_QUOTED_VALUE_CHARACTERS,
     LinkReport,
     LinkType,
+    PageGraph,
+    PageNode,
     SitemapLimits,
     SitemapPage,
+    check_timestamp,
     clean_page_text,
     format_value_for_error,
+    make_damaged_error,
+    node_to_dict,
     parse_links,
+    parse_page_graph,
     to_link_type,
 )
 from langmem_tiers.text.urls import is_document, is_folder, normalize_url, to_folder_url

@@ -33,6 +33,18 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
 
 
+IMAGE_TOKENS = 765
+"""OpenAI, 1024 x 1024 pixels in high detail: four tiles of 170 tokens plus 85."""
+SMALL_IMAGE_TOKENS = 85
+"""OpenAI, an image in low detail."""
+AUDIO_TOKENS = 960
+"""Gemini, 30 seconds at 32 tokens per second."""
+VIDEO_TOKENS = 2_900
+"""Gemini, 10 seconds at one frame (258 tokens) per second, plus 32 tokens per second for sound."""
+FILE_TOKENS = 2_250
+"""Anthropic, one page of a PDF: the middle of 1,500 to 3,000 tokens."""
+
+
 _MAX_SAMPLE_CHARACTERS = 4_000  # enough for detection, and cheap for texts of megabytes
 _MAX_PARSED_CHARACTERS = 20_000  # JSON up to this length is parsed for certainty
 

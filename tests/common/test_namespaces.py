@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import InvalidNameError
-from langmem_tiers.common.archived_session_names import build_archived_name, is_archived_name
 from langmem_tiers.common.namespaces import (
     MAX_NAME_BYTES,
+    build_archived_name,
     build_namespace_key,
     check_entry_id,
     check_name,
     check_namespace,
     escape,
+    is_archived_name,
     parse_namespace_key,
     unescape,
 )

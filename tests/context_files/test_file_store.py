@@ -25,7 +25,7 @@ from langmem_tiers import (
 from langmem_tiers.context_files.file_store import FileContextStore
 from langmem_tiers.context_files.models import ContextData
 from langmem_tiers.context_files.store_models import ContextFilesConfig
-from langmem_tiers.storage.file_locks import hold_file_lock
+from langmem_tiers.storage.file_io import hold_file_lock
 from tests.context_files.test_context_data import FILE, HOSTILE
 
 if TYPE_CHECKING:

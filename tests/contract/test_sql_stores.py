@@ -12,8 +12,7 @@ from langmem_tiers.config import EngineConfig
 from langmem_tiers.items.index_repository import ItemIndexRepository
 from langmem_tiers.items.repository import ItemRepository
 from langmem_tiers.knowledge.repository import KnowledgeRepository
-from langmem_tiers.long_term.index_repository import LongTermIndexRepository
-from langmem_tiers.long_term.repository import LongTermRepository
+from langmem_tiers.long_term.repository import LongTermIndexRepository, LongTermRepository
 from langmem_tiers.pools.repository import PoolRepository
 from langmem_tiers.recall.indexing import Indexer
 from langmem_tiers.recall.repository import RecallIndexRepository

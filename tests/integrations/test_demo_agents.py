@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers.cli.demo.agents import Framework, load_assistant_factory
+from langmem_tiers.cli.demo.command import Framework, load_assistant_factory
 from langmem_tiers.cli.demo.conversation import StoryClock, load_chapters, load_questions
-from langmem_tiers.integration_kit.extractive_answers import UNKNOWN_ANSWER
+from langmem_tiers.integration_kit.demo import UNKNOWN_ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -36,7 +36,7 @@ from langmem_tiers import (
     Role,
     ToolCall,
 )
-from langmem_tiers.integration_kit.media_token_costs import (
+from langmem_tiers.text.token_counting import (
     AUDIO_TOKENS,
     FILE_TOKENS,
     IMAGE_TOKENS,

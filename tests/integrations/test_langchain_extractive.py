@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langmem_tiers.common.prompt_fences import wrap_in_fence
-from langmem_tiers.integration_kit.extractive_answers import NO_QUESTION_ANSWER, UNKNOWN_ANSWER
-from langmem_tiers_langchain.extractive import ExtractiveChat, quote_from_prompt
+from langmem_tiers.integration_kit.demo import NO_QUESTION_ANSWER, UNKNOWN_ANSWER
+from langmem_tiers_langchain.demo import ExtractiveChat, quote_from_prompt
 
 FACT = "The print bridge listens on port 9410."
 QUESTION = "Which port does the bridge listen on?"

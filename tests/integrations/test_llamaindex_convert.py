@@ -29,7 +29,7 @@ from langmem_tiers import (
     ToolCall,
 )
 from langmem_tiers.common.prompt_fences import wrap_in_fence
-from langmem_tiers.integration_kit.media_token_costs import (
+from langmem_tiers.text.token_counting import (
     AUDIO_TOKENS,
     FILE_TOKENS,
     IMAGE_TOKENS,

@@ -38,7 +38,7 @@ with warnings.catch_warnings():
     )
 
     from langmem_tiers_llamaindex.layout import can_begin, cut_to_limit, find_unsafe_cuts
-    from langmem_tiers_llamaindex.token_count_cache import TokenCountCache
+    from langmem_tiers_llamaindex.token_counter import TokenCountCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

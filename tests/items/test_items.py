@@ -15,7 +15,7 @@ from langmem_tiers import (
     RecallConfig,
 )
 from langmem_tiers.items import ItemChange, NamespaceMatch
-from langmem_tiers.recall.item_text import to_search_text
+from langmem_tiers.recall.item_records import to_search_text
 from langmem_tiers.testing import HashEmbedder
 from tests.work_counters import count_statements
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from langmem_tiers.long_term import LongTerm
-    from langmem_tiers.long_term.entry_filters import FilterOptions
+    from langmem_tiers.long_term.rules import FilterOptions
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 DAY = timedelta(days=1)

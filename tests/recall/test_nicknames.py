@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langmem_tiers.recall.speakers import build_name_forms
+from langmem_tiers.recall.query import build_name_forms
 
 
 @pytest.mark.parametrize(

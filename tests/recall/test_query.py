@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langmem_tiers.recall.query import MAX_TERMS, parse_query
-from langmem_tiers.recall.speakers import Speakers
+from langmem_tiers.recall.query import MAX_TERMS, Speakers, parse_query
 from langmem_tiers.text.tokenize import extract_name_terms, extract_terms
 
 NOW = datetime(2023, 12, 25, tzinfo=UTC)

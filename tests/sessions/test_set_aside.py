@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine, SessionNotFoundError
-from langmem_tiers.common.archived_session_names import is_archived_name
-from langmem_tiers.common.namespaces import MAX_NAME_BYTES
+from langmem_tiers.common.namespaces import MAX_NAME_BYTES, is_archived_name
 from tests.sessions.session_texts import ARCHIVED, context, drafts, list_texts, recall_texts, record_texts
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from langmem_tiers import (
     MemoryEngine,
     StorageBusyError,
 )
-from langmem_tiers.tasks.guard_advice import AdviceLevel
+from langmem_tiers.tasks.guard import AdviceLevel
 from langmem_tiers.tasks.models import LearnedPattern, StateSnapshot
 from tests.waiting import LIMIT_SECONDS
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import AgentAction, AgentMemory, EngineConfig, MemoryEngine, StorageBusyError
-from langmem_tiers.tasks.guard_advice import AdviceLevel
+from langmem_tiers.tasks.guard import AdviceLevel
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

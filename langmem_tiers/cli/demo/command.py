@@ -7,6 +7,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -15,7 +17,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from langmem_tiers.cli.demo.agents import Framework, load_assistant_factory
 from langmem_tiers.cli.demo.conversation import StoryClock, load_chapters, load_questions
 from langmem_tiers.cli.output import format_count
 from langmem_tiers.common.budget import TokenBudget
@@ -23,20 +24,75 @@ from langmem_tiers.compression.fact_finder import FactFinder
 from langmem_tiers.compression.message_text import message_to_text
 from langmem_tiers.config import EngineConfig
 from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.errors import InvalidConfigError
+from langmem_tiers.errors import InvalidConfigError, MissingExtraError
 from langmem_tiers.knowledge.models import KnowledgeCategory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rich.console import Console
 
     from langmem_tiers.common.messages import Message
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.context.models import MemoryContext
-    from langmem_tiers.integration_kit.demo_agents import Assistant, Assistants, Reply
+    from langmem_tiers.integration_kit.demo import Assistant, Assistants, Reply
     from langmem_tiers.namespace import Namespace
     from langmem_tiers.recall.models import Hit
     from langmem_tiers.tuning.models import EfficiencyReport
+
+    AssistantFactory = Callable[[MemoryEngine, NamespacePath, int], Assistants]
+
+_FACTORY_NAME = "make_assistants"
+
+
+class Framework(StrEnum):
+    """Frameworks whose agents the demo can run."""
+
+    LANGCHAIN = "langchain"
+    LLAMA_INDEX = "llama-index"
+
+
+@dataclass(frozen=True, slots=True)
+class _Adapter:
+    module: str
+    name: str
+    required_packages: tuple[str, ...]
+
+
+_ADAPTERS = {
+    Framework.LANGCHAIN: _Adapter(
+        "langmem_tiers_langchain.demo",
+        "LangChain",
+        ("langchain", "langchain_core", "langgraph", "langmem_tiers_langchain"),
+    ),
+    Framework.LLAMA_INDEX: _Adapter(
+        "langmem_tiers_llamaindex.demo", "LlamaIndex", ("llama_index", "langmem_tiers_llamaindex")
+    ),
+}
+
+
+def load_assistant_factory(framework: Framework = Framework.LANGCHAIN) -> AssistantFactory:
+    """Return the function that creates the agents from an engine, a namespace and a token budget.
+
+    Args:
+        framework: Framework of the agents.
+
+    Raises:
+        MissingExtraError: The framework is not installed.
+    """
+    adapter = _ADAPTERS[framework]
+    try:
+        factory: AssistantFactory = getattr(import_module(adapter.module), _FACTORY_NAME)
+    except ModuleNotFoundError as error:
+        # Any other missing module is a defect, not a framework that is not installed.
+        if (error.name or "").partition(".")[0] not in adapter.required_packages:
+            raise
+        raise MissingExtraError(
+            f"the demo runs a {adapter.name} agent and needs {error.name!r}, which is not installed: "
+            f"pip install 'langmem-tiers[{framework}]', or choose another framework with --framework "
+            f"{next(other for other in Framework if other is not framework)}"
+        ) from error
+    return factory
 
 
 def build_intro(budget: int) -> Panel:

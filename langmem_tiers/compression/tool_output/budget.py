@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common.checks import check_fraction, check_whole
-from langmem_tiers.compression.selection import find_largest_fitting
+from langmem_tiers.text.sentences import find_largest_fitting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

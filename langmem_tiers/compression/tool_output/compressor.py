@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.compression.fact_finder import FactFinder, contains_fact, select_outermost
 from langmem_tiers.compression.llm_fallback import BoundedModel
-from langmem_tiers.compression.selection import find_largest_fitting
 from langmem_tiers.compression.tool_output.detection import detect_content_type
 from langmem_tiers.compression.tool_output.elements import (
     extract_elements,
@@ -25,7 +24,7 @@ from langmem_tiers.compression.tool_output.llm_summary import ModelSummary, ask_
 from langmem_tiers.compression.tool_output.models import CompressedExtraction, CompressionContentType
 from langmem_tiers.compression.tool_output.urls import MAX_URLS, ExtractedUrls, extract_all_urls
 from langmem_tiers.text.facts import FactKind
-from langmem_tiers.text.sentences import shorten_text
+from langmem_tiers.text.sentences import find_largest_fitting, shorten_text
 from langmem_tiers.text.token_counting import ContentAwareCounter
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from langmem_tiers.compression.selection import find_largest_fitting
 from langmem_tiers.compression.tool_output.budget import fit_head_and_tail, keep_head_and_tail
+from langmem_tiers.text.sentences import find_largest_fitting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from langmem_tiers.compression.selection import find_largest_fitting
+from langmem_tiers.text.sentences import find_largest_fitting
 
 
 class CompressionContentType(StrEnum):

@@ -14,10 +14,9 @@ plot is drawn.
 """
 
 from langmem_tiers.display.plots.contexts import budget, usage
-from langmem_tiers.display.plots.conversations import conversation
 from langmem_tiers.display.plots.episodes import arc
 from langmem_tiers.display.plots.recall import scores
 from langmem_tiers.display.plots.relations import relations
-from langmem_tiers.display.plots.timelines import decay, tuning
+from langmem_tiers.display.plots.timelines import conversation, decay, tuning
 
 __all__ = ["arc", "budget", "conversation", "decay", "relations", "scores", "tuning", "usage"]

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from langmem_tiers.long_term.conflicts.categories import are_of_one_kind
-from langmem_tiers.long_term.conflicts.contradiction import find_contradiction
+from langmem_tiers.long_term.conflicts.contradiction import are_of_one_kind, find_contradiction
 from langmem_tiers.long_term.conflicts.differences import compute_difference
 from langmem_tiers.long_term.conflicts.inflection import stem
 from langmem_tiers.long_term.conflicts.models import VERB

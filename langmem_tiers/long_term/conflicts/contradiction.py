@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from langmem_tiers.long_term.conflicts.categories import kinds_of
 from langmem_tiers.long_term.conflicts.inflection import SAME_PASTS, is_past
 from langmem_tiers.long_term.conflicts.models import (
     CHANGES,
@@ -42,6 +41,28 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.conflicts.differences import StatementDifference
     from langmem_tiers.long_term.conflicts.models import Atom
     from langmem_tiers.long_term.conflicts.statement import Statement
+
+
+def _members() -> dict[str, frozenset[str]]:
+    above: dict[str, set[str]] = {}
+    for kind, members in load_groups(__name__, "categories", "categories"):
+        for member in members.split():
+            above.setdefault(get_canonical_key(member) or member, set()).add(get_canonical_key(kind) or kind)
+    return {member: frozenset(kinds) for member, kinds in above.items()}
+
+
+ABOVE: Final = _members()
+"""Categories of a key."""
+
+
+def are_of_one_kind(one: str, other: str) -> bool:
+    """Return True if both keys have a common category: a brother is not a sister."""
+    return not ABOVE.get(one, frozenset()).isdisjoint(ABOVE.get(other, frozenset()))
+
+
+def kinds_of(keys: frozenset[str]) -> frozenset[str]:
+    """Return the categories of the keys."""
+    return frozenset(kind for key in keys for kind in ABOVE.get(key, ()))
 
 
 _REPLACE: Final = get_canonical_key("replace")

@@ -5,23 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from langmem_tiers.long_term.conflicts.dates import is_day, merge_values
-from langmem_tiers.long_term.conflicts.function_words import (
+from langmem_tiers.long_term.conflicts.inflection import is_past, stem
+from langmem_tiers.long_term.conflicts.quantities import merge_rates
+from langmem_tiers.long_term.conflicts.vocabulary import (
     ASSISTANTS,
     BE,
+    CLASSES,
     CONJUNCTIONS,
     DO,
     GET,
     HAVE,
     MODALS,
     NEGATIONS,
+    NOUNS_TOO,
     OWNERS,
     PERSONS,
+    PHRASES,
     POINTERS,
     PREPOSITIONS,
+    VERBS,
+    get_canonical_key,
 )
-from langmem_tiers.long_term.conflicts.inflection import is_past, stem
-from langmem_tiers.long_term.conflicts.quantities import merge_rates
-from langmem_tiers.long_term.conflicts.vocabulary import CLASSES, NOUNS_TOO, PHRASES, VERBS, get_canonical_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

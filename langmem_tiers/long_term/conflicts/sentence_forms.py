@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from langmem_tiers.long_term.conflicts.function_words import BE, DO, HAVE, MODALS, NEGATIONS, PREPOSITIONS
 from langmem_tiers.long_term.conflicts.inflection import stem
 from langmem_tiers.long_term.conflicts.pieces import Piece, word_at
-from langmem_tiers.long_term.conflicts.vocabulary import PHRASES
+from langmem_tiers.long_term.conflicts.vocabulary import (
+    BE,
+    DO,
+    HAVE,
+    MODALS,
+    NEGATIONS,
+    PHRASES,
+    PREPOSITIONS,
+)
 from langmem_tiers.text.word_lists import load_groups
 
 if TYPE_CHECKING:

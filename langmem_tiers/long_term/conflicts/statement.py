@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from langmem_tiers.long_term.conflicts.function_words import is_adding
 from langmem_tiers.long_term.conflicts.items import build_items
 from langmem_tiers.long_term.conflicts.pieces import normalize_statement_text, split_pieces
 from langmem_tiers.long_term.conflicts.roles import assign_roles
 from langmem_tiers.long_term.conflicts.sentence_forms import normalize_word_order
+from langmem_tiers.long_term.conflicts.vocabulary import is_adding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,7 @@ from langmem_tiers.common.fork_safety import register_fork_aware
 from langmem_tiers.errors import StorageUnavailableError
 from langmem_tiers.sessions.message_repository import build_session_not_found_error
 from langmem_tiers.sessions.models import IN_LIST, VersionedMessages
-from langmem_tiers.sessions.redis.connection import RedisConnection
-from langmem_tiers.sessions.redis.models import RedisStatus
+from langmem_tiers.sessions.redis.connection import RedisConnection, RedisStatus
 from langmem_tiers.sessions.redis.windows import RedisWindows, WindowKind
 from langmem_tiers.sessions.session_version import SessionVersionRepository, SessionWrite, to_session_version
 from langmem_tiers.storage.migrations import identity_of
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.messages import Message
     from langmem_tiers.config import RedisConfig
     from langmem_tiers.erasure.models import ErasedIds
-    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.message_sql import AnyRow
     from langmem_tiers.sessions.models import AppendResult, ListChange, Listing
     from langmem_tiers.sessions.session_version import SessionVersion
     from langmem_tiers.sessions.stores import MessageStore, TranscriptStore

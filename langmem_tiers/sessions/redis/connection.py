@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import logging
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langmem_tiers.common.fork_safety import register_fork_aware
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidConfigError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -16,6 +18,26 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from langmem_tiers.config import RedisConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisStatus(Displayable):
+    """Status of the Redis cache; counters start when the engine is opened."""
+
+    label: str
+    """URL without the password."""
+    is_connected: bool
+    hits: int
+    """Reads served by Redis."""
+    misses: int
+    """Reads for which Redis had no current data."""
+    failures: int
+    """Commands that failed or got an invalid reply."""
+    skipped: int
+    """Commands that were not sent because of a recent failure."""
+    unremoved: int
+    """Sessions with erased data that Redis may still contain, until it is available again or the TTL expires."""
+
 
 _log = logging.getLogger("langmem_tiers")
 _Reply = TypeVar("_Reply")

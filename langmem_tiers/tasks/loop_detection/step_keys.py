@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langmem_tiers.common.plain_values import to_plain_value
+from langmem_tiers.common.json_values import to_plain_value
 from langmem_tiers.tasks.loop_detection.weights import (
     ELEMENT_FIRST_TOOLS,
     ELEMENT_KEYS,

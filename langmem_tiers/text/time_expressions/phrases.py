@@ -24,7 +24,7 @@ from langmem_tiers.text.time_expressions.calendar import (
     slice_span,
 )
 from langmem_tiers.text.time_expressions.points import PointReader
-from langmem_tiers.text.time_expressions.token_reader import TimeMatch, find_longest
+from langmem_tiers.text.time_expressions.tokens import TimeMatch, find_longest
 
 _DIVISIBLE_UNITS = frozenset("week month quarter season year decade".split())
 """Units that have parts."""

@@ -19,7 +19,7 @@ from langmem_tiers.text.time_expressions.calendar import (
     pick_occurrence,
     shift_by_units,
 )
-from langmem_tiers.text.time_expressions.token_reader import TimeMatch, TokenReader, find_longest
+from langmem_tiers.text.time_expressions.tokens import TimeMatch, TokenReader, find_longest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
