@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 from langmem_tiers.common.messages import Message, Role
 from langmem_tiers.common.prompt_fences import FENCE_OPENING, strip_fences
 from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
-from langmem_tiers.episodes.patterns import MOMENT_PATTERNS, MomentPattern, OutcomeSide
+from langmem_tiers.episodes.patterns import (
+    MOMENT_PATTERNS,
+    MomentPattern,
+    OutcomeSide,
+    build_any_of_pattern,
+)
 from langmem_tiers.text.sentences import find_sentence_spans, shorten_text
 from langmem_tiers.text.tokenize import extract_terms
 
@@ -52,11 +57,7 @@ _NEGATIVE_WORD = re.compile(
 )
 _GIVES_REASON = re.compile(r"\b(?:because|since|due to|so that|the reason|in order to)\b", re.IGNORECASE)
 _NUMBER_OR_NAME = re.compile(r"\d|(?<=[a-z,;] )[A-Z][A-Za-z]{2,}|[a-z][A-Z]|[A-Z]{2,}|\w_\w")
-_HEDGE = re.compile(
-    r"\b(?:maybe|perhaps|probably|possibly|i think|i guess|i believe|i suppose|it seems|seems|apparently|sort of"
-    r"|kind of|for now|not sure)\b",
-    re.IGNORECASE,
-)
+_HEDGE = re.compile(rf"\b{build_any_of_pattern('hedges')}\b", re.IGNORECASE)
 _SUGGESTION = re.compile(
     r"\b(?:i(?:'d| would)? (?:recommend|suggest|advise)|you (?:could|should|can|might|may)"
     r"|my (?:recommendation|suggestion)|it(?:'s| is) (?:best|better|a good idea) to|consider|one option"

@@ -13,6 +13,7 @@ from enum import StrEnum
 from langmem_tiers.common.entries import check_score
 from langmem_tiers.episodes.models import EpisodeKind, check_episode_kind
 from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.text.word_lists import load_words
 
 
 class OutcomeSide(StrEnum):
@@ -33,14 +34,19 @@ def compile_any_of(*parts: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(parts)})", re.IGNORECASE)
 
 
+def build_any_of_pattern(section: str) -> str:
+    """Return a pattern for any of the words of a section of the data file."""
+    return f"(?:{'|'.join(load_words(__name__, 'moments', section))})".replace("_", " ")
+
+
 _NEGATED = (
     r"not\b",
     r"[a-z]{1,8}n't\b",
-    r"(?:cannot|never|neither|nor|nothing|nobody|hardly|barely|no|yet to|far from)\b",
+    rf"{build_any_of_pattern('negations')}\b",
 )
 _HYPOTHETICAL = (
-    r"(?:if|unless|whether|until|till|suppose|supposing|imagine|assuming|in case|as soon as|lest)\b",
-    r"(?:might|may|could|would|should|ought|must|can|wish|hope|hopefully|gotta|looking forward|afraid|reminder)\b",
+    rf"{build_any_of_pattern('conditions')}\b",
+    rf"{build_any_of_pattern('possibilities')}\b",
     r"(?:consider(?:ing)?|thinking (?:about|of)|wonder(?:ing)?|what about|how about|propos(?:e|ed|ing|al))\b",
     r"(?:wants?|wanted|needs?|needed|have|has|plan(?:s|ned|ning)?|try|trying|tries|tried|like|remember|ready) to\b",
     r"(?:wants?|needs?) (?:its?|this|that|these|them|the|my|our)\b",
@@ -48,7 +54,7 @@ _HYPOTHETICAL = (
     r"(?:for example|e\.g|for instance|todo|to-do|pretend)\b",
 )
 _PLANNED = (
-    r"(?:will|shall|going to|gonna|about to|supposed to|expected to|scheduled to|due to be|to be|to get)\b",
+    rf"{build_any_of_pattern('plans')}\b",
     r"[a-z]{1,6}'(?:ll|d (?!just|finally|already|fixed|finished|completed))",
     r"(?:when|whenever|once|before|by the time|(?:every|each) time|(?:after|as) (?:it|this|that|these|you|they))\b",
     r"how\b|(?:almost|nearly|half|partly|partially|being|getting|gets?|(?:have|had) (?:it|this|that))\b",
@@ -103,7 +109,7 @@ class MomentPattern:
 
 __all__ = ["MOMENT_PATTERNS", "MomentPattern", "OutcomeSide"]
 
-_WHO = r"(?:we|i|they|he|she|the team|everyone|everybody|management|the client|the board)"
+_WHO = build_any_of_pattern("subjects")
 _WE_WILL = r"(?:let's|we'll|we will|we're|we are|i'll|i will|i'm|i am)(?: just| now| going to| rather){0,2}"
 _HAVE = (
     r"(?:'ve|'d|'s| have| had| has)?(?: (?:all|both|just|now|finally|already|also|since|then|suddenly)){0,2}"
@@ -123,7 +129,7 @@ _FINISHED = r"(?:finished|completed|shipped|deployed|merged|launched|rolled out|
 _HANDED_OVER = r"(?:released|published|delivered|submitted(?! that))"
 # After an article or a possessive, the participle is an adjective: "the finished product".
 _NO_ADJECTIVE = r"(?<![-.])" + "".join(
-    rf"(?<!\b{word} )" for word in "the a an any every each your my our their of".split()
+    rf"(?<!\b{word} )" for word in load_words(__name__, "moments", "before an adjective")
 )
 _FIXED = (  # the next word distinguishes the verb from the adjective: not "a fixed price"
     r"(?:^fixed\b(?! ?-)|(?<!^)fixed(?=$|[^\w\s-]| (?:the|an?|it|that|this|these|my|our|your|his|her|all|both|some"

@@ -240,10 +240,9 @@ _SENTENCE_START = re.compile(r"(?:\A|[\w)\"]{2}[.!?:]|\n)[\s\"'`“\u2018(\[*_#>
 _VERBS = (*load_words(__name__, "names", "verbs after a name"), "[a-z]+ed")
 _VERB_BEHIND = re.compile(rf"(?:['’]s)? (?:{'|'.join(_VERBS)}|and [A-Z])\b".replace("'t", "['’]t"))
 _TITLES = frozenset("dr mr mrs ms prof st".split())
-_SHORT_FORMS = frozenset("i'm i'd i'll i've it's that's we're we've we'll let's don't can't".split())
 # Capitalized at the start of sentences and headings, but not names unless part of a longer name.
 _NEVER_ALONE = frozenset(load_words(__name__, "names", "never alone"))
-_NEVER_NAMES = STOP_WORDS | _SHORT_FORMS
+_NEVER_NAMES = STOP_WORDS | frozenset(load_words(__name__, "names", "contractions"))
 _UNLIKELY_NAME_END = re.compile(r"(?:s|ing|ed|ion|ment|ity|ness|ly)\Z")
 
 

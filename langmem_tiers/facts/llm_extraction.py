@@ -27,6 +27,7 @@ from langmem_tiers.facts.extraction import (
 from langmem_tiers.facts.models import ExtractionResult, FactDraft
 from langmem_tiers.long_term.models import EntryKind
 from langmem_tiers.text.facts import Fact, FactKind
+from langmem_tiers.text.time_expressions.vocabulary import NUMBER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +82,7 @@ _LEVELS = {
     "very low": 0.1,
 }
 _FRACTION = re.compile(r"([\d.]{1,10})\s?(?:/\s?(\d{1,4})|(%))?")
-_NUMBER_WORDS = dict(enumerate("zero one two three four five six seven eight nine ten eleven twelve".split()))
+_NUMBER_WORDS = dict(enumerate(NUMBER_NAMES[:13]))
 _THOUSANDS = re.compile(r"(?<=\d)[,_\u2009\u202f](?=\d{3})")
 _RAW_ANSWERS: ContextVar[dict[str, str] | None] = ContextVar("raw_answers", default=None)
 

@@ -33,18 +33,20 @@ def build_any_of_pattern(words: str) -> str:
     return f"(?:{'|'.join(words.split())})".replace("_", " ").replace("'", "['’]")
 
 
+def _read_words(section: str) -> str:
+    return " ".join(load_words(__name__, "patterns", section))
+
+
 _NOT = r"n['’]t"
 NOT_NEGATED = build_not_after_pattern("not never no") + rf"(?<!{_NOT} )"
 """Position that is not preceded by a negation."""
-_ADVERB = build_any_of_pattern(
-    "really also now still always usually generally mostly especially particularly just both all only"
-)
+_ADVERB = build_any_of_pattern(_read_words("adverbs"))
 OPTIONAL_ADVERBS = rf"(?:{_ADVERB} ){{0,2}}"
 """Up to two adverbs between subject and verb."""
-_AUXILIARY = build_any_of_pattern("do does did will would don't doesn't didn't do_not does_not did_not never")
+_AUXILIARY = build_any_of_pattern(_read_words("auxiliaries"))
 _AUXILIARY_AND_ADVERBS = rf"(?:{_AUXILIARY} )?{OPTIONAL_ADVERBS}"
 _IS = r"(?:\b(?:am|are|is|was|were)|['’](?:m|re|s)) (?:now )?"
-PERSON_WORDS = build_any_of_pattern(" ".join(load_words(__name__, "patterns", "persons")))
+PERSON_WORDS = build_any_of_pattern(_read_words("persons"))
 """Subjects that decide, like and want."""
 _OTHERS = build_any_of_pattern("me us him them you")
 _PERFECT_TENSE = r"have (?:been|had|gone|done|got|made|seen|\w+ed)\b"
@@ -55,10 +57,7 @@ DECISION_PARTS = (
     rf"{NOT_NEGATED}{build_not_after_pattern('still')}\bdeciding (?=on\b|to\b|for\b|against\b|in favou?r)",
     rf"{NOT_NEGATED}\bchose\b",
     r"(?:\b(?:have|has|had|been|was|were|is|are)|['’](?:ve|s)) (?:(?:now|also|finally|all) )?chosen\b",
-    (
-        rf"{NOT_NEGATED}{build_not_after_pattern('the a be yet any one my our your his her their its currently')}"
-        r"\bselected\b"
-    ),
+    rf"{NOT_NEGATED}{build_not_after_pattern(_read_words('before an adjective'))}\bselected\b",
     (
         rf"{build_not_after_pattern('ones what which how when if sure')}\b{PERSON_WORDS} "
         rf"{OPTIONAL_ADVERBS}(?:choose|select)s?\b"
@@ -72,9 +71,7 @@ DECISION_PARTS = (
     r"^decision:",
 )
 """Patterns for decisions: decided, chose, selected, went with."""
-_NOUN_GOES_ON = build_any_of_pattern(
-    "is are was were of for to here this next by in that remains? will must should has have behind number"
-)
+_NOUN_GOES_ON = build_any_of_pattern(_read_words("after a goal"))
 _NOUN_ENDS = rf"(?=:| [\u2013\u2014-]| {_NOUN_GOES_ON}\b)"
 _DEMANDED = build_any_of_pattern("must should cannot can't needs?_to")
 _POSSESSIVE = r"(?:my|our|the|his|her|their) (?:[\w'’-]+ )?"
@@ -94,31 +91,15 @@ GOAL_PARTS = (
     r"\btargets (?=the\b|an?\b|\d|(?-i:[A-Z]))",
 )
 """Patterns for goals: goal, objective, aim, target."""
-_FEELINGS = build_any_of_pattern(
-    """
-    fine ok okay good done ready enough easy there all kidding joking nice hard tired tough awesome great wonderful
-    amazing fun exciting fantastic incredible cool lovely blast beautiful rewarding challenging difficult proud happy
-    frustrating experience tricky interesting thrilled excited satisfying grateful
-    """
-)
+_FEELINGS = build_any_of_pattern(_read_words("feelings"))
 _FEELING_PHRASE = (
     rf"(?:(?:so|really|such|pretty)\b|(?:(?:very|quite) )?(?:an? )?(?:(?:lot of|great|real|truly) "
     rf")?{_FEELINGS})"
 )
-_HELPLESS_VERBS = build_any_of_pattern(
-    """
-    wait believe see find tell remember thank help_but help_you say imagine seem figure reproduce decide think complain
-    be_sure get_it_to get_this_to get_that_to they we you it he she i live_without beat agree picture
-    """
-)
-_ASKING_VERBS = build_any_of_pattern(
-    """
-    know ask go think talk say admit share tell thank make_sure let mention hear discuss confirm check see learn_more
-    look_into proceed
-    """
-)
-_HELP_NOUNS = r"(?:(?:some|more|your|further|any|a bit of) )*" + build_any_of_pattern(
-    "help advice tips ideas suggestions information info assistance recommendations inspiration"
+_HELPLESS_VERBS = build_any_of_pattern(_read_words("helpless verbs"))
+_ASKING_VERBS = build_any_of_pattern(_read_words("asking verbs"))
+_HELP_NOUNS = (
+    rf"(?:(?:some|more|your|further|any|a bit of) )*{build_any_of_pattern(_read_words('help nouns'))}"
 )
 CONSTRAINT_PARTS = (
     # "It must have been the cache" is a guess, "must have two reviewers" is a constraint.
@@ -131,7 +112,7 @@ CONSTRAINT_PARTS = (
     (
         rf"\bshould(?:{_NOT})?\b(?!['’]ve| {_PERFECT_TENSE}| be {_FEELING_PHRASE}\b"
         rf"| {build_any_of_pattern('work do_it help suffice see really feel')}\b|[,.]"
-        rf"| {build_any_of_pattern('i we you he she it they the there any')}\b)"
+        rf"| {build_any_of_pattern(_read_words('subjects'))}\b)"
     ),
     rf"\bcan(?:not| not|['’]t)\b(?! {_HELPLESS_VERBS}\b)",
     rf"{NOT_NEGATED}\bneed(?:s|ing)? to\b(?! {_ASKING_VERBS}\b)",
@@ -158,7 +139,7 @@ PREFERENCE_PARTS = (
         rf"{build_not_after_pattern('if as would do did')}(?<!ever )\byou(?:['’]d)? "
         rf"{_AUXILIARY_AND_ADVERBS}liked?\b{_NOT_A_REQUEST}"
     ),
-    rf"{build_not_after_pattern('the of more and or with few many by who')}(?<!\d )\blikes\b(?! of\b)",
+    rf"{build_not_after_pattern(_read_words('before a plural'))}(?<!\d )\blikes\b(?! of\b)",
     rf"{_IS}liking\b",
     rf"{build_not_after_pattern('to')}{_NOT_GENERIC}\bwants?\b{_NOT_A_REQUEST}",
     # "I wanted to stand out" is an anecdote, "I always wanted to sing" is a preference.
@@ -166,9 +147,8 @@ PREFERENCE_PARTS = (
     rf"(?:{_IS}|\bbeen )wanting\b{_NOT_A_REQUEST}",
     # The verb "need" is followed by an object, the noun is not.
     (
-        rf"{build_not_after_pattern('no the a any special user as if when where in my our your his her their to much')}"
-        rf"{_NOT_GENERIC}(?<!-)\bneeds?\b(?= \w)"
-        rf"(?! {build_any_of_pattern('to not be of and or for are is were in with like')}\b){_NOT_A_REQUEST}"
+        rf"{build_not_after_pattern(_read_words('before a noun'))}{_NOT_GENERIC}(?<!-)\bneeds?\b(?= \w)"
+        rf"(?! {build_any_of_pattern(_read_words('after a noun'))}\b){_NOT_A_REQUEST}"
     ),
     rf"\b(?:{PERSON_WORDS}|it) {OPTIONAL_ADVERBS}needed\b(?= \w)(?! to\b){_NOT_A_REQUEST}",
 )
@@ -221,17 +201,11 @@ EXTRACTION_PATTERNS: tuple[ExtractionPattern, ...] = (
 )
 """Default rows for decisions, goals, constraints and preferences."""
 
-_STATE = build_any_of_pattern(r"\w+ing " + " ".join(load_words(__name__, "patterns", "temporary states")))
-_TEMPORARY_STATE = (
-    rf"(?:{build_any_of_pattern('not still now all very so too just quite really a_bit')} ){{0,2}}{_STATE}\b"
-)
-_TALK_NOUNS = build_any_of_pattern(" ".join(load_words(__name__, "patterns", "talk nouns")))
-_REFERRING_WORDS = build_any_of_pattern(
-    "This That These Those It Here There He She They We You I What Who Which Where How So And But Now"
-)
-_STEP_VERBS = build_any_of_pattern(
-    "run use call open press type execute set click go enter start add first you just simply always do edit push"
-)
+_STATE = build_any_of_pattern(rf"\w+ing {_read_words('temporary states')}")
+_TEMPORARY_STATE = rf"(?:{build_any_of_pattern(_read_words('state adverbs'))} ){{0,2}}{_STATE}\b"
+_TALK_NOUNS = build_any_of_pattern(_read_words("talk nouns"))
+_REFERRING_WORDS = build_any_of_pattern(_read_words("not names"))
+_STEP_VERBS = build_any_of_pattern(_read_words("step verbs"))
 _NAME = rf"(?-i:(?!{_REFERRING_WORDS}\b)[A-Z][\w.'’-]*(?: [A-Z][\w.'’-]*){{0,3}})"
 _SETTLED = build_any_of_pattern("agreed_to agreed_on agreed_that settled_on opted_for picked(?!_up)")
 
@@ -248,8 +222,7 @@ EXTRA_PATTERNS: tuple[ExtractionPattern, ...] = (
         0.65,
         rf"\b{PERSON_WORDS} {OPTIONAL_ADVERBS}(?:loves?|hates?|dislikes?|can['’]t stand|would rather|"
         rf"enjoys?|favou?rs?)\b"
-        rf"(?! "
-        rf"{build_any_of_pattern('your you how that it this what when these those the_way not')}\b){NOT_A_REACTION}",
+        rf"(?! {build_any_of_pattern(_read_words('not objects'))}\b){NOT_A_REACTION}",
         r"\bi['’]d rather\b",
         r"\b(?:my|our) favou?rite (?:[\w'’-]+ ){0,4}(?:is|are)\b",
         r"\b(?:is|are) (?:one of )?(?:my|our) favou?rites?\b",

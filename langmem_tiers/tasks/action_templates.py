@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langmem_tiers.common.json_values import to_plain_value
 from langmem_tiers.text.prompt_injection import SECRET_PATTERNS
+from langmem_tiers.text.word_lists import load_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,19 +25,14 @@ _MAX_LITERAL_CHARACTERS = 2_000
 # Limit for a thought, and for the parameters next to a field, when they are searched for hints.
 _MAX_CONTEXT_CHARACTERS = 500
 # Parameters whose value is typed in.
-_VALUE_NAMES = frozenset(
-    "text value values content input keys string query q search search_term search_query term message body "
-    "email username user login first_name last_name full_name phone address comment answer".split()
-)
+_VALUE_NAMES = frozenset(load_words(__name__, "tool_calls", "typed values"))
 # Value parameters that do not name the field; its name comes from another parameter.
 _PLAIN_NAMES = frozenset("text value values content input keys string message body".split())
 # Parameters that contain the fields of a form.
 _FORM_NAMES = frozenset("fields form form_data data inputs values json payload body".split())
-_COMMAND_NAMES = frozenset("command cmd commands script code shell args arguments argv sql".split())
+_COMMAND_NAMES = frozenset(load_words(__name__, "tool_calls", "command parameters"))
 # Parameters within a form that identify a field and are not typed in.
-_STRUCTURE_NAMES = frozenset(
-    "selector xpath name id field label type tag role index element target url key".split()
-)
+_STRUCTURE_NAMES = frozenset(load_words(__name__, "tool_calls", "field parameters"))
 _FIELD_NAMES = ("field", "name", "label", "selector", "xpath", "placeholder", "element", "target", "id")
 _PASSWORD = re.compile(
     r"pass ?[-_]?(?:words?|wd|phrase|code)|pwd|passwort|contraseña|mot de passe|密码|パスワード|пароль",

@@ -17,14 +17,13 @@ from langmem_tiers.tasks.journal import MAX_OBSERVATION_CHARACTERS, truncate_obs
 from langmem_tiers.tasks.loop_detection.weights import VISITING_TOOLS
 from langmem_tiers.tasks.models import AgentAction, MemoryPriority, Observation, OperationMode, Thought
 from langmem_tiers.text.urls import normalize_url
+from langmem_tiers.text.word_lists import load_words
 
 if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.tasks.models import ExecutionOutcome, MemoryEntry
 
-ACTING_TOOLS = frozenset(
-    {"click", "type", "fill", "select", "submit", "press", "press_key", "check", "upload", "drag"}
-)
+ACTING_TOOLS = frozenset(load_words(__name__, "tool_calls", "acting tools"))
 ROUTINE_TOOLS = frozenset({"scroll", "scroll_page", "wait", "noop", "hover", "sleep"})
 _TOOLS_BY_MODE = {
     OperationMode.SCRAPE: COMPRESSIBLE_TOOLS,

@@ -29,6 +29,7 @@ from langmem_tiers.tasks.models import (
     Thought,
     compute_action_signature,
 )
+from langmem_tiers.text.word_lists import load_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,19 +44,7 @@ _MAX_REMEMBERED_SIGNATURES = 100_000
 _MAX_SHOWN_CHARACTERS = 200
 _MAX_LABEL_CHARACTERS = 60
 # Parameters that identify an action best, in order of preference.
-_LABEL_PARAMETERS = (
-    "selector",
-    "url",
-    "text",
-    "query",
-    "xpath",
-    "element",
-    "path",
-    "command",
-    "key",
-    "name",
-    "index",
-)
+_LABEL_PARAMETERS = load_words(__name__, "tool_calls", "label parameters")
 _UNINFORMATIVE_PARAMETERS = frozenset(
     {"direction", "amount", "pixels", "timeout", "seconds", "duration", "times"}
 )

@@ -10,37 +10,23 @@ from __future__ import annotations
 import re
 
 from langmem_tiers.text.facts import WORD_PATTERN, FactKind, FactPattern
+from langmem_tiers.text.time_expressions.vocabulary import MONTHS
 from langmem_tiers.text.word_lists import load_words
 
 _MONTH = (
     r"(?i:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
 )
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 # Programs whose name is not an English word: the rest of the line is a command.
 _PROGRAM = rf"(?:{'|'.join(load_words(__name__, 'programs_and_files', 'programs'))})"
 # Programs whose name is also an English word: only with an option, a path or a value after it.
 _PROGRAM_OR_WORD = rf"(?:{'|'.join(load_words(__name__, 'programs_and_files', 'programs named like words'))})"
 _SUFFIXES = load_words(__name__, "programs_and_files", "file suffixes")
 _DOT_FILES = load_words(__name__, "programs_and_files", "dot files")
-_VERSIONED_NAMES = tuple(
-    "version release python node java ruby php postgres postgresql sqlite redis django numpy pandas".split()
-)
-_ELEMENTS = (
-    "div",
-    "span",
-    "input",
-    "button",
-    "form",
-    "table",
-    "select",
-    "textarea",
-    "label",
-    "section",
-    "img",
-    "nav",
-)
-_CURRENCY = r"(?:€|£|\$|USD|EUR|GBP|JPY|CHF|INR|SEK|dollars?|euros?|pounds?|cents?)"
+_VERSIONED_NAMES = load_words(__name__, "programs_and_files", "versioned names")
+_ELEMENTS = load_words(__name__, "programs_and_files", "html elements")
+_CURRENCIES = ("usd", "eur", "gbp", "jpy", "chf", "inr", "sek")
+_CURRENCY_CODE = "|".join(_CURRENCIES).upper()
 _FOLLOWING_WORDS = rf"(?: [\"'`(]?{WORD_PATTERN}[\"'`)]?){{1,6}}"
 _ERROR_WORD = (
     r"(?:(?:[A-Za-z_][\w.]{0,80})?(?:Error|Exception)|(?i:errors?|exception|failed|failure|fatal|panic))"
@@ -195,7 +181,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         FactKind.DATE,
         re.compile(rf"\b{_MONTH}(?:\.?\s\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?|\s\d{{4}})\b"),
         70,
-        _MONTHS,
+        tuple(name[:3] for name in MONTHS),
     ),
     FactPattern(
         FactKind.TIME,
@@ -210,17 +196,20 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
     FactPattern(
         FactKind.MONEY,
         re.compile(
-            r"(?:[$€£¥₹]\s?|\b(?:USD|EUR|GBP|JPY|CHF|INR|SEK)\s?)\d[\d,]{0,20}(?:\.\d{1,4})?"
+            rf"(?:[$€£¥₹]\s?|\b(?:{_CURRENCY_CODE})\s?)\d[\d,]{{0,20}}(?:\.\d{{1,4}})?"
             r"(?:\s?(?:[kKmMbB]n?|million|billion)\b)?"
         ),
         75,
-        ("$", "€", "£", "¥", "₹", "usd", "eur", "gbp", "jpy", "chf", "inr", "sek"),
+        ("$", "€", "£", "¥", "₹", *_CURRENCIES),
     ),
     FactPattern(
         FactKind.MONEY,
-        re.compile(rf"\d(?<!\w\d)[\d,]{{0,20}}(?:\.\d{{1,4}})?\s?{_CURRENCY}(?![\w])"),
+        re.compile(
+            r"\d(?<!\w\d)[\d,]{0,20}(?:\.\d{1,4})?\s?"
+            rf"(?:€|£|\$|{_CURRENCY_CODE}|dollars?|euros?|pounds?|cents?)(?![\w])"
+        ),
         75,
-        ("€", "£", "$", "usd", "eur", "gbp", "jpy", "chf", "inr", "sek", "dollar", "pound", "cent"),
+        ("€", "£", "$", *_CURRENCIES, "dollar", "pound", "cent"),
     ),
     # "v1", "1.2.3" (two numbers could be a decimal) and constraints such as ">=1.2".
     FactPattern(

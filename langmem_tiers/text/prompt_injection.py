@@ -29,17 +29,11 @@ def _build_unsafe_pattern(reason: str, *parts: str) -> UnsafePattern:
     return UnsafePattern(reason, re.compile("|".join(parts), re.IGNORECASE))
 
 
-_EARLIER_WORDS = (
-    r"(?:all|any|every|each|of|the|your|my|our|these|those|previous|prior|above|earlier|preceding|former|"
-    r"system)"
-)
+_EARLIER_WORDS = rf"(?:{'|'.join(load_words(__name__, 'prompt_injection', 'earlier words'))})"
 _INSTRUCTION_WORDS = (
     r"(?:instructions?|prompts?|rules|directives?|guidelines|commands?|orders|messages|conversations?)"
 )
-_RESPONSE_VERBS = (
-    r"(?:answer|reply|respond|output|say|write|speak|act|behave|pretend|include|append|begin|start|end|obey|follow|print"
-    r"|recommend|promote|mention)"
-)
+_RESPONSE_VERBS = rf"(?:{'|'.join(load_words(__name__, 'prompt_injection', 'response verbs'))})"
 INJECTION_PATTERNS: tuple[UnsafePattern, ...] = (
     _build_unsafe_pattern(
         "it tells the model to drop its instructions",

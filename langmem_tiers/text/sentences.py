@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from langmem_tiers.text.word_lists import load_words
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 _SENTENCE_END = re.compile("[.!?…]++[\"'’”)\\]*_]*+(?=\\s|$)|[\u3002\uff01\uff1f]++[」』”]?+|\\n++")
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(])(?:e\.g|i\.e|etc|vs|cf|ca|approx|resp|incl|dr|mr|mrs|ms|prof|fig|eq|sec|vol)$", re.IGNORECASE
-)
+_ABBREVIATIONS = "|".join(map(re.escape, load_words(__name__, "abbreviations", "words")))
+_ABBREVIATION = re.compile(rf"(?:^|[\s(])(?:{_ABBREVIATIONS})$", re.IGNORECASE)
 _MAX_ABBREVIATION_CHARACTERS = 8
 _BLANK_SENTENCE = re.compile(r"[\s.…]*")
 _ELLIPSIS = "..."

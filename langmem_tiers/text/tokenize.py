@@ -23,6 +23,7 @@ from langmem_tiers.text.stop_words import (
     KOREAN_STOP_PIECES,
     STOP_WORDS,
 )
+from langmem_tiers.text.word_lists import load_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -43,9 +44,7 @@ _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _IS_HAN = re.compile(rf"[{_HAN}]")
 
 _ENDINGS = frozenset("s t d m ll re ve".split())  # after an apostrophe: it's, don't, we'll
-_FILLERS = frozenset(
-    "s t ve ll re m d don didn doesn isn wasn aren won im yeah yes oh ok okay hey hi hello bye wow thank thanks".split()
-)  # remainders of contractions, and filler words
+_FILLERS = frozenset(load_words(__name__, "stop_words", "fillers"))
 _PAIRS_OF_FILLERS = frozenset(map("".join, product(CHINESE_FILLERS, repeat=2)))
 _PARTICLES = frozenset(map(chr, range(0x3041, 0x3097)))  # a single Hiragana is a remainder between words
 _IGNORED_TERMS = STOP_WORDS | _FILLERS | CHINESE_FILLERS | _PAIRS_OF_FILLERS | _PARTICLES | KOREAN_STOP_PIECES

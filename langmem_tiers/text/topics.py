@@ -38,7 +38,7 @@ _HAN_OR_KATAKANA = re.compile(
     r"[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003134f]{2,}|[\u30a1-\u30fa\u30fc]{2,}"
 )
 _OTHER_RUN = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{3,16}")
-_PARTICLE = re.compile(r"(?<=..)(?:에서|으로|에게|까지|부터|하고|은|는|이|가|을|를|에|의|로|와|과|도|만)$")
+_PARTICLE = re.compile(rf"(?<=..)(?:{'|'.join(load_words(__name__, 'topic_fillers', 'korean particles'))})$")
 _SEPARATORS = re.compile(
     "|".join(sorted(CHINESE_STOP_WORDS | JAPANESE_STOP_WORDS, key=len, reverse=True))
     + f"|[{''.join(sorted(CHINESE_FILLERS))}得着过把被让给跟从到还再才又]"

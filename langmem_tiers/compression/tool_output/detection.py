@@ -9,21 +9,14 @@ from typing import Any
 from langmem_tiers.compression.tool_output.models import CompressionContentType
 from langmem_tiers.compression.tool_output.urls import is_url_key, parse_json_container, to_safe_text
 from langmem_tiers.text.token_counting import ContentType, detect_content
+from langmem_tiers.text.word_lists import load_words
 
-INPUT_TYPES = frozenset(
-    """
-    text email password number tel url search date time datetime-local month week color file range checkbox radio
-    hidden submit select select-one textarea textbox combobox
-    """.split()
-)
+INPUT_TYPES = frozenset(load_words(__name__, "page_words", "input types"))
 """Values of the ``type`` of a form field."""
 _SAMPLE_CHARACTERS = 20_000
 _Kind = CompressionContentType
 _TITLE_KEYS = ("title", "name", "headline")
-_ROLES = (
-    "link|button|heading|textbox|searchbox|combobox|checkbox|radio|tab|menuitem|option|img|image|list|listitem"
-    "|navigation|banner|main|generic|statictext|rootwebarea|paragraph|text|cell|row|table|dialog|form"
-)
+_ROLES = "|".join(load_words(__name__, "page_words", "roles"))
 _TREE_LINE = re.compile(
     rf"^[ \t]*(?:[-*•][ \t]*)?(?:\[[\w-]{{1,12}}\][ \t]*|\d{{1,6}}[ \t]+|uid=\S{{1,20}}[ \t]+)?(?:{_ROLES})\b"
     r"[ \t]*(?:['\"\[:]|$)",
@@ -48,12 +41,7 @@ _FORM_TAG = re.compile(r"<(?:form|input|select|textarea)\b", re.IGNORECASE)
 _LINK_TAG = re.compile(r"<a\s", re.IGNORECASE)
 _INTERACTIVE_TAG = re.compile(r"<(?:a|button|html|body|nav|form|input|select|textarea)\b", re.IGNORECASE)
 _WHOLE_PAGE = re.compile(r"<(?:html|body)\b", re.IGNORECASE)
-_PAGE_KEYS = frozenset(
-    """
-    links buttons elements interactive_elements interactiveelements accessibility_tree accessibilitytree axtree
-    navigation html dom page_title pagetitle visible_elements
-    """.split()
-)
+_PAGE_KEYS = frozenset(load_words(__name__, "page_words", "page keys"))
 _FORM_KEYS = frozenset({"fields", "form_fields", "formfields", "inputs", "forms", "form"})
 _ERROR_KEYS = ("error", "exception", "traceback", "error_message", "errormessage", "stack_trace")
 _TEXT_KEYS = ("text", "content", "html", "markdown", "body", "output", "result", "data", "page_content")

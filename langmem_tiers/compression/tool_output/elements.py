@@ -21,6 +21,7 @@ from langmem_tiers.compression.tool_output.urls import (
     to_safe_text,
 )
 from langmem_tiers.text.sentences import shorten_text
+from langmem_tiers.text.word_lists import load_words
 
 MAX_HEAD_CHARACTERS, MAX_TAIL_CHARACTERS = 160_000, 40_000
 """Parts of a longer text that are searched for facts; URLs are searched in the whole text."""
@@ -28,18 +29,7 @@ MAX_NODES = 100_000
 """Maximum number of values read from nested data."""
 _MAX_DEPTH = 50
 _MAX_INTEGER_BITS = 10_000  # Python refuses to convert integers of more than 4,300 digits, about 14,000 bits
-_LABEL_KEYS = (
-    "title",
-    "text",
-    "label",
-    "name",
-    "aria-label",
-    "aria_label",
-    "headline",
-    "alt",
-    "placeholder",
-    "value",
-)
+_LABEL_KEYS = load_words(__name__, "page_words", "label keys")
 _SNIPPET_KEYS = ("snippet", "description", "summary", "content", "excerpt", "abstract", "body", "text")
 _SELECTOR_KEYS = (
     "selector",

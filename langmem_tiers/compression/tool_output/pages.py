@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from langmem_tiers.compression.tool_output.urls import clean_url, find_urls_in_text
 from langmem_tiers.text.sentences import shorten_text
+from langmem_tiers.text.word_lists import load_words
 
 MAX_ELEMENT_LABEL_CHARACTERS = 120
 """Maximum length of the label of a link, button or field."""
@@ -20,9 +21,7 @@ _ATTRIBUTE = re.compile(
     r"\s*+([^\s=<>\"'/]{1,100})(?:\s{0,20}=\s{0,20}(?:\"([^\"]{0,8192})\"|'([^']{0,8192})'|([^\s\"'<>]{1,8192})))?"
 )
 _SKIPPED_TAGS = ("script", "style", "template", "svg", "noscript")
-_BLOCK_TAGS = frozenset(
-    "p div li ul ol tr td th br hr h1 h2 h3 h4 h5 h6 section article table form main nav".split()
-)
+_BLOCK_TAGS = frozenset(load_words(__name__, "page_words", "block tags"))
 _BUTTON_TYPES = frozenset({"submit", "button", "reset", "image"})
 _BUTTON_ROLES = frozenset({"button", "tab", "menuitem", "switch", "checkbox", "radio", "option", "combobox"})
 _WIDGET_TAGS = frozenset({"button", "input", "select", "textarea", "form", "summary"})
@@ -204,7 +203,7 @@ def _read_attributes(text: str, position: int) -> tuple[dict[str, str], int]:
 _ANY_TAG = re.compile(r"</?[a-zA-Z][a-zA-Z0-9-]*[^<>]{0,500}>")
 _TREE_LINE = re.compile(
     r"^[ \t]*+(?:[-*•][ \t]*+)?(\[[\w-]{1,12}\]|\d{1,6}|uid=\S{1,20})?[ \t]*+"
-    r"(link|button|tab|menuitem|switch|option|textbox|searchbox|combobox|checkbox|radio|spinbutton|slider)\b"
+    rf"({'|'.join(load_words(__name__, 'page_words', 'controls'))})\b"
     r"[ \t]*+(?:\"([^\"\n]*)\"|'([^'\n]*)')?([^\n]*)$",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from langmem_tiers.text.word_lists import load_words
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -122,28 +124,15 @@ SMALL_SHARE_FACTOR = 0.85
 OTHER_REPEATS_FACTOR = 0.25
 """Share of the evidence of other repeated actions that is added to the score of a run."""
 
-EXPLORING_TOOLS = frozenset(
-    "scroll scroll_page scroll_down scroll_up scroll_to scroll_at noop wait sleep wait_for mouse_move "
-    "hover tab_focus switch_tab page_focus move_mouse screenshot get_status check_status poll".split()
-)
-TALKING_TOOLS = frozenset(
-    "send_msg_to_user report_infeasible respond message finish finished done stop answer complete "
-    "terminate submit_answer final_answer".split()
-)
+EXPLORING_TOOLS = frozenset(load_words(__name__, "tools", "exploring"))
+TALKING_TOOLS = frozenset(load_words(__name__, "tools", "talking"))
 GOING_BACK_TOOLS = frozenset("go_back go_forward back forward navigate_back navigate_forward".split())
-VISITING_TOOLS = frozenset(
-    "goto navigate navigate_to open_url visit goto_url new_tab open go_to go_to_url".split()
-)
+VISITING_TOOLS = frozenset(load_words(__name__, "tools", "visiting"))
 """Tools that navigate to an address."""
 KEY_PRESS_TOOLS = frozenset("press keyboard_press key_press press_key key send_keys".split())
 READING_KEYS = frozenset("pagedown pageup arrowdown arrowup down up space end home".split())
 
-ELEMENT_KEYS = frozenset(
-    "bid element element_id elementid selector index node ref target xpath id coordinate coordinates x y".split()
-)
+ELEMENT_KEYS = frozenset(load_words(__name__, "tools", "element parameters"))
 """Parameters that address an element on the page."""
-ELEMENT_FIRST_TOOLS = frozenset(
-    "click dblclick double_click fill type select_option select hover press focus clear check uncheck "
-    "drag_and_drop upload_file input input_text right_click tap".split()
-)
+ELEMENT_FIRST_TOOLS = frozenset(load_words(__name__, "tools", "element first"))
 """Tools whose first positional argument is the element."""

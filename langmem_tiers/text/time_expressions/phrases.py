@@ -25,6 +25,7 @@ from langmem_tiers.text.time_expressions.calendar import (
 )
 from langmem_tiers.text.time_expressions.points import PointReader
 from langmem_tiers.text.time_expressions.tokens import TimeMatch, find_longest
+from langmem_tiers.text.word_lists import load_words
 
 _DIVISIBLE_UNITS = frozenset("week month quarter season year decade".split())
 """Units that have parts."""
@@ -37,8 +38,7 @@ _PHRASE_STARTS: Final = frozenset(
         *vocabulary.CHOICE_WORDS, *vocabulary.DAY_OFFSETS, *vocabulary.SPAN_PARTS,
         *vocabulary.ADJACENT_STEPS, *vocabulary.NEARNESS_WORDS,
         *vocabulary.UNTIL_WORDS,
-        "between", "from", "the", "a", "an", "since", "prior", "tonight", "past", "coming", "final",
-        "q1", "q2", "q3", "q4",
+        *load_words(__name__, "vocabulary", "phrase starts"),
     }
 )  # fmt: skip
 

@@ -4,73 +4,56 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from langmem_tiers.text.word_lists import load_groups
+from langmem_tiers.text.word_lists import load_groups, load_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MONTHS: Final = {
-    "january": 1, "february": 2, "march": 3, "april": 4, "may": 5, "june": 6, "july": 7, "august": 8,
-    "september": 9, "october": 10, "november": 11, "december": 12,
-}  # fmt: skip
+_MONTH_GROUPS = load_groups(__name__, "vocabulary", "months")
+MONTHS: Final = {name: number for number, (name, _) in enumerate(_MONTH_GROUPS, start=1)}
 SHORT_MONTHS: Final = {
-    "jan": 1, "feb": 2, "mar": 3, "apr": 4, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "sept": 9, "oct": 10,
-    "nov": 11, "dec": 12,
-}  # fmt: skip
+    word: number for number, (_, short) in enumerate(_MONTH_GROUPS, start=1) for word in short.split()
+}
 ALL_MONTHS: Final = MONTHS | SHORT_MONTHS
 AMBIGUOUS_MONTHS: Final = frozenset({"march", "april", "may", "june", "august", *SHORT_MONTHS})
 """Also names, verbs or adjectives: read as months only with a cue next to them."""
 VERB_MONTHS: Final = frozenset({"march", "may"})
 
-WEEKDAYS: Final = {
-    "monday": 0, "tuesday": 1, "wednesday": 2, "thursday": 3, "friday": 4, "saturday": 5, "sunday": 6,
-}  # fmt: skip
+_WEEKDAY_GROUPS = load_groups(__name__, "vocabulary", "weekdays")
+WEEKDAYS: Final = {name: number for number, (name, _) in enumerate(_WEEKDAY_GROUPS)}
 SHORT_WEEKDAYS: Final = {
-    "mon": 0, "tue": 1, "tues": 1, "wed": 2, "weds": 2, "thu": 3, "thur": 3, "thurs": 3, "fri": 4, "sat": 5,
-    "sun": 6,
-}  # fmt: skip
+    word: number for number, (_, short) in enumerate(_WEEKDAY_GROUPS) for word in short.split()
+}
 """Read only before a date, because most are ordinary words."""
-GENERIC_DAY_WORDS: Final = frozenset("every each any per most black good ash palm cyber easter".split())
+GENERIC_DAY_WORDS: Final = frozenset(load_words(__name__, "vocabulary", "generic days"))
 """Words before a weekday or month that make it generic ("every Monday") or a feast ("Easter Monday")."""
 
 SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 """First of three months, in the northern hemisphere."""
 
-NUMBERS: Final = {
-    word: number
-    for number, word in enumerate(
-        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-        "seventeen eighteen nineteen twenty".split(),
-        start=1,
-    )
-} | {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "ninety": 90}
+NUMBER_NAMES: Final = load_words(__name__, "vocabulary", "numbers")
+"""From zero to twenty."""
+NUMBERS: Final = {word: number for number, word in enumerate(NUMBER_NAMES) if number} | {
+    "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "ninety": 90,
+}  # fmt: skip
 VAGUE_NUMBERS: Final = {"couple": (2, 3), "few": (2, 5), "several": (3, 8)}
 """Minimum and maximum."""
-_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth".split()
+ORDINAL_NAMES: Final = load_words(__name__, "vocabulary", "ordinals")
+"""From first to twentieth."""
 ORDINALS: Final = {
     word: number
     for number, word in enumerate(
-        [
-            *_ORDINALS,
-            *"tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth".split(),
-            *"eighteenth nineteenth twentieth".split(),
-            *(f"twenty-{word}" for word in _ORDINALS),
-            "thirtieth",
-            "thirty-first",
-        ],
+        [*ORDINAL_NAMES, *(f"twenty-{word}" for word in ORDINAL_NAMES[:9]), "thirtieth", "thirty-first"],
         start=1,
     )
 }
 
 UNITS: Final = {
     f"{word}{end}": unit
-    for word, unit in {
-        "minute": "minute", "hour": "hour", "day": "day", "night": "day", "morning": "day", "evening": "day",
-        "afternoon": "day", "week": "week", "weekend": "weekend", "month": "month", "quarter": "quarter",
-        "year": "year", "decade": "decade",
-    }.items()
+    for unit, words in load_groups(__name__, "vocabulary", "units")
+    for word in words.split()
     for end in ("", "s")
-}  # fmt: skip
+}
 CALENDAR_UNITS: Final = frozenset("week weekend month quarter year decade".split())
 """Units allowed in "last week", "this month", "next year"."""
 TRAILING_UNITS: Final = frozenset("hour day week month year decade".split())
@@ -108,32 +91,20 @@ RANGE_JOINERS: Final = {
 }
 """Words between the two ends of a range, by the word before it."""
 
-MONTH_CUES: Final = frozenset(
-    "in since during early mid late until till throughout last next this before after".split()
-)
+MONTH_CUES: Final = frozenset(load_words(__name__, "vocabulary", "month cues"))
 SURE_MONTH_CUES: Final = frozenset("in since during early mid late until till throughout".split())
 """Before "may" and "march", even if the next word could belong to a verb."""
-YEAR_CUES: Final = frozenset(
-    "in since during early mid late until till throughout before after year from between".split()
-)
-SEASON_CUES: Final = frozenset(
-    "in since during over early mid late until till before after throughout".split()
-)
+YEAR_CUES: Final = frozenset(load_words(__name__, "vocabulary", "year cues"))
+SEASON_CUES: Final = frozenset(load_words(__name__, "vocabulary", "season cues"))
 DETERMINERS: Final = frozenset("the our my your his her their".split())
 POSSESSIVES: Final = frozenset("my your his its our their".split())
 """"My last week there" is not last week. "Her" is not included because of "I told her last week"."""
 
-WORDS_AFTER_DATE: Final = frozenset(
-    "and or at but for with when where did was were to the in by until from about".split()
-)
+WORDS_AFTER_DATE: Final = frozenset(load_words(__name__, "vocabulary", "after dates"))
 """Words that may follow a date, but hardly "may" as a verb."""
-COUNTED_NOUNS: Final = frozenset(
-    "people men women children feet meter metre km kg usd eur percent am pm rpm mile model edition word".split()
-)
+COUNTED_NOUNS: Final = frozenset(load_words(__name__, "vocabulary", "counted nouns"))
 """Nouns that turn 2000 into an amount; plurals do the same."""
-NOT_PLURALS: Final = frozenset(
-    "this does always perhaps besides towards afterwards was is as has his its us".split()
-)
+NOT_PLURALS: Final = frozenset(load_words(__name__, "vocabulary", "not plurals"))
 
 
 def _load_day_words() -> Iterator[tuple[str, tuple[str, int]]]:
