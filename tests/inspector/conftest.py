@@ -1,6 +1,6 @@
-"""One browser and one server process for all tests of the pages.
+"""One browser and one server process for all tests of the inspector.
 
-They are of the package: the browser holds an event loop, which tests elsewhere want for themselves.
+Their scope is the package, because the browser runs an event loop that would disturb tests in other packages.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ SECRET = "a-token-for-tests"
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    with open_browser() as found:
-        yield found
+    with open_browser() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="package")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a server process answers."""
+    """Address of a running server."""
     path = tmp_path_factory.mktemp("inspector") / "memory.db"
     with MemoryEngine(path, embedder=None) as engine:
         fill(engine)
     command = [sys.executable, "-m", "langmem_tiers", "serve", "-d", str(path), "--port", "0"]
-    wanted = {**os.environ, "LANGMEM_TIERS_TOKEN": SECRET}
-    with subprocess.Popen(command, env=wanted, stdout=subprocess.PIPE, text=True) as process:
+    environment = {**os.environ, "LANGMEM_TIERS_TOKEN": SECRET}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        told = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
-        assert told is not None
-        yield told[0]
+        match = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+        assert match is not None
+        yield match[0]
         process.terminate()
 
 
 @pytest.fixture
-def looking(browser: Browser, address: str) -> Iterator[Callable[..., InspectorPage]]:
-    """Opens a page at a width; what went wrong in it fails the test at its end."""
+def open_inspector(browser: Browser, address: str) -> Iterator[Callable[..., InspectorPage]]:
+    """Open the inspector at a width. Errors in its pages fail the test at the end."""
     opened: list[InspectorPage] = []
 
-    def look(width: int = 1200, scheme: str = "light", secret: str | None = SECRET) -> InspectorPage:
+    def open_page(width: int = 1200, scheme: str = "light", secret: str | None = SECRET) -> InspectorPage:
         opened.append(InspectorPage(browser, address, width, scheme, secret))
         return opened[-1]
 
-    yield look
-    for one in opened:
-        one.close()
-    for one in opened:
-        one.check()
+    yield open_page
+    for inspector in opened:
+        inspector.close()
+    for inspector in opened:
+        inspector.check()

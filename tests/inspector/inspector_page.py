@@ -1,4 +1,4 @@
-"""A page under test, and all that went wrong in it."""
+"""The inspector in a browser, with the errors that occur in it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 _HEIGHT = 800
 _LIMIT_MS = 120_000  # guards against hanging; no claim depends on it
 expect.set_options(timeout=_LIMIT_MS)
-_BY_DESIGN = (
+_EXPECTED_ERRORS = (
     "status of 401",
     "status of 404",
     "status of 409",
     "status of 422",
-)  # the browser tells of each refusal
+)  # the browser logs every error response
 
 
 class InspectorPage:
-    """A page, with what it asked for and what it complained of."""
+    """A browser page that records console errors, script dialogs and requests to other hosts."""
 
     def __init__(self, browser: Browser, address: str, width: int, scheme: str, secret: str | None) -> None:
         self.address = address
@@ -34,8 +34,8 @@ class InspectorPage:
             reduced_motion="reduce",
         )
         if secret is not None:
-            kept = json.dumps(secret)
-            self.context.add_init_script(f"sessionStorage.setItem('langmem-tiers-token', {kept})")
+            token = json.dumps(secret)
+            self.context.add_init_script(f"sessionStorage.setItem('langmem-tiers-token', {token})")
         self.context.add_init_script(
             "addEventListener('securitypolicyviolation', (e) => console.error('CSP ' + e.violatedDirective))"
         )
@@ -49,45 +49,47 @@ class InspectorPage:
     def go_to(
         self, page: str, namespace: tuple[str, ...] | None = None, **parameters: object
     ) -> InspectorPage:
-        """Go to a page and wait until it is there."""
-        named = {} if namespace is None else {"ns": "/".join(namespace)}
-        self.page.goto(f"{self.address}inspector/#/{page}?{urlencode(named | parameters)}")
+        """Open a page and wait until it is loaded."""
+        route = {} if namespace is None else {"ns": "/".join(namespace)}
+        self.page.goto(f"{self.address}inspector/#/{page}?{urlencode(route | parameters)}")
         return self.wait_until_settled()
 
     def wait_until_settled(self) -> InspectorPage:
-        """Wait until nothing is on its way."""
+        """Wait until all content is loaded."""
         self.page.evaluate(
             "new Promise((done) => setTimeout(done, 30))"
-        )  # a link that was followed has begun
+        )  # navigation after a click has started
         expect(self.page.locator("h1")).to_be_visible()
         expect(self.page.locator("[aria-busy]")).to_have_count(0)
         return self
 
     def rows(self) -> Locator:
-        """The rows of the lists."""
+        """Rows of the lists."""
         return self.page.get_by_role("listitem").and_(self.page.locator("article"))
 
     @property
     def width(self) -> int:
-        """What the page takes."""
+        """Width of the page in pixels."""
         return int(self.page.evaluate("document.documentElement.scrollWidth"))
 
     def close(self) -> None:
-        """Close it."""
+        """Close the page."""
         self.context.close()
 
     def check(self) -> None:
-        """Fail if anything went wrong."""
+        """Fail if an error was recorded."""
         assert self.problems == []
 
     def _console(self, message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"} and not any(text in message.text for text in _BY_DESIGN):
+        if message.type in {"error", "warning"} and not any(
+            text in message.text for text in _EXPECTED_ERRORS
+        ):
             self.problems.append(f"console: {message.text}")
 
     def _dialog(self, dialog: Dialog) -> None:
-        self.problems.append(f"a script asked: {dialog.message}")
+        self.problems.append(f"script dialog: {dialog.message}")
         dialog.dismiss()
 
     def _request(self, request: Request) -> None:
         if not request.url.startswith(self.address):
-            self.problems.append(f"asked elsewhere: {request.url}")
+            self.problems.append(f"request to another host: {request.url}")

@@ -1,4 +1,4 @@
-"""What the pages are shown: a project, hostile words, and a long session."""
+"""Sample data for the pages: a project, hostile texts and a long session."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def fill(engine: MemoryEngine) -> None:
     _story(engine)
     _hostile(engine)
     for number in (1, 2):
-        doomed = engine.session(FORGETTABLE, f"session {number}")
-        doomed.add_many([MessageDraft("user", f"remark {n} of session {number}") for n in range(3)])
+        session = engine.session(FORGETTABLE, f"session {number}")
+        session.add_many([MessageDraft("user", f"remark {n} of session {number}") for n in range(3)])
     for name in ("left False", "left True", "kept"):
         engine.session(UNTOUCHED, name).add_many([MessageDraft("user", f"remark {n}") for n in range(2)])
     long = engine.session(LONG, "all")
@@ -50,7 +50,7 @@ def _story(engine: MemoryEngine) -> None:
 
 
 def record_loop(memory: AgentMemory) -> None:
-    """An agent that goes in circles."""
+    """Record an agent that is stuck in a loop."""
     memory.start_task("Find the cheapest ferry to Smögen", task="ferry")
     memory.record_cycle("Start", AgentAction("goto", {"url": "https://ferry.example"}), "Timetable of 2025")
     click = AgentAction("click", {"selector": "#search"})

@@ -1,9 +1,9 @@
-// Questions to the server. Where it wants a token, the person is asked for one, once for all open questions.
+// HTTP client. If the server requires a token, the user is prompted once for all pending requests.
 
 const ROOT = new URL("..", import.meta.url);
-const KEPT = "langmem-tiers-token";
+const TOKEN_KEY = "langmem-tiers-token";
 
-/** What the server, or the way to it, said no with. */
+/** Error response of the server, or a failed connection (status 0). */
 export class ApiError extends Error {
   constructor(status, kind, message) {
     super(message);
@@ -11,73 +11,73 @@ export class ApiError extends Error {
   }
 }
 
-let askForToken = null;
-let asking = null;
+let tokenPrompt = null;
+let pendingPrompt = null;
 
-/** Set what asks the person: called with whether a token was refused, it resolves to a token. */
-export function onTokenWanted(ask) {
-  askForToken = ask;
+/** Set the function that prompts the user: called with true if a token was rejected, it resolves to a token. */
+export function setTokenPrompt(prompt) {
+  tokenPrompt = prompt;
 }
 
-/** GET a path; parameters that are empty are left out. */
+/** GET a path; empty parameters are omitted. */
 export function get(path, parameters, signal) {
   const url = new URL(path, ROOT);
   for (const [name, value] of Object.entries(parameters ?? {})) {
     if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
   }
-  return answered(url, { signal });
+  return request(url, { signal });
 }
 
 /** POST a body as JSON. */
 export function post(path, body, signal) {
-  const sending = { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
-  return answered(new URL(path, ROOT), { method: "POST", ...sending, signal });
+  const content = { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+  return request(new URL(path, ROOT), { method: "POST", ...content, signal });
 }
 
-/** One part of a path, whatever it holds. */
-export const part = (text) => encodeURIComponent(text);
+/** Encode one segment of a path. */
+export const encodeSegment = (text) => encodeURIComponent(text);
 
-async function answered(url, options) {
+async function request(url, options) {
   for (;;) {
-    const token = sessionStorage.getItem(KEPT);
-    const response = await sent(url, options, token);
-    if (response.status === 401 && askForToken) {
-      await newToken(token);
+    const token = sessionStorage.getItem(TOKEN_KEY);
+    const response = await send(url, options, token);
+    if (response.status === 401 && tokenPrompt) {
+      await replaceToken(token);
       continue;
     }
-    const body = await read(response);
-    if (!response.ok) throw refusal(response.status, body);
+    const body = await parseJson(response);
+    if (!response.ok) throw toApiError(response.status, body);
     return body;
   }
 }
 
-async function sent(url, options, token) {
+async function send(url, options, token) {
   const headers = { Accept: "application/json", ...options.headers };
   if (token !== null) headers.Authorization = `Bearer ${token}`;
   try {
     return await fetch(url, { ...options, headers, credentials: "omit", cache: "no-store", redirect: "error" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError(0, "unreachable", "The server does not answer. See whether it still runs, then try again.");
+    throw new ApiError(0, "unreachable", "The server is not responding. Check that it is running, then try again.");
   }
 }
 
-async function newToken(refused) {
-  if (sessionStorage.getItem(KEPT) !== refused) return; // another question brought one meanwhile
-  asking ??= askForToken(refused !== null).finally(() => (asking = null));
-  sessionStorage.setItem(KEPT, await asking);
+async function replaceToken(rejected) {
+  if (sessionStorage.getItem(TOKEN_KEY) !== rejected) return; // another request has already replaced it
+  pendingPrompt ??= tokenPrompt(rejected !== null).finally(() => (pendingPrompt = null));
+  sessionStorage.setItem(TOKEN_KEY, await pendingPrompt);
 }
 
-async function read(response) {
+async function parseJson(response) {
   try {
     return await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError(response.status, "unreadable", `The answer is not JSON (status ${response.status}).`);
+    throw new ApiError(response.status, "unreadable", `The response is not valid JSON (status ${response.status}).`);
   }
 }
 
-function refusal(status, body) {
-  const { kind = "error", message = `The server said no (status ${status}).` } = body?.error ?? {};
+function toApiError(status, body) {
+  const { kind = "error", message = `The server rejected the request (status ${status}).` } = body?.error ?? {};
   return new ApiError(status, kind, message);
 }

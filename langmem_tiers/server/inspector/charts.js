@@ -1,116 +1,120 @@
-// Drawings: columns and steps over an axis, and bars in a row. They are drawn at the width that there is, so that
-// labels keep their size, and each can be read as a table.
+// Charts: columns or steps over an axis, and horizontal bars. Charts are drawn at the available width, so that labels
+// keep their size.
 
 import { h, s } from "./dom.js";
-import { table } from "./parts.js";
+import { table } from "./widgets.js";
 
 const LEFT = 48;
 const BOTTOM = 22;
 const TOP = 10;
 
 /**
- * A chart. Put a table of the same numbers below it.
+ * Create a chart. Add a table of the same numbers below it for screen readers.
  *
  * Args:
+ *   title: caption.
  *   points: {label, value, note} in order.
  *   kind: "columns" or "steps".
- *   format: writes a value; `axis` writes it on the axis.
- *   range: the least and the greatest value of the axis, if they are known beforehand.
+ *   height: height in pixels.
+ *   format: formats a value.
+ *   axis: formats a value for the axis; default is `format`.
+ *   range: minimum and maximum of the axis; default is taken from the values.
  */
-export function chart(told) {
+export function chart(options) {
   const frame = h("div", { class: "chart" });
-  const draw = () => frame.clientWidth && frame.replaceChildren(drawing(told, frame.clientWidth));
+  const draw = () => frame.clientWidth && frame.replaceChildren(drawChart(options, frame.clientWidth));
   new ResizeObserver(draw).observe(frame);
-  return h("figure", { class: "figure" }, h("figcaption", {}, told.title), frame);
+  return h("figure", { class: "figure" }, h("figcaption", {}, options.title), frame);
 }
 
-function drawing({ title, points, kind = "columns", height = 180, format, axis = format, range = null }, width) {
-  const [low, high, step] = scale(points.map((point) => point.value), range);
+function drawChart({ title, points, kind = "columns", height = 180, format, axis = format, range = null }, width) {
+  const [low, high, step] = computeScale(points.map((point) => point.value), range);
   const inner = { width: Math.max(40, width - LEFT - 8), height: height - TOP - BOTTOM };
   const y = (value) => TOP + inner.height * (1 - (value - low) / (high - low || 1));
   const x = (index) => LEFT + (inner.width / points.length) * index;
-  const marks = kind === "steps" ? steps(points, x, y, format) : bars(points, x, y, format);
+  const marks = kind === "steps" ? drawSteps(points, x, y, format) : drawColumns(points, x, y, format);
+  const description = describeChart(title, points, format);
   return s(
     "svg",
-    { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": spoken(title, points, format) },
-    grid(low, high, step, y, width, axis),
+    { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": description },
+    drawGrid(low, high, step, y, width, axis),
     s("g", { class: `marks ${kind}` }, marks),
-    names(points, x, inner.width, height),
+    drawLabels(points, x, inner.width, height),
   );
 }
 
-function spoken(title, points, format) {
+function describeChart(title, points, format) {
   const values = points.map((point) => point.value);
   const [low, high] = [Math.min(...values), Math.max(...values)];
-  const span = `${points.length} values from ${format(low)} to ${format(high)}`;
-  return `${title}: ${span}, the last is ${format(values.at(-1))}`;
+  const range = `${points.length} values from ${format(low)} to ${format(high)}`;
+  return `${title}: ${range}, last value ${format(values.at(-1))}`;
 }
 
-// Round numbers around the values, and the step between the lines of the grid.
-function scale(values, range) {
+// Return the ends of the axis as round numbers, and the distance between grid lines.
+function computeScale(values, range) {
   const low = range ? range[0] : Math.min(0, ...values);
   const high = range ? range[1] : Math.max(0, ...values);
-  const rough = (high - low || 1) / 3;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((times) => times * power).find((size) => size >= rough);
+  const minStep = (high - low || 1) / 3;
+  const power = 10 ** Math.floor(Math.log10(minStep));
+  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= minStep);
   return [Math.floor(low / step) * step, Math.max(Math.ceil(high / step) * step, low + step), step];
 }
 
-function grid(low, high, step, y, width, axis) {
+function drawGrid(low, high, step, y, width, axis) {
   const lines = [];
   for (let value = low; value <= high + step / 1000; value += step) {
-    const kind = Math.abs(value) < step / 1000 ? "zero" : "rule";
+    const kind = Math.abs(value) < step / 1000 ? "zero-line" : "grid-line";
     lines.push(
       s("line", { class: kind, x1: LEFT, x2: width, y1: y(value), y2: y(value) }),
-      s("text", { class: "tick", x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, axis(value)),
+      s("text", { class: "axis-label", x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, axis(value)),
     );
   }
   return s("g", { class: "grid" }, lines);
 }
 
-const hint = (point, format) => s("title", {}, `${point.note ?? point.label}: ${format(point.value)}`);
+const tooltip = (point, format) => s("title", {}, `${point.note ?? point.label}: ${format(point.value)}`);
 
-function bars(points, x, y, format) {
+function drawColumns(points, x, y, format) {
   const gap = x(1) - x(0) > 6 ? 2 : 0.5;
   return points.map((point, index) => {
     const [top, bottom] = [Math.min(y(point.value), y(0)), Math.max(y(point.value), y(0))];
     const width = Math.min(28, x(index + 1) - x(index) - gap);
     const height = Math.max(point.value ? 1 : 0, bottom - top);
-    const place = { x: (x(index) + x(index + 1) - width) / 2, y: top, width, height, rx: Math.min(2, width / 4) };
-    return s("rect", { class: point.value < 0 ? "below" : null, ...place }, hint(point, format));
+    const box = { x: (x(index) + x(index + 1) - width) / 2, y: top, width, height, rx: Math.min(2, width / 4) };
+    return s("rect", { class: point.value < 0 ? "negative" : null, ...box }, tooltip(point, format));
   });
 }
 
-function steps(points, x, y, format) {
+function drawSteps(points, x, y, format) {
   const path = points.map((point, i) => `${i ? "V" : `M${x(0)} `}${y(point.value)}H${x(i + 1)}`).join("");
-  const target = (point, i) => {
-    const place = { x: x(i), y: TOP, width: x(i + 1) - x(i), height: Math.max(1, y(0) - TOP) };
-    return s("rect", { class: "target", ...place }, hint(point, format));
+  const hoverArea = (point, i) => {
+    const box = { x: x(i), y: TOP, width: x(i + 1) - x(i), height: Math.max(1, y(0) - TOP) };
+    return s("rect", { class: "hover-area", ...box }, tooltip(point, format));
   };
-  return [s("path", { d: path }), points.map(target)];
+  return [s("path", { d: path }), points.map(hoverArea)];
 }
 
-// As many labels below the axis as there is room for, the first and the last among them.
-function names(points, x, width, height) {
-  const room = Math.max(1, Math.floor(width / 64));
-  const every = Math.max(1, Math.ceil(points.length / room));
-  const shown = points.map((point, index) => [point, index]).filter(([, index]) => index % every === 0);
-  const write = ([point, index]) => {
-    const at = { class: "tick", x: (x(index) + x(index + 1)) / 2, y: height - 6, "text-anchor": "middle" };
-    return s("text", at, point.label);
-  };
-  return s("g", {}, shown.map(write));
+// Draw every n-th label, starting with the first, so that labels do not overlap.
+function drawLabels(points, x, width, height) {
+  const maxLabels = Math.max(1, Math.floor(width / 64));
+  const interval = Math.max(1, Math.ceil(points.length / maxLabels));
+  const labels = points.map((point, index) => {
+    if (index % interval) return null;
+    const position = { x: (x(index) + x(index + 1)) / 2, y: height - 6, "text-anchor": "middle" };
+    return s("text", { class: "axis-label", ...position }, point.label);
+  });
+  return s("g", {}, labels);
 }
 
-/** Numbers of charts to read: names of the columns, then rows whose first cell names them. */
-export function asTable(label, names, rows) {
+/** A collapsible table with the numbers of charts: column names, then rows whose first cell is the row header. */
+export function chartTable(label, names, rows) {
   const columns = names.map((name, index) => ({ name, class: index ? "number" : null }));
   const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": label };
   const numbers = h("div", region, table(columns, rows));
-  return h("details", { class: "as-table" }, h("summary", {}, "As a table"), numbers);
+  return h("details", { class: "chart-table" }, h("summary", {}, "Show as table"), numbers);
 }
 
-/** A bar that shows a share; its number stands beside it. */
+/** A horizontal bar for a share between 0 and 1. It is hidden from screen readers: show the number next to it. */
 export function bar(share, attributes) {
   const width = Math.min(100, Math.max(0, (Number.isFinite(share) ? share : 0) * 100));
   return s(

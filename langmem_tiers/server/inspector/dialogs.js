@@ -1,55 +1,55 @@
-// Dialogs: the token, the whole of a memory, and forgetting, which asks first and shows the receipt after.
+// Dialogs: the token prompt, the original of a memory, and erasure with its confirmation and receipt.
 
-import { ApiError, get, part, post } from "./api.js";
-import { announce, h, named, said } from "./dom.js";
+import { ApiError, encodeSegment, get, post } from "./api.js";
+import { announce, h, isolatedName, textBlock } from "./dom.js";
 import { count, plural, time, words } from "./format.js";
-import { stateMark } from "./marks.js";
-import { failure, loading } from "./notices.js";
-import { actions, button, facts, field } from "./parts.js";
-import { wholeText } from "./texts.js";
+import { fullText } from "./long_text.js";
+import { errorNotice, loadingNotice } from "./notices.js";
+import { stateLabel } from "./states.js";
+import { actions, button, field, propertyList } from "./widgets.js";
 
-function open(heading, attributes, ...children) {
+function openDialog(heading, { className, isClosable = true }, ...children) {
   const title = h("h2", { id: "dialog-title", tabindex: "-1" }, heading);
-  const close = button("Close", () => dialog.close(), { class: "quiet" });
-  const bar = h("div", { class: "dialog-head" }, title, attributes.modal ? null : close);
-  const dialog = h("dialog", { "aria-labelledby": "dialog-title", class: attributes.class }, bar, ...children);
-  const from = document.activeElement;
+  const close = isClosable ? button("Close", () => dialog.close(), { class: "quiet" }) : null;
+  const head = h("div", { class: "dialog-head" }, title, close);
+  const dialog = h("dialog", { "aria-labelledby": "dialog-title", class: className }, head, ...children);
+  const opener = document.activeElement;
   dialog.addEventListener("close", () => {
     dialog.remove();
-    if (from?.isConnected) from.focus();
+    if (opener?.isConnected) opener.focus();
   });
   document.body.append(dialog);
   dialog.showModal();
   return dialog;
 }
 
-/** Close what belongs to a page that is left; the token is asked for by all of them. */
+/** Close the dialogs of the page that the user leaves. The token prompt stays open, because every page needs it. */
 export function closeDialogs() {
   document.querySelectorAll("dialog:not(.token)").forEach((dialog) => dialog.close());
 }
 
-/** Ask for a token; resolves to one. */
-export function tokenDialog(wasRefused) {
+/** Prompt for a token; the returned promise resolves to it. */
+export function promptForToken(wasRejected) {
   const { promise, resolve } = Promise.withResolvers();
-  const plain = { pattern: "\\s*[!-~]+\\s*", title: "Letters, digits and signs without spaces" };
-  const input = h("input", { type: "password", autocomplete: "off", required: true, spellcheck: "false", ...plain });
-  const why = wasRefused
-    ? h("p", { class: "notice bad", role: "alert" }, "The server did not take that token.")
-    : h("p", {}, "This server wants a token. It is kept in this tab until you close it.");
-  let isGiven = false;
-  const send = (event) => {
+  const format = { pattern: "\\s*[!-~]+\\s*", title: "Letters, digits and symbols, without spaces" };
+  const input = h("input", { type: "password", autocomplete: "off", required: true, spellcheck: "false", ...format });
+  const explanation = wasRejected
+    ? h("p", { class: "notice error", role: "alert" }, "The server rejected the token.")
+    : h("p", {}, "This server requires a token. It is stored in this tab until you close it.");
+  let isSubmitted = false;
+  const onsubmit = (event) => {
     event.preventDefault();
-    isGiven = true;
+    isSubmitted = true;
     resolve(input.value.trim());
     dialog.close();
   };
-  const done = actions(h("button", { class: "primary" }, "Go on"));
-  const form = h("form", { onsubmit: send }, why, field("Token", input), done);
-  const dialog = open("Token", { class: "small token", modal: true }, form);
-  dialog.addEventListener("cancel", (event) => event.preventDefault()); // there is nothing to see without it
+  const buttons = actions(h("button", { class: "primary" }, "Continue"));
+  const form = h("form", { onsubmit }, explanation, field("Token", input), buttons);
+  const dialog = openDialog("Token", { className: "small token", isClosable: false }, form);
+  dialog.addEventListener("cancel", (event) => event.preventDefault()); // the pages are empty without a token
   dialog.addEventListener("close", () => {
-    if (isGiven) return;
-    document.body.append(dialog); // browsers let a second Escape through
+    if (isSubmitted) return;
+    document.body.append(dialog); // browsers close a dialog on the second Escape in spite of preventDefault()
     dialog.showModal();
     input.focus();
   });
@@ -58,77 +58,82 @@ export function tokenDialog(wasRefused) {
 }
 
 /**
- * Show the whole of a memory, with what can be done to it.
+ * Show a memory with its complete content, and the actions on it.
  *
  * Args:
- *   at: {id, session}: a message is known by both, any other memory by its id.
+ *   address: {id, session}: a message is identified by both, any other memory by its id.
+ *   onForgotten: called after the memory was erased.
  */
-export async function entryDialog(namespace, at, onGone) {
-  const body = h("div", { class: "dialog-body" }, loading());
-  const dialog = open("Original", { class: "entry" }, body);
+async function openEntry(namespace, address, onForgotten) {
+  const body = h("div", { class: "dialog-body" }, loadingNotice());
+  const dialog = openDialog("Original", { className: "entry" }, body);
   try {
-    const entry = await get(`entries/${part(at.id)}`, { namespace, session: at.session });
-    body.replaceChildren(...entryParts(namespace, { ...entry, at }, dialog, onGone));
+    const entry = await get(`entries/${encodeSegment(address.id)}`, { namespace, session: address.session });
+    body.replaceChildren(...entryContent(namespace, address, entry, dialog, onForgotten));
   } catch (error) {
-    body.replaceChildren(failure(error));
+    body.replaceChildren(errorNotice(error));
   }
 }
 
-/** A button that shows it. */
-export function originalButton(namespace, at, onGone) {
-  return button("Original", () => entryDialog(namespace, at, onGone), { class: "quiet original" });
+/** A button that shows a memory with its complete content. */
+export function originalButton(namespace, address, onForgotten) {
+  return button("Original", () => openEntry(namespace, address, onForgotten), { class: "quiet original" });
 }
 
-function entryParts(namespace, entry, dialog, onGone) {
+function entryContent(namespace, { id, session }, entry, dialog, onForgotten) {
   const result = h("div", { role: "status" });
-  const of = entry.at.session;
   const promote = async () => {
     try {
-      const now = await post(`entries/${part(entry.at.id)}/promote`, { namespace, session: of });
-      result.replaceChildren(h("p", { class: "notice good" }, `Promoted: it is in the ${words(now.tier)} tier.`));
+      const { tier } = await post(`entries/${encodeSegment(id)}/promote`, { namespace, session });
+      result.replaceChildren(h("p", { class: "notice success" }, `Promoted to the ${words(tier)} tier.`));
     } catch (error) {
-      result.replaceChildren(failure(error));
+      result.replaceChildren(errorNotice(error));
     }
   };
   const forget = () => {
     dialog.close();
-    forgetDialog(namespace, { entry: entry.at.id, session: of }, of ? "this message" : "this memory", onGone);
+    openForgetDialog(namespace, { entry: id, session }, session ? "this message" : "this memory", onForgotten);
   };
   return [
-    facts(about(entry).filter(([, value]) => value)),
-    ...(entry.text || !entry.calls.length ? [wholeText(entry.text)] : []),
-    ...entry.calls.flatMap((call) => [h("h3", {}, "Call of ", named(call.name)), wholeText(call.arguments, "Arguments")]),
-    ...cameOf(entry),
+    propertyList(properties(entry).filter(([, value]) => value)),
+    ...(entry.text || !entry.calls.length ? [fullText(entry.text)] : []),
+    ...entry.calls.flatMap(callContent),
+    ...resultContent(entry),
     result,
     actions(
-      button("Copy", (event) => copy(wholeOf(entry), event.target)),
-      of ? button("Promote", promote) : null,
+      button("Copy", (event) => copy(plainText(entry), event.target)),
+      session ? button("Promote", promote) : null,
       button("Forget …", forget, { class: "danger" }),
     ),
   ];
 }
 
-function wholeOf({ text, calls }) {
+function callContent(call) {
+  return [h("h3", {}, "Tool call: ", isolatedName(call.name)), fullText(call.arguments, "Arguments")];
+}
+
+function plainText({ text, calls }) {
   return [text, ...calls.map((call) => `${call.name} ${call.arguments}`)].filter(Boolean).join("\n");
 }
 
-// The text of a step of a run holds no more of its result than recall looks at.
-function cameOf({ text, result }) {
+// The text of a step of a task only contains the part of its result that recall searches.
+function resultContent({ text, result }) {
   if (!result || text.includes(result)) return [];
-  return [h("h3", {}, "Result"), wholeText(result, "Result")];
+  return [h("h3", {}, "Result"), fullText(result, "Result")];
 }
 
-function about(entry) {
+function properties(entry) {
+  const speaker = entry.name ? [" (", isolatedName(entry.name), ")"] : null;
   return [
-    ["Role", entry.role && [named(entry.role), entry.name ? [" (", named(entry.name), ")"] : null]],
-    ["Kind", entry.kind !== "message" && named(words(entry.kind))],
-    ["Session", entry.session && named(entry.session)],
+    ["Role", entry.role && [isolatedName(entry.role), speaker]],
+    ["Kind", entry.kind !== "message" && isolatedName(words(entry.kind))],
+    ["Session", entry.session && isolatedName(entry.session)],
     ["Time", time(entry.time)],
     ["Tokens", count(entry.tokens)],
     ["Tier", words(entry.tier)],
-    ["State", stateMark(entry.state)],
-    ["Reason", entry.reason && named(entry.reason)],
-    ["Id", named(entry.id)],
+    ["State", stateLabel(entry.state)],
+    ["Reason", entry.reason && isolatedName(entry.reason)],
+    ["Id", isolatedName(entry.id)],
   ];
 }
 
@@ -137,90 +142,96 @@ async function copy(text, button) {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    button.textContent = "The browser does not allow it here";
+    button.textContent = "The browser blocked copying";
   }
 }
 
 /**
- * Ask whether something may be erased for good, erase it, show the receipt.
+ * Ask for confirmation, erase something permanently, and show the receipt.
  *
  * Args:
- *   what: the fields of the request that name it.
- *   told: the same in words.
- *   typed: what the person has to type before, for what is large.
+ *   target: fields of the request that identify what to erase.
+ *   name: name of the target in the heading, for example "this session".
+ *   onForgotten: called after the erasure, when the dialog is closed.
+ *   requiredText: text that the user has to type before a large erasure, if any.
  */
-export async function forgetDialog(namespace, what, told, onGone, typed = null) {
-  const body = h("div", { class: "dialog-body" }, loading());
-  const dialog = open(`Forget ${told}?`, { class: "small" }, body);
-  let erased = false;
-  dialog.addEventListener("close", () => erased && onGone());
+export async function openForgetDialog(namespace, target, name, onForgotten, requiredText = null) {
+  const body = h("div", { class: "dialog-body" }, loadingNotice());
+  const dialog = openDialog(`Forget ${name}?`, { className: "small" }, body);
+  const heading = dialog.querySelector("h2");
+  const setBusy = (isBusy) => {
+    if (isBusy) body.setAttribute("aria-busy", "true");
+    else body.removeAttribute("aria-busy");
+    dialog.querySelectorAll("button").forEach((button) => (button.disabled = isBusy));
+  };
+  let isErased = false;
+  dialog.addEventListener("close", () => isErased && onForgotten());
   dialog.addEventListener("cancel", (event) => body.ariaBusy && event.preventDefault());
   const erase = async (event) => {
     event.preventDefault();
-    body.setAttribute("aria-busy", "true");
-    dialog.querySelectorAll("button").forEach((button) => (button.disabled = true));
+    setBusy(true);
     try {
-      const receipt = await post("forget", { namespace, ...what, confirm: true });
-      erased = true;
-      dialog.querySelector("h2").textContent = "Receipt";
-      body.replaceChildren(...receiptParts(receipt));
-      dialog.querySelector("h2").focus();
+      const receipt = await post("forget", { namespace, ...target, confirm: true });
+      isErased = true;
+      heading.textContent = "Receipt";
+      body.replaceChildren(...receiptContent(receipt));
+      heading.focus();
       announce("Erased");
     } catch (error) {
-      body.replaceChildren(failure(error));
+      body.replaceChildren(errorNotice(error));
     }
-    body.removeAttribute("aria-busy");
-    dialog.querySelectorAll("button").forEach((button) => (button.disabled = false));
-    if (!dialog.open) onGone(); // browsers let a second Escape through
+    setBusy(false);
+    if (!dialog.open) onForgotten(); // browsers close a dialog on the second Escape in spite of preventDefault()
   };
-  body.replaceChildren(question(await wouldErase(namespace, what), erase, dialog, typed));
+  const refusal = await requestWithoutConfirmation(namespace, target);
+  body.replaceChildren(confirmationForm(refusal, erase, dialog, requiredText));
   body.querySelector("input, .cancel")?.focus();
 }
 
-// Without a confirmation the server says what it would erase, and erases nothing.
-async function wouldErase(namespace, what) {
+// Without a confirmation, the server erases nothing and responds with an error that describes what it would erase.
+async function requestWithoutConfirmation(namespace, target) {
   try {
-    await post("forget", { namespace, ...what });
-    throw new ApiError(500, "unasked", "The server erased it without a confirmation.");
+    await post("forget", { namespace, ...target });
+    throw new ApiError(500, "unconfirmed", "The server erased it without a confirmation.");
   } catch (error) {
     return error;
   }
 }
 
-function question(answer, erase, dialog, typed) {
-  if (answer.kind !== "not_confirmed") return failure(answer);
-  const sure = h("button", { class: "danger solid", disabled: typed !== null }, "Erase for good");
-  const keep = button("Keep it", () => dialog.close(), { class: "cancel" });
+function confirmationForm(error, erase, dialog, requiredText) {
+  if (error.kind !== "not_confirmed") return errorNotice(error);
+  const confirm = h("button", { class: "danger solid", disabled: requiredText !== null }, "Erase permanently");
+  const cancel = button("Cancel", () => dialog.close(), { class: "cancel" });
   return h(
     "form",
     { onsubmit: erase },
-    said(sentence(answer.message)),
-    h("p", {}, "It leaves the record, the search index, the vectors and the caches. It cannot be taken back."),
-    typed === null ? null : typing(typed, sure),
-    actions(keep, sure),
+    textBlock(toSentence(error.message)),
+    h("p", {}, "It is erased from the record, the search index, vectors and caches. This cannot be undone."),
+    requiredText === null ? null : requiredTextField(requiredText, confirm),
+    actions(cancel, confirm),
   );
 }
 
-function typing(typed, sure) {
-  const oninput = (event) => (sure.disabled = event.target.value !== typed);
-  const label = h("span", {}, "Type ", h("code", {}, named(typed)), " to go on");
+function requiredTextField(requiredText, confirm) {
+  const oninput = (event) => (confirm.disabled = event.target.value !== requiredText);
+  const label = h("span", {}, "Type ", h("code", {}, isolatedName(requiredText)), " to confirm");
   return field(label, h("input", { autocomplete: "off", spellcheck: "false", oninput }));
 }
 
-// What a program has to send is nothing for a person.
-function sentence(message) {
-  const told = message.split(": send confirm", 1)[0];
-  return `${told.charAt(0).toUpperCase()}${told.slice(1)}.`;
+// Remove the instruction for programs from the message, and format the rest as a sentence.
+function toSentence(message) {
+  const text = message.split(": send confirm", 1)[0];
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }
 
-function receiptParts({ id, erased_at: at, counts, remade, left, notes }) {
-  const gone = Object.entries(counts).map(([name, number]) => [words(name), count(number)]);
+function receiptContent({ id, erased_at: erasedAt, counts, remade, left, notes }) {
+  const erased = Object.entries(counts).map(([name, number]) => [words(name), count(number)]);
   return [
-    h("p", {}, left.length ? "Erased, with something left to do:" : "Erased. This is what is gone:"),
-    ...(left.length ? [h("ul", { class: "notice bad" }, left.map((text) => h("li", { dir: "auto" }, text)))] : []),
-    facts(gone.length ? gone : [["erased", "nothing was there"]], { class: "facts number" }),
-    ...(remade ? [h("p", {}, `Told anew from what is left: ${plural(remade, "summary or entry", "of them")}.`)] : []),
-    ...notes.map((text) => said(text, { class: "said muted" })),
-    h("p", { class: "muted" }, "Receipt ", h("code", {}, named(id)), `, ${time(at)}`),
+    h("p", {}, left.length ? "Partly erased. Remaining steps:" : "Erased:"),
+    ...(left.length ? [h("ul", { class: "notice error" }, left.map((text) => h("li", { dir: "auto" }, text)))] : []),
+    propertyList(erased.length ? erased : [["erased", "nothing"]], { class: "properties number" }),
+    ...(remade ? [h("p", {}, `Rebuilt without the erased content: ${plural(remade, "record")}.`)] : []),
+    ...notes.map((text) => textBlock(text, { class: "text-block muted" })),
+    h("p", { class: "muted" }, "Receipt ", h("code", {}, isolatedName(id)), `, ${time(erasedAt)}`),
   ];
 }

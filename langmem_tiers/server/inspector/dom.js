@@ -1,19 +1,19 @@
-// Builds elements. What was said in a memory only ever becomes text: nothing here reads markup.
+// Creates elements. Content of the memory is only inserted as text: nothing here parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
-const LONG = 100; // characters of a name, which then shows whole under the pointer
+const LONG_NAME = 100; // characters; longer names also get a tooltip, because they may be cut off
 
-/** An element: `on...` attributes are listeners, `true` is a bare attribute, null and false are left out. */
+/** Create an HTML element: `on...` attributes are listeners, `true` is a bare attribute, null and false are omitted. */
 export function h(tag, attributes, ...children) {
-  return filled(document.createElement(tag), attributes, children);
+  return populate(document.createElement(tag), attributes, children);
 }
 
-/** An element of a drawing. */
+/** Create an SVG element. */
 export function s(tag, attributes, ...children) {
-  return filled(document.createElementNS(SVG, tag), attributes, children);
+  return populate(document.createElementNS(SVG, tag), attributes, children);
 }
 
-function filled(element, attributes, children) {
+function populate(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if ((value ?? false) === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -23,26 +23,26 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** A name that somebody chose, kept apart from the text around it whichever way it is written; a long one may be cut. */
-export function named(text) {
+/** A user-defined name. It is isolated, so its writing direction does not affect the surrounding text. */
+export function isolatedName(text) {
   const name = String(text);
-  return h("bdi", { title: name.length > LONG && name }, name);
+  return h("bdi", { title: name.length > LONG_NAME && name }, name);
 }
 
-/** What somebody said, as a block of its own direction. */
-export function said(text, attributes) {
-  return h("p", { class: "said", dir: "auto", ...attributes }, String(text ?? ""));
+/** A paragraph of stored text, with its own writing direction. */
+export function textBlock(text, attributes) {
+  return h("p", { class: "text-block", dir: "auto", ...attributes }, String(text ?? ""));
 }
 
-/** Tell a person who does not see the page change. */
+/** Announce a change of the page to screen readers. */
 export function announce(text) {
   document.getElementById("announcer").textContent = text;
 }
 
-let last = 0;
+let idCount = 0;
 
-/** An id that no other element of the page has. */
-export function freshId(prefix) {
-  last += 1;
-  return `${prefix}-${last}`;
+/** Return an id that is unique in the page. */
+export function uniqueId(prefix) {
+  idCount += 1;
+  return `${prefix}-${idCount}`;
 }

@@ -1,96 +1,100 @@
-// A list that loads page by page and keeps only the pages near the window in the document, so that a list of
-// 100,000 messages costs no more than one of a few hundred.
+// A list that loads page by page. Only the pages near the viewport are rendered, so a list of 100,000 messages costs no
+// more than a list of a few hundred.
 
 import { announce, h } from "./dom.js";
-import { failure } from "./notices.js";
-import { button } from "./parts.js";
+import { errorNotice } from "./notices.js";
+import { button } from "./widgets.js";
 
-const NEAR = "1200px"; // what is rendered above and below the window
+const RENDER_MARGIN = "1200px"; // rendered above and below the viewport
 
 /**
  * Args:
- *   load: given a cursor (null at first) resolves to {items, next}.
- *   render: makes the element of an item.
- *   empty: what to show when there is nothing.
+ *   load: called with a cursor (null for the first page), resolves to {items, next}.
+ *   render: creates the element of an item.
+ *   empty: creates the element shown if the list is empty.
+ *   label: accessible name of the list.
+ *   signal: aborts loading.
  */
 export class PagedList {
   constructor({ load, render, empty, label, signal }) {
     Object.assign(this, { load, render, empty, signal });
-    this.pages = new Map();
-    this.next = null;
-    this.busy = false;
-    this.shownCount = 0;
-    this.near = new IntersectionObserver((changes) => this.#window(changes), { rootMargin: NEAR });
-    this.end = new IntersectionObserver((changes) => this.#atEnd(changes), { rootMargin: NEAR });
-    this.more = button("Show more", () => this.#append(), { class: "more", hidden: true });
-    this.problem = h("div", {});
+    this.itemsByPage = new Map();
+    this.cursor = null;
+    this.isLoading = false;
+    this.itemCount = 0;
+    const margin = { rootMargin: RENDER_MARGIN };
+    this.pageObserver = new IntersectionObserver((changes) => this.#renderVisible(changes), margin);
+    this.endObserver = new IntersectionObserver((changes) => this.#loadAtEnd(changes), margin);
+    this.more = button("Show more", () => this.#loadNext(), { class: "more", hidden: true });
+    this.notice = h("div", {});
     this.body = h("div", { class: "pages", role: "list", "aria-label": label });
-    this.body.addEventListener("keydown", (event) => this.#step(event));
-    this.element = h("div", { class: "list" }, this.body, this.problem, this.more);
+    this.body.addEventListener("keydown", (event) => this.#moveFocus(event));
+    this.element = h("div", { class: "list" }, this.body, this.notice, this.more);
     signal?.addEventListener("abort", () => this.stop());
   }
 
   /** Load the first page. */
   start() {
-    return this.#append();
+    return this.#loadNext();
   }
 
-  /** Watch nothing any more. */
+  /** Stop loading and rendering pages. */
   stop() {
-    this.near.disconnect();
-    this.end.disconnect();
+    this.pageObserver.disconnect();
+    this.endObserver.disconnect();
   }
 
-  async #append() {
-    if (this.busy || this.signal?.aborted) return;
-    this.busy = true;
+  async #loadNext() {
+    if (this.isLoading || this.signal?.aborted) return;
+    this.isLoading = true;
     this.element.setAttribute("aria-busy", "true");
     try {
-      this.problem.replaceChildren();
-      this.#add(await this.load(this.next));
+      this.notice.replaceChildren();
+      this.#append(await this.load(this.cursor));
     } catch (error) {
       if (error.name === "AbortError") return;
-      this.problem.replaceChildren(failure(error, () => this.#append()));
+      this.notice.replaceChildren(errorNotice(error, () => this.#loadNext()));
       this.more.hidden = true;
     } finally {
-      this.busy = false;
+      this.isLoading = false;
       this.element.removeAttribute("aria-busy");
-      this.#again();
+      this.#observeEnd();
     }
   }
 
-  // A page may be empty although there is another one behind it.
-  #add({ items, next }) {
-    this.next = next ?? null;
-    this.more.hidden = this.next === null;
-    if (items.length) this.body.append(this.#page(items));
-    else if (this.next === null && !this.pages.size) this.problem.replaceChildren(this.empty());
+  // A page may be empty even if another page follows.
+  #append({ items, next }) {
+    this.cursor = next ?? null;
+    this.more.hidden = this.cursor === null;
+    if (items.length) this.body.append(this.#createPage(items));
+    else if (this.cursor === null && !this.itemsByPage.size) this.notice.replaceChildren(this.empty());
   }
 
-  // The end may still be in sight: an observer tells of changes alone.
-  #again() {
-    this.end.unobserve(this.more);
-    if (!this.more.hidden) this.end.observe(this.more);
+  // The end may still be visible. An observer only reports changes, so it has to start again.
+  #observeEnd() {
+    this.endObserver.unobserve(this.more);
+    if (!this.more.hidden) this.endObserver.observe(this.more);
   }
 
-  #page(items) {
-    const node = h("div", { class: "page", role: "presentation" });
-    this.pages.set(node, items);
-    this.#fill(node);
-    this.near.observe(node);
-    this.shownCount += items.length;
-    if (this.pages.size > 1) announce(`${this.shownCount} loaded`);
-    return node;
+  #createPage(items) {
+    const page = h("div", { class: "page", role: "presentation" });
+    this.itemsByPage.set(page, items);
+    this.#renderPage(page);
+    this.pageObserver.observe(page);
+    this.itemCount += items.length;
+    if (this.itemsByPage.size > 1) announce(`${this.itemCount} loaded`);
+    return page;
   }
 
-  #fill(node) {
-    node.style.height = "";
-    node.replaceChildren(...this.pages.get(node).map((item) => this.render(item)));
+  #renderPage(page) {
+    page.style.height = "";
+    page.replaceChildren(...this.itemsByPage.get(page).map((item) => this.render(item)));
   }
 
-  #window(changes) {
+  // A page outside the viewport is emptied and keeps its height, unless it contains the focus.
+  #renderVisible(changes) {
     for (const { target, isIntersecting, boundingClientRect } of changes) {
-      if (isIntersecting && !target.hasChildNodes()) this.#fill(target);
+      if (isIntersecting && !target.hasChildNodes()) this.#renderPage(target);
       else if (!isIntersecting && target.hasChildNodes() && !target.contains(document.activeElement)) {
         target.style.height = `${boundingClientRect.height}px`;
         target.replaceChildren();
@@ -98,19 +102,19 @@ export class PagedList {
     }
   }
 
-  #atEnd(changes) {
-    if (changes.some((change) => change.isIntersecting)) this.#append();
+  #loadAtEnd(changes) {
+    if (changes.some((change) => change.isIntersecting)) this.#loadNext();
   }
 
-  // j and k go from one to the next, once the focus is in the list.
-  #step(event) {
+  // The keys j and k move the focus to the next and the previous item.
+  #moveFocus(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || !"jk".includes(event.key)) return;
-    const all = [...this.body.querySelectorAll("[role=listitem]")];
-    const at = all.indexOf(event.target.closest("[role=listitem]"));
-    const to = all[at + (event.key === "j" ? 1 : -1)];
-    if (at < 0 || !to) return;
+    const items = [...this.body.querySelectorAll("[role=listitem]")];
+    const index = items.indexOf(event.target.closest("[role=listitem]"));
+    const item = items[index + (event.key === "j" ? 1 : -1)];
+    if (index < 0 || !item) return;
     event.preventDefault();
-    to.focus({ preventScroll: true });
-    to.scrollIntoView({ block: "nearest" });
+    item.focus({ preventScroll: true });
+    item.scrollIntoView({ block: "nearest" });
   }
 }

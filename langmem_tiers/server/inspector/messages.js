@@ -1,25 +1,29 @@
-// One message as a row: who, when, how much, what, and its original one click away.
+// A message as a row of a list: metadata, text and a button that shows the original.
 
 import { originalButton } from "./dialogs.js";
-import { h, named, said } from "./dom.js";
+import { h, isolatedName, textBlock } from "./dom.js";
 import { count, time, words } from "./format.js";
-import { stateMark } from "./marks.js";
-import { button } from "./parts.js";
-import { wholeText } from "./texts.js";
+import { fullText } from "./long_text.js";
+import { stateLabel } from "./states.js";
+import { button } from "./widgets.js";
 
-const SHOWN = 2_000; // characters of a row
+const MAX_CHARACTERS = 2_000; // of a text in a row
 
 /**
+ * Create the row of a message.
+ *
  * Args:
- *   session: the one that the message is of; null for any other memory.
- *   message: of the server.
- *   state: its mark, if it has one.
+ *   session: session of the message; null for any other memory.
+ *   message: message as the server returned it.
+ *   state: state of the message, if any.
  *   extra: elements below the text.
- *   hasOriginal: whether it is kept as it is; what was put together for a context is not.
- *   opens: whether all of the text can be shown in its place.
- *   onGone: called when it was forgotten.
+ *   link: element after the role, if any.
+ *   hasOriginal: false for messages that were created for a context and are not stored.
+ *   isExpandable: true if the complete text was loaded and can be shown in the row.
+ *   onForgotten: called after the message was erased.
  */
-export function messageRow({ namespace, session, message, state, extra, link, hasOriginal = true, opens, onGone }) {
+export function messageRow(options) {
+  const { namespace, session, message, state, extra, link, hasOriginal = true, isExpandable, onForgotten } = options;
   const text = h("div", { class: "text" }, shortText(message));
   return h(
     "article",
@@ -27,9 +31,9 @@ export function messageRow({ namespace, session, message, state, extra, link, ha
     h(
       "header",
       {},
-      h("span", { class: "meta" }, about(message, state, link)),
-      opens && [message.text, ...callsOf(message)].some(isLong) ? opener(message, text) : null,
-      hasOriginal ? originalButton(namespace, { id: message.id, session }, onGone) : null,
+      h("span", { class: "meta" }, metadata(message, state, link)),
+      isExpandable && [message.text, ...callTexts(message)].some(isLong) ? expandButton(message, text) : null,
+      hasOriginal ? originalButton(namespace, { id: message.id, session }, onForgotten) : null,
     ),
     text,
     message.reason ? h("p", { class: "reason", dir: "auto" }, message.reason) : null,
@@ -37,11 +41,11 @@ export function messageRow({ namespace, session, message, state, extra, link, ha
   );
 }
 
-function about(message, state, link) {
-  const who = [message.role ?? words(message.kind ?? "memory"), message.name].filter(Boolean).map(named);
+function metadata(message, state, link) {
+  const names = [message.role ?? words(message.kind ?? "memory"), message.name].filter(Boolean).map(isolatedName);
   return [
-    state ? stateMark(state) : null,
-    h("span", { class: "who" }, who.length > 1 ? [who[0], " · ", who[1]] : who),
+    state ? stateLabel(state) : null,
+    h("span", { class: "row-title" }, names.length > 1 ? [names[0], " · ", names[1]] : names),
     link,
     message.time ? h("time", { datetime: message.time, class: "muted" }, time(message.time)) : null,
     Number.isFinite(message.tokens) ? h("span", { class: "muted number" }, `${count(message.tokens)} tokens`) : null,
@@ -50,33 +54,34 @@ function about(message, state, link) {
 }
 
 function shortText({ text, cut, calls = [] }) {
-  const told = cut || text.length > SHOWN ? `${text.slice(0, SHOWN)} …` : text;
   if (!text && !calls.length) return [h("p", { class: "muted" }, "No text.")];
-  return [text ? said(told, { class: "said short" }) : null, ...calls.map(shortCall)];
+  return [text ? textBlock(shorten(text, cut), { class: "text-block short" }) : null, ...calls.map(shortCall)];
 }
 
 function shortCall(call) {
-  const isLong = call.cut || call.arguments.length > SHOWN;
-  const told = isLong ? `${call.arguments.slice(0, SHOWN)} …` : call.arguments;
-  return said(`${call.name} ${told}`, { class: "said short code" });
+  return textBlock(`${call.name} ${shorten(call.arguments, call.cut)}`, { class: "text-block short code" });
+}
+
+function shorten(text, isCut) {
+  return isCut || text.length > MAX_CHARACTERS ? `${text.slice(0, MAX_CHARACTERS)} …` : text;
 }
 
 const isLong = (text) => text.length > 240 || text.split("\n", 6).length > 5;
 
-const callsOf = ({ calls = [] }) => calls.map((call) => `${call.name} ${call.arguments}`);
+const callTexts = ({ calls = [] }) => calls.map((call) => `${call.name} ${call.arguments}`);
 
-function whole(message) {
-  const calls = callsOf(message).map((told) => wholeText(told, "Call of a tool"));
-  return [message.text ? wholeText(message.text) : null, ...calls];
+function completeText(message) {
+  const calls = callTexts(message).map((text) => fullText(text, "Tool call"));
+  return [message.text ? fullText(message.text) : null, ...calls];
 }
 
-function opener(message, place) {
-  let isOpen = false;
-  const turn = ({ target }) => {
-    isOpen = !isOpen;
-    place.replaceChildren(...(isOpen ? whole(message) : shortText(message)).filter(Boolean));
-    target.setAttribute("aria-expanded", String(isOpen));
-    target.textContent = isOpen ? "Show less" : "Show all";
+function expandButton(message, container) {
+  let isExpanded = false;
+  const toggle = ({ target }) => {
+    isExpanded = !isExpanded;
+    container.replaceChildren(...(isExpanded ? completeText(message) : shortText(message)).filter(Boolean));
+    target.setAttribute("aria-expanded", String(isExpanded));
+    target.textContent = isExpanded ? "Show less" : "Show all";
   };
-  return button("Show all", turn, { class: "quiet", "aria-expanded": "false" });
+  return button("Show all", toggle, { class: "quiet", "aria-expanded": "false" });
 }

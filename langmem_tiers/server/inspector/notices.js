@@ -1,36 +1,36 @@
-// What is shown in place of an answer: nothing yet, nothing there, or what went wrong.
+// Notices shown instead of content: loading, empty or failed.
 
-import { h, named } from "./dom.js";
-import { button } from "./parts.js";
+import { h, isolatedName } from "./dom.js";
+import { button } from "./widgets.js";
 
 const HEADINGS = {
-  0: "No connection.",
-  403: "Not allowed.",
-  404: "Not there.",
-  413: "Too large.",
-  503: "Out of order.",
+  0: "Connection failed.",
+  403: "Access denied.",
+  404: "Not found.",
+  413: "Request too large.",
+  503: "Service unavailable.",
 };
 
-/** Something went wrong, in words, with a way on. */
-export function failure(error, retry) {
-  const heading = h("strong", {}, HEADINGS[error.status] ?? "That did not work.");
-  const again = retry ? button("Try again", retry) : null;
-  return h("div", { class: "notice bad", role: "alert" }, h("p", {}, heading, " ", named(error.message)), again);
+/** An error message, with a button to retry if `retry` is given. */
+export function errorNotice(error, retry) {
+  const heading = h("strong", {}, HEADINGS[error.status] ?? "Request failed.");
+  const message = h("p", {}, heading, " ", isolatedName(error.message));
+  return h("div", { class: "notice error", role: "alert" }, message, retry ? button("Try again", retry) : null);
 }
 
-/** There is nothing. */
-export const nothing = (...text) => h("div", { class: "notice" }, h("p", {}, ...text));
+/** A notice that there is nothing to show. */
+export const emptyNotice = (...text) => h("div", { class: "notice" }, h("p", {}, ...text));
 
-/** It is on its way. */
-export const loading = () => h("p", { class: "loading", "aria-hidden": "true" }, "Loading …");
+/** A placeholder until the content is loaded. */
+export const loadingNotice = () => h("p", { class: "loading", "aria-hidden": "true" }, "Loading …");
 
-/** Fill a place with what was asked for, or with what went wrong; the form that asked stays beside it. */
-export async function fill(place, ask, retry) {
-  place.replaceChildren(loading());
+/** Load the content of an element and insert it, or the error; the form next to it stays usable. */
+export async function loadInto(element, load, retry) {
+  element.replaceChildren(loadingNotice());
   try {
-    place.replaceChildren(...(await ask()));
+    element.replaceChildren(...(await load()));
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    place.replaceChildren(failure(error, retry));
+    element.replaceChildren(errorNotice(error, retry));
   }
 }

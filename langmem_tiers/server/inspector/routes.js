@@ -1,20 +1,20 @@
-// Addresses of pages: #/search?ns=acme/alice&q=..., so that each can be linked.
+// Page addresses such as #/search?ns=acme/alice&q=..., so that every page can be linked.
 
-/** The page that the address names, and its parameters. */
+/** Return the page and the parameters of the current address. */
 export function readRoute() {
   const [page, query = ""] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   return { page: page || "overview", parameters: new URLSearchParams(query) };
 }
 
-/** The address of a page; parameters that are empty are left out. */
+/** Return the address of a page; empty parameters are omitted. */
 export function href(page, parameters) {
-  const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return `#/${page}?${new URLSearchParams(given)}`;
+  const used = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return `#/${page}?${new URLSearchParams(used)}`;
 }
 
-/** Go there; to go where one is already is to load it again. */
-export function go(page, parameters) {
-  const to = href(page, parameters);
-  if (location.hash === to) window.dispatchEvent(new HashChangeEvent("hashchange"));
-  else location.hash = to;
+/** Navigate to a page; the current page is reloaded. */
+export function navigate(page, parameters) {
+  const address = href(page, parameters);
+  if (location.hash === address) window.dispatchEvent(new HashChangeEvent("hashchange"));
+  else location.hash = address;
 }

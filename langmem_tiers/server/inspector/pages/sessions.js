@@ -1,21 +1,21 @@
-// All sessions of a namespace.
+// Sessions of a namespace.
 
 import { get } from "../api.js";
-import { forgetDialog } from "../dialogs.js";
-import { h, named } from "../dom.js";
-import { count, plural, time } from "../format.js";
+import { openForgetDialog } from "../dialogs.js";
+import { h, isolatedName } from "../dom.js";
+import { plural, time } from "../format.js";
 import { PagedList } from "../list.js";
-import { nothing } from "../notices.js";
-import { button } from "../parts.js";
+import { emptyNotice } from "../notices.js";
 import { href } from "../routes.js";
+import { button } from "../widgets.js";
 
 export const title = () => "Sessions";
 
 export async function render({ content, namespace, signal, reload }) {
   const list = new PagedList({
     load: (cursor) => get("sessions", { namespace, cursor, limit: 100 }, signal),
-    render: (one) => row(one, namespace, reload),
-    empty: () => nothing("There is no session in ", named(namespace), "."),
+    render: (item) => sessionRow(item, namespace, reload),
+    empty: () => emptyNotice("No sessions in ", isolatedName(namespace), "."),
     label: "Sessions",
     signal,
   });
@@ -23,19 +23,20 @@ export async function render({ content, namespace, signal, reload }) {
   await list.start();
 }
 
-function row(one, namespace, reload) {
-  const forget = () => forgetDialog(namespace, { session: one.session }, "this session", reload);
+function sessionRow(item, namespace, reload) {
+  const forget = () => openForgetDialog(namespace, { session: item.session }, "this session", reload);
+  const address = href("session", { ns: namespace, s: item.session });
   return h(
     "article",
-    { class: "line", role: "listitem", tabindex: "-1" },
+    { class: "list-row", role: "listitem", tabindex: "-1" },
     h(
       "span",
       { class: "meta" },
-      h("a", { class: "name", href: href("session", { ns: namespace, s: one.session }) }, named(one.session)),
-      h("span", { class: "muted number" }, plural(one.messages, "message")),
-      h("span", { class: "muted number" }, `${count(one.tokens)} tokens`),
-      h("time", { class: "muted", datetime: one.updated_at }, time(one.updated_at)),
+      h("a", { class: "name", href: address }, isolatedName(item.session)),
+      h("span", { class: "muted number" }, plural(item.messages, "message")),
+      h("span", { class: "muted number" }, plural(item.tokens, "token")),
+      h("time", { class: "muted", datetime: item.updated_at }, time(item.updated_at)),
     ),
-    button("Forget …", forget, { class: "quiet danger", "aria-label": `Forget the session ${one.session}` }),
+    button("Forget …", forget, { class: "quiet danger", "aria-label": `Forget session ${item.session}` }),
   );
 }

@@ -1,48 +1,49 @@
-// One run of an agent, cycle by cycle, with loops marked.
+// A recorded task of an agent, with its cycles and the loops among them.
 
-import { get, part } from "../api.js";
+import { encodeSegment, get } from "../api.js";
 import { originalButton } from "../dialogs.js";
-import { h, named, said } from "../dom.js";
+import { h, isolatedName, textBlock } from "../dom.js";
 import { count, time } from "../format.js";
 import { PagedList } from "../list.js";
-import { stateMark } from "../marks.js";
-import { nothing } from "../notices.js";
-import { crumbs } from "../parts.js";
+import { emptyNotice } from "../notices.js";
 import { href } from "../routes.js";
+import { stateLabel } from "../states.js";
+import { breadcrumbs } from "../widgets.js";
 
 export const title = (parameters) => `Task ${parameters.get("t") ?? ""}`;
 
 export async function render({ content, parameters, namespace, signal, reload }) {
   const task = parameters.get("t") ?? "";
   const list = new PagedList({
-    load: (cursor) => get(`tasks/${part(task)}/cycles`, { namespace, cursor, limit: 100 }, signal),
-    render: (one) => row(one, originalButton(namespace, { id: one.id, session: task }, reload)),
-    empty: () => nothing("This run has no cycle."),
+    load: (cursor) => get(`tasks/${encodeSegment(task)}/cycles`, { namespace, cursor, limit: 100 }, signal),
+    render: (cycle) => cycleRow(cycle, originalButton(namespace, { id: cycle.id, session: task }, reload)),
+    empty: () => emptyNotice("No cycles in this task."),
     label: "Cycles",
     signal,
   });
-  content.replaceChildren(crumbs("Tasks", href("tasks", { ns: namespace }), task), list.element);
+  content.replaceChildren(breadcrumbs("Tasks", href("tasks", { ns: namespace }), task), list.element);
   await list.start();
 }
 
-function row(one, original) {
+function cycleRow(cycle, original) {
+  const hasParameters = cycle.parameters && cycle.parameters !== "{}";
   return h(
     "article",
-    { class: `message cycle${one.loop ? " is-loop" : ""}`, role: "listitem", tabindex: "-1" },
-    h("header", {}, h("span", { class: "meta" }, about(one)), original),
-    one.thought ? said(one.thought, { class: "said short muted" }) : null,
-    one.parameters && one.parameters !== "{}" ? said(one.parameters, { class: "said code" }) : null,
-    one.result ? said(one.result, { class: "said short" }) : null,
-    one.loop ? h("p", { class: "reason warn", dir: "auto" }, one.loop) : null,
+    { class: `message cycle${cycle.loop ? " is-loop" : ""}`, role: "listitem", tabindex: "-1" },
+    h("header", {}, h("span", { class: "meta" }, metadata(cycle)), original),
+    cycle.thought ? textBlock(cycle.thought, { class: "text-block short muted" }) : null,
+    hasParameters ? textBlock(cycle.parameters, { class: "text-block code" }) : null,
+    cycle.result ? textBlock(cycle.result, { class: "text-block short" }) : null,
+    cycle.loop ? h("p", { class: "reason warning", dir: "auto" }, cycle.loop) : null,
   );
 }
 
-function about(one) {
+function metadata(cycle) {
   return [
-    h("span", { class: "muted number" }, `#${count(one.number)}`),
-    h("strong", { class: "who" }, named(one.action)),
-    stateMark(one.success ? "ok" : "failed"),
-    one.loop ? stateMark("loop") : null,
-    h("time", { class: "muted", datetime: one.time }, time(one.time)),
+    h("span", { class: "muted number" }, `#${count(cycle.number)}`),
+    h("strong", { class: "row-title" }, isolatedName(cycle.action)),
+    stateLabel(cycle.success ? "ok" : "failed"),
+    cycle.loop ? stateLabel("loop") : null,
+    h("time", { class: "muted", datetime: cycle.time }, time(cycle.time)),
   ];
 }

@@ -1,10 +1,10 @@
-// Recorded runs of agents.
+// Recorded tasks of agents.
 
 import { get } from "../api.js";
-import { h, named } from "../dom.js";
+import { h, isolatedName } from "../dom.js";
 import { plural, time } from "../format.js";
 import { PagedList } from "../list.js";
-import { nothing } from "../notices.js";
+import { emptyNotice } from "../notices.js";
 import { href } from "../routes.js";
 
 export const title = () => "Tasks";
@@ -12,8 +12,8 @@ export const title = () => "Tasks";
 export async function render({ content, namespace, signal }) {
   const list = new PagedList({
     load: (cursor) => get("tasks", { namespace, cursor, limit: 100 }, signal),
-    render: (one) => row(one, namespace),
-    empty: () => nothing("No run of an agent is recorded in ", named(namespace), "."),
+    render: (item) => taskRow(item, namespace),
+    empty: () => emptyNotice("No tasks in ", isolatedName(namespace), "."),
     label: "Tasks",
     signal,
   });
@@ -21,16 +21,17 @@ export async function render({ content, namespace, signal }) {
   await list.start();
 }
 
-function row(one, namespace) {
+function taskRow(item, namespace) {
+  const address = href("task", { ns: namespace, t: item.task });
   return h(
     "article",
-    { class: "line", role: "listitem", tabindex: "-1" },
+    { class: "list-row", role: "listitem", tabindex: "-1" },
     h(
       "span",
       { class: "meta" },
-      h("a", { class: "name", href: href("task", { ns: namespace, t: one.task }) }, named(one.task)),
-      h("span", { class: "muted number" }, plural(one.cycles, "cycle")),
-      h("time", { class: "muted", datetime: one.updated_at }, time(one.updated_at)),
+      h("a", { class: "name", href: address }, isolatedName(item.task)),
+      h("span", { class: "muted number" }, plural(item.cycles, "cycle")),
+      h("time", { class: "muted", datetime: item.updated_at }, time(item.updated_at)),
     ),
   );
 }
