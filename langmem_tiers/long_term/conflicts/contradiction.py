@@ -75,7 +75,7 @@ _ENDS: Final = {
 }  # fmt: skip
 """Verbs about one person, with the states that they end."""
 _UNSAID = frozenset({"always", "all", "any"})
-_LOOSE_roles = frozenset({OBJECT, COMPLEMENT, "to", REASON, VERB, SUBJECT})
+_LOOSE_ROLES = frozenset({OBJECT, COMPLEMENT, "to", REASON, VERB, SUBJECT})
 
 
 _WHEN = get_canonical_keys("last week year month yesterday today ago recently finally yet")
@@ -126,7 +126,7 @@ def find_denial(old: Statement, new: Statement) -> str:
     is_hit = (
         _ends_statement(denying, affirming, ended, rest) if ended else _shares_predicate(denying, affirming)
     )
-    return f"one of them denies it: '{denying.text}'" if is_hit and not find_swapped_roles(old, new) else ""
+    return f"one of them negates it: '{denying.text}'" if is_hit and not find_swapped_roles(old, new) else ""
 
 
 def _find_denied_keys(denying: Statement, affirming: Statement, ended: frozenset[str]) -> frozenset[str]:
@@ -213,10 +213,10 @@ def find_abandonment(keeping: Statement, leaving: Statement) -> str:
         for atom in leaving.atoms
         if atom.key not in keeping.keys
         and atom.key not in {*loose, "from", REJECTED}
-        and atom.role not in _LOOSE_roles
+        and atom.role not in _LOOSE_ROLES
         and not (is_end and atom.role in {"with", "by", "for"})
     ]
-    return "" if limits else f"'{kept[0].text}' was given up"
+    return "" if limits else f"'{kept[0].text}' was abandoned"
 
 
 def _is_about_another_person(keeping: Statement, leaving: Statement) -> bool:
@@ -293,7 +293,7 @@ def find_ended_state(old: Statement, new: Statement) -> str:
     if any(atom.kind == "day" for atom in new.atoms):
         return ""  # "closed on Fridays" is not an end
     if "back" in new.keys and any("from" in roles and key in old.keys for key, roles in new.roles.items()):
-        return "it is over: somebody is back" if old.persons <= new.persons else ""
+        return "it ended: the person is back" if old.persons <= new.persons else ""
     for verb, key in _find_ending_verbs(new):
         if _is_ended(old, new, key):
             return f"'{verb}' ends it"
@@ -446,7 +446,7 @@ def _find_opposition(old: Statement, new: Statement, found: StatementDifference)
     if _names_the_subject(old, new, one, other) or _applies_to_several(old, one, other):
         return ""
     is_swapped = one.role != "preposition" and find_swapped_roles(old, new)
-    return "" if is_swapped else f"'{one.text}' against '{other.text}'"
+    return "" if is_swapped else f"'{one.text}' versus '{other.text}'"
 
 
 def _names_the_subject(old: Statement, new: Statement, one: Atom, other: Atom) -> bool:
@@ -509,7 +509,7 @@ def _find_replacement(old: Statement, new: Statement, found: StatementDifference
         return ""
     is_other_claim = is_exclusive(old, new, ones, others)
     return (
-        f"'{_join_texts(ones)}' against '{_join_texts(others)}' in the same place" if is_other_claim else ""
+        f"'{_join_texts(ones)}' versus '{_join_texts(others)}' in the same position" if is_other_claim else ""
     )
 
 
