@@ -69,9 +69,9 @@ def test_a_fact_is_validated_and_promoted_above_the_threshold(engine: MemoryEngi
     }
     promoted, validated, quarantined = namespace.facts
     assert (promoted.confidence, promoted.reason, promoted.promoted) == (0.8, "confidence 0.80", True)
-    assert (validated.confidence, validated.reason) == (0.49, "believed less: a hedge")
+    assert (validated.confidence, validated.reason) == (0.49, "reduced confidence: a hedge")
     assert (validated.entry_id, quarantined.entry_id) == (None, None)
-    assert quarantined.reason == "it tells the model to drop its instructions"
+    assert quarantined.reason == "tells the model to ignore its instructions"
     assert said(namespace) == Counter([DECIDED])
     assert report.problems == ()
 
@@ -396,7 +396,7 @@ def test_an_answer_that_cannot_be_used_is_kept_as_it_came(raw: str) -> None:
         (kept,) = namespace.facts.page({"quarantined"})
         assert kept.content == raw
         assert kept.confidence == 0.0
-        assert kept.reason.startswith("an answer of the model that could not be used: ")
+        assert kept.reason.startswith("unusable answer of the model: ")
         assert said(namespace) == Counter([DECIDED])  # what patterns find is not lost
         assert report.messages == 1
 
