@@ -147,7 +147,7 @@ def test_the_preview_gives_reasons_for_in_and_out_within_the_budget(
     assert outside.count() > 0
     assert all(outside.locator(".reason").all_text_contents())
     for row in outside.all():
-        is_told = row.locator(".reason").inner_text().startswith("in few words")
+        is_told = row.locator(".reason").inner_text().startswith("summarized")
         expect(row.locator(".mark")).to_contain_text("compressed" if is_told else "dropped")
 
 
@@ -177,7 +177,7 @@ def test_a_run_of_an_agent_has_its_loops_marked(looking: Callable[..., Inspector
     expect(look.rows()).to_have_count(6)
     looped = look.rows().filter(has=look.page.locator(".mark.is-loop"))
     assert 0 < looped.count() < 6
-    expect(looped.first.locator(".reason")).to_contain_text("was done 3 times")
+    expect(looped.first.locator(".reason")).to_contain_text("occurred 3 times")
     expect(look.rows().first.locator(".mark")).to_have_text("✓ok")
 
 
