@@ -233,9 +233,7 @@ class Learner:
             except FactStateChangedError:
                 raise  # a subclass of InvalidInputError, which would quarantine the fact below
             except MessageNotFoundError:
-                self._facts.move(
-                    fact, FactState.VALIDATED, "its source message was deleted", was=_PENDING_STATES
-                )
+                self._facts.move(fact, FactState.VALIDATED, "source message deleted", was=_PENDING_STATES)
             except InvalidInputError as error:
                 self._facts.move(
                     fact, FactState.QUARANTINED, f"cannot be stored: {error}", was=_PENDING_STATES

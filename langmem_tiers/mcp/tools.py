@@ -216,7 +216,7 @@ class MemoryTools:
         name = name_from_id(after)
         found = None if name is None else self._namespace.knowledge.get(*name, use=False)
         if found is None:
-            raise NotFoundError(f"no knowledge has the id {after!r} any more: list again without after")
+            raise NotFoundError(f"knowledge with the id {after!r} no longer exists: list again without after")
         return found
 
 

@@ -60,7 +60,7 @@ def to_contribution_request(
         )
     if not isinstance(what, Entry):
         raise InvalidInputError(
-            f"contribute() expects a str, an Entry or a Knowledge, got a {type(what).__name__}: pass its text"
+            f"contribute() expects a str, an Entry or a Knowledge, got {type(what).__name__}: pass its text"
         )
     if what.namespace != namespace:
         raise InvalidInputError(

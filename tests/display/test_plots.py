@@ -440,9 +440,7 @@ def test_what_is_no_context_is_refused(wrong: Any) -> None:
     ],
 )
 def test_what_cannot_be_drawn_is_named_with_what_is_wanted(name: str, wanted: str, wrong: Any) -> None:
-    with pytest.raises(
-        InvalidInputError, match=rf"expected {wanted}, got a \w+: pass the result of .*\(\w*\)"
-    ):
+    with pytest.raises(InvalidInputError, match=rf"expected {wanted}, got \w+: pass the result of .*\(\w*\)"):
         getattr(plots, name)(wrong)
 
 

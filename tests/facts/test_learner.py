@@ -130,7 +130,7 @@ def test_the_threshold_is_configurable_and_must_be_exceeded(threshold: float, wa
 
 def test_the_threshold_is_six_tenths_by_default_and_a_fraction() -> None:
     assert LearningConfig().promotion_threshold == 0.6
-    with pytest.raises(InvalidConfigError, match="promotion_threshold must lie in .* got 1.5"):
+    with pytest.raises(InvalidConfigError, match="promotion_threshold must be in .* got 1.5"):
         LearningConfig(promotion_threshold=1.5)
 
 

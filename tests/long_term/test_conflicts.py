@@ -168,9 +168,9 @@ def test_phrases_that_rule_each_other_out_are_different_even_if_near(old: str, n
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("The database is PostgreSQL", "The database is MySQL", ("PostgreSQL", "MySQL", "same place")),
+        ("The database is PostgreSQL", "The database is MySQL", ("PostgreSQL", "MySQL", "same position")),
         ("The limit is 5", "The limit is 10", ("5", "10")),
-        ("Use tabs", "Do not use tabs", ("denies",)),
+        ("Use tabs", "Do not use tabs", ("negates",)),
         ("We use Redis", "We use Redis in production", ("production",)),
         ("Alice manages Bob", "Bob manages Alice", ("Alice", "Bob", "are swapped")),
     ],

@@ -101,11 +101,8 @@ def _find_denial_difference(old: Statement, new: Statement, found: StatementDiff
     if sorted(old.denials) != sorted(new.denials):
         return "they negate different parts"
     ones, others = ({clause & found.common for clause in statement.clauses} for statement in (old, new))
-    return (
-        ""
-        if len(old.clauses) != len(new.clauses) or ones == others
-        else "properties are assigned differently"
-    )
+    is_different = len(old.clauses) == len(new.clauses) and ones != others
+    return "properties are assigned differently" if is_different else ""
 
 
 def _is_converse(old: Statement, new: Statement, found: StatementDifference) -> bool:
