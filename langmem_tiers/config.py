@@ -377,7 +377,9 @@ class MaintenanceConfig:
         if self.retention_days is not None:
             check_positive(self.retention_days, "retention_days", most=1_000_000)
         if not isinstance(self.compaction, bool):
-            raise InvalidConfigError(f"compaction must be True or False, got {self.compaction!r}. Pass a bool.")
+            raise InvalidConfigError(
+                f"compaction must be True or False, got {self.compaction!r}. Pass a bool."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

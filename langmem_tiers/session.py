@@ -105,7 +105,7 @@ class Session(SessionRecord):
 
         Args:
             query: Question for recall. Default: the newest user message, extended by the messages before it if
-                it means nothing by itself ("And when was that?").
+                it is not meaningful alone ("And when was that?").
             budget: Token budget. Default: the budget of the engine.
             recall: Include knowledge and memories of earlier messages and other sessions.
             tidy: Permanently compress the session if it has grown too large for the budget. Default: only

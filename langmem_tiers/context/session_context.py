@@ -293,7 +293,7 @@ def _expand_newest_question(messages: Sequence[Message]) -> str:
 
 
 def expand_question(question: str, said: Sequence[Message]) -> str:
-    """Append the preceding messages to a question that means nothing by itself, such as "And when was that?".
+    """Append the preceding messages to a question that is not meaningful alone, such as "And when was that?".
 
     Args:
         question: The question. Returned unchanged if it contains words to search for.

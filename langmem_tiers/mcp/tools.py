@@ -202,7 +202,7 @@ class MemoryTools:
         return tuple(hit.knowledge for hit in hits)
 
     def _list_knowledge(self, arguments: schemas.LookUpToolArguments) -> schemas.LookUpToolResult:
-        # One more than the limit tells whether there is a next page.
+        # Read one extra row to find out whether there is a next page.
         page = self._namespace.knowledge.page(
             arguments.category, after=self._get_last_listed(arguments.after), limit=arguments.limit + 1
         )

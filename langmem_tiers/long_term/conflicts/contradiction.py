@@ -80,7 +80,7 @@ _LOOSE_ROLES = frozenset({OBJECT, COMPLEMENT, "to", REASON, VERB, SUBJECT})
 
 _WHEN = get_canonical_keys("last week year month yesterday today ago recently finally yet")
 _GETTING = get_canonical_keys("buy get adopt inherit acquire")
-"""Verbs of getting something, which one owns from then on."""
+"""Verbs of obtaining something. Afterwards the person owns it."""
 _HAVING = get_canonical_keys("take attend subscribe pay receive")
 _MUSIC = frozenset({"musical"})  # not a category of its own beside an instrument
 
@@ -111,7 +111,7 @@ def find_denial(old: Statement, new: Statement) -> str:
     said = affirming.keys | kinds_of(affirming.keys) | _MUSIC
     is_other = any(atom.determiner == "a" and atom.role == OBJECT for atom in denying.atoms)
     if ended and (is_other or "event" in affirming.flags):
-        return ""  # who sold a house may own another one, and a past event remains true
+        return ""  # someone who sold a house may own another one, and a past event remains true
     if affirming is new and _GETTING & frozenset(affirming.predicates):
         said |= {"own"}
     if (
@@ -193,7 +193,7 @@ def _shares_predicate(denying: Statement, affirming: Statement) -> bool:
 
 
 def find_abandonment(keeping: Statement, leaving: Statement) -> str:
-    """Return what one statement says and the other gives up for something else, or an empty string."""
+    """Return what one statement states and the other one replaces by something else, or an empty string."""
     if is_denying(keeping) or keeping.flags & {"past", "event"} or keeping.predicates[0] in PLANS | SHARED:
         return ""
     if _is_about_another_person(keeping, leaving):
@@ -236,7 +236,7 @@ def _is_only_stopped(keeping: Statement, leaving: Statement) -> bool:
 
 
 def _is_head_kept(left: list[Atom], keeping: Statement) -> bool:
-    # Who quit the chess club may still play chess.
+    # Someone who quit the chess club may still play chess.
     objects = [
         atom.key for atom in left if atom.role == OBJECT and atom.kind == "word" and atom.key not in _WHEN
     ]
@@ -481,7 +481,7 @@ def _have_same_validity(old: Statement, new: Statement) -> bool:
         if old.predicates[0] not in measured or ("past" in old.flags) != ("past" in new.flags):
             return False
     if "will" in old.modals ^ new.modals and old.predicates[0] not in _SETTLED:
-        return False  # who is going to move still lives here
+        return False  # someone who is going to move still lives here
     return old.modals - _CERTAIN == new.modals - _CERTAIN
 
 
