@@ -315,7 +315,7 @@ class RecallConfig:
         object.__setattr__(self, "strategy", check_strategy(self.strategy))
         for name, kind in (("hybrid", HybridWeights), ("tf_idf", TfIdfWeights)):
             if not isinstance(part := getattr(self, name), kind):
-                raise InvalidConfigError(f"{name} must be a {kind.__name__}, got {part!r}")
+                raise InvalidConfigError(f"{name} must be a {kind.__name__}, got {part!r}. Create one.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,7 +377,9 @@ class MaintenanceConfig:
         if self.retention_days is not None:
             check_positive(self.retention_days, "retention_days", most=1_000_000)
         if not isinstance(self.compaction, bool):
-            raise InvalidConfigError(f"compaction must be True or False, got {self.compaction!r}")
+            raise InvalidConfigError(
+                f"compaction must be True or False, got {self.compaction!r}. Pass a bool."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,10 +417,10 @@ class EngineConfig:
             ) from error
         for name, kind in _SECTION_TYPES.items():
             if not isinstance(part := getattr(self, name), kind):
-                raise InvalidConfigError(f"{name} must be a {kind.__name__}, got {part!r}")
+                raise InvalidConfigError(f"{name} must be a {kind.__name__}, got {part!r}. Create one.")
         if self.redis is not None and not isinstance(self.redis, RedisConfig):
             raise InvalidConfigError(
-                f"redis must be a RedisConfig or None, got a {type(self.redis).__name__}"
+                f"redis must be a RedisConfig or None, got {type(self.redis).__name__}. Use RedisConfig(url)."
             )
         if check_fraction(self.redundancy_threshold, "redundancy_threshold") == 0:
             raise InvalidConfigError("redundancy_threshold must be above 0, got 0: use e.g. 0.9")
@@ -445,5 +447,5 @@ _SECTION_TYPES = {
 def check_limit(limit: object) -> int:
     """Return the limit, or raise InvalidInputError if it is not a valid limit."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
-        raise InvalidInputError(f"a limit must be a whole number from 1 to {MAX_LIMIT}, got {limit!r}")
+        raise InvalidInputError(f"limit must be a whole number from 1 to {MAX_LIMIT}, got {limit!r}")
     return limit

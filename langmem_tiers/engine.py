@@ -179,7 +179,7 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         }
         if figures.redis_connected is not None:
             facts["Redis connected"] = figures.redis_connected
-        # One more than is displayed, to see whether there are more.
+        # Read one extra row to find out whether there are more.
         paths = self.namespaces(limit=MAX_TABLE_ROWS + 1)
         if paths:
             more = ", and more" if len(paths) > MAX_TABLE_ROWS else ""

@@ -83,7 +83,7 @@ class Namespace(NotebookDisplayable):
                     f"{self!r} has no session {after!r}, it may have been deleted: restart from the first page"
                 )
             before = cursor.key
-        # One more than asked for shows whether there is a next page.
+        # Read one extra row to find out whether there is a next page.
         infos = self._services.short_term.sessions.list_sessions(self.path, before=before, limit=limit + 1)
         more = len(infos) > limit
         return SessionPage(sessions=infos[:limit], next_after=infos[limit - 1].name if more else None)

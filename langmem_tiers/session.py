@@ -105,7 +105,7 @@ class Session(SessionRecord):
 
         Args:
             query: Question for recall. Default: the newest user message, extended by the messages before it if
-                it means nothing by itself ("And when was that?").
+                it is not meaningful alone ("And when was that?").
             budget: Token budget. Default: the budget of the engine.
             recall: Include knowledge and memories of earlier messages and other sessions.
             tidy: Permanently compress the session if it has grown too large for the budget. Default: only
@@ -258,7 +258,7 @@ class Session(SessionRecord):
         sketch = PlanDraft([item])
         now = self._services.now()
         score = self._services.analyzer.score(item, now)
-        self._services.analyzer.promote(sketch, 0, "by hand", score, now)
+        self._services.analyzer.promote(sketch, 0, "manually", score, now)
         promoted = sketch.items[0].override
         override = None if promoted is None else replace(promoted, is_pinned=True)
         self._write_overrides({**self._build_unarchive_overrides(item, now), item.key: override})
@@ -283,7 +283,7 @@ class Session(SessionRecord):
         if item.message.is_summary:
             # A summary itself is never compressed, dropped or promoted.
             return item.message
-        override = EntryOverride(is_pinned=True, reason="restored by hand", changed_at=now)
+        override = EntryOverride(is_pinned=True, reason="restored manually", changed_at=now)
         self._write_overrides({**self._build_unarchive_overrides(item, now), item.key: override})
         return item.message
 

@@ -27,7 +27,7 @@ SHOWN = {
         2,
         ["3 messages on Monday", "backup time: 03:15", "Jonas does, every night", "remembered: False"],
     ),
-    "2_context_budget": (3, ["399 messages", "[CONTEXT SUMMARY]", "facts have no room"]),
+    "2_context_budget": (3, ["399 messages", "[CONTEXT SUMMARY]", "facts did not fit"]),
     "3_tuning_retrieval": (3, ["'dia_id': 'D1:1'", "second_look", "held out"]),
     "4_optimizer": (2, ["usage is near its target", "600 messages in the record", "found again: Why does"]),
     "5_langchain_agent": (

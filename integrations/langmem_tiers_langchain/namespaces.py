@@ -114,7 +114,8 @@ def _to_label(value: object, name: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | UUID) or not str(value):
         shown = repr(value) if isinstance(value, str | bool) else f"a {type(value).__name__}"
         raise InvalidNameError(
-            f"the value for {name!r} must be a non-empty str, an int or a UUID, got {shown}"
+            f"the value for {name!r} must be a non-empty str, an int or a UUID, got {shown}: "
+            "convert or omit it"
         )
     return str(value)
 

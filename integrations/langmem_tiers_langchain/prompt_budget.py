@@ -93,7 +93,8 @@ class PromptBudgeter:
     def __init__(self, given: TokenBudget | int | None, default: TokenBudget, counter: TokenCounter) -> None:
         if given is not None and not isinstance(given, TokenBudget) and (type(given) is not int or given < 1):
             raise InvalidConfigError(
-                f"budget must be a TokenBudget or a number of tokens from 1, got {given!r}"
+                f"budget must be a TokenBudget or a number of tokens from 1, got {given!r}: "
+                "use TokenBudget.of(8000)"
             )
         self._requested = given
         self._default = default

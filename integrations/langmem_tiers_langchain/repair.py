@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from langmem_tiers.integration_kit import NO_RESULT_TEXT
 from langmem_tiers_langchain.convert import SOURCE_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-NO_RESULT_TEXT = "[no result: the call did not come to its end]"
 
 
 def repair_tool_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:

@@ -66,7 +66,7 @@ class TieredMemoryRetriever(BaseRetriever):
         if filters is None or isinstance(filters, RecallFilters):
             return filters
         raise InvalidInputError(
-            f"filters must be RecallFilters, got a {type(filters).__name__}: use RecallFilters(roles={{'user'}})"
+            f"filters must be RecallFilters, got {type(filters).__name__}: use RecallFilters(roles={{'user'}})"
         )
 
     def _get_relevant_documents(

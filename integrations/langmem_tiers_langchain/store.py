@@ -370,7 +370,7 @@ class TieredStore(BaseStore):
 def _check_engine(engine: object) -> None:
     if engine is not None and not isinstance(engine, MemoryEngine):
         raise InvalidConfigError(
-            f"engine must be a MemoryEngine, got a {type(engine).__name__}: "
+            f"engine must be a MemoryEngine, got {type(engine).__name__}: "
             "use TieredStore.from_conn_string(url) to open a database by URL"
         )
 

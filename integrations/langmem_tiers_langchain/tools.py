@@ -233,7 +233,7 @@ def _choose_backend(engine: object, store: BaseStore | None) -> MemoryBackend:
         raise InvalidConfigError("expected engine= or store= for a memory tool, got both: pass one of them")
     if not isinstance(engine, MemoryEngine):
         raise InvalidConfigError(
-            f"engine must be a MemoryEngine, got a {type(engine).__name__}: open one with MemoryEngine(url)"
+            f"engine must be a MemoryEngine, got {type(engine).__name__}: open one with MemoryEngine(url)"
         )
     return EngineMemoryBackend(engine)
 
@@ -249,7 +249,9 @@ def _check_actions(actions: Sequence[MemoryAction]) -> tuple[MemoryAction, ...]:
 
 def _build_search_arguments(limit: object, *, with_filter: bool) -> type[BaseModel]:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_MEMORIES:
-        raise InvalidConfigError(f"limit must be a whole number from 1 to {_MAX_MEMORIES}, got {limit!r}")
+        raise InvalidConfigError(
+            f"limit must be a whole number from 1 to {_MAX_MEMORIES}, got {limit!r}: use e.g. 10"
+        )
     fields: dict[str, Any] = {
         "query": (str, Field(description="A question or keywords.")),
         "limit": (int, Field(limit, ge=1, le=_MAX_MEMORIES, description="Maximum number of memories.")),

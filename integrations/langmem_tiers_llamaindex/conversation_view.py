@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
 from langmem_tiers import BudgetExceededError, Message, Role, StorageError
-from langmem_tiers.integration_kit import IN_LIST, neutralize_fence_tags, wrap_in_fence
+from langmem_tiers.integration_kit import IN_LIST, NO_RESULT_TEXT, neutralize_fence_tags, wrap_in_fence
 from langmem_tiers_llamaindex.convert import map_text, protect_placeholders, to_message
 from langmem_tiers_llamaindex.layout import ViewParts, arrange_messages, cut_to_limit
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from langmem_tiers_llamaindex.layout import InsertMethod
     from langmem_tiers_llamaindex.token_counter import TokenCountCache
     from langmem_tiers_llamaindex.turn_state import TurnState
-
-
-_NO_RESULT_TEXT = "[no result: the call did not come to its end]"
 
 
 def repair_messages(messages: Sequence[Message]) -> list[Message]:
@@ -68,7 +65,7 @@ def _build_missing_result(message: Message, call: ToolCall) -> Message:
         message,
         id=f"{message.id}-{call.id}",
         role=Role.TOOL,
-        content=_NO_RESULT_TEXT,
+        content=NO_RESULT_TEXT,
         tool_calls=(),
         tool_call_id=call.id,
         payload_json=None,

@@ -197,7 +197,7 @@ class KeyedMessageLists:
     def _to_drafts(self, messages: Iterable[ChatMessage]) -> list[MessageDraft]:
         if isinstance(messages, str | Mapping | ChatMessage) or not isinstance(messages, Iterable):
             raise InvalidInputError(
-                f"messages must be a list of ChatMessage, got a {type(messages).__name__}: wrap a single "
+                f"messages must be a list of ChatMessage, got {type(messages).__name__}: wrap a single "
                 "message in a list"
             )
         return [to_draft(message, self._engine.counter) for message in messages]

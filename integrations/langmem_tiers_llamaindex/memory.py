@@ -389,7 +389,7 @@ def get_query_text(asked: object) -> str | None:
 def _check_messages(messages: object) -> Sequence[ChatMessage]:
     if isinstance(messages, ChatMessage | str) or not isinstance(messages, list | tuple):
         raise InvalidInputError(
-            f"messages must be a list of ChatMessage, got a {type(messages).__name__}: use put() for one message"
+            f"messages must be a list of ChatMessage, got {type(messages).__name__}: use put() for one message"
         )
     return messages
 

@@ -147,5 +147,5 @@ def _check_filters(filters: object) -> RecallFilters | None:
     if filters is None or isinstance(filters, RecallFilters):
         return filters
     raise InvalidInputError(
-        f"filters must be RecallFilters, got a {type(filters).__name__}: use RecallFilters(roles={{'user'}})"
+        f"filters must be RecallFilters, got {type(filters).__name__}: use RecallFilters(roles={{'user'}})"
     )

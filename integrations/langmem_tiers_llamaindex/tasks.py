@@ -187,7 +187,7 @@ async def _build_stop_output(agent: BaseWorkflowAgent, ctx: AgentContext, said: 
     answer = ChatMessage(role="assistant", content=said)
     # Each kind of agent collects the messages of the run in a different place and stores them when the run ends.
     if isinstance(agent, ReActAgent):
-        last = ResponseReasoningStep(thought="I am going in circles.", response=said)
+        last = ResponseReasoningStep(thought="I am stuck in a loop.", response=said)
         await _append(ctx, agent.reasoning_key, last)
     elif isinstance(agent, FunctionAgent | CodeActAgent):
         await _append(ctx, agent.scratchpad_key, answer)

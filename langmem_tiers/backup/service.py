@@ -121,7 +121,7 @@ class BackupApi:
         """
         if not isinstance(target, BackupApi):
             raise InvalidInputError(
-                f"target must be a MemoryEngine, got a {type(target).__name__}: open one on the other database"
+                f"target must be a MemoryEngine, got {type(target).__name__}: open one on the other database"
             )
         scope = BackupScope(None if namespace is None else check_namespace(namespace), prefix)
         request = target._build_restore_request(into, progress)

@@ -22,5 +22,5 @@ def check_positive(value: object, what: str, most: float = 10**9) -> float:
 def check_fraction(value: object, what: str) -> float:
     """Return the value if it is a number in [0, 1]; otherwise raise InvalidConfigError."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InvalidConfigError(f"{what} must lie in [0, 1], got {value!r}")
+        raise InvalidConfigError(f"{what} must be in [0, 1], got {value!r}")
     return float(value)

@@ -220,7 +220,7 @@ class Chunk(Displayable):
 def build_interval_error(valid_from: datetime, valid_until: datetime) -> InvalidInputError:
     """Build the error for a validity period that ends before it begins."""
     return InvalidInputError(
-        f"valid_until {valid_until.isoformat()!r} must lie after valid_from {valid_from.isoformat()!r}: "
+        f"valid_until {valid_until.isoformat()!r} must be after valid_from {valid_from.isoformat()!r}: "
         "swap them or leave one out"
     )
 
@@ -228,7 +228,7 @@ def build_interval_error(valid_from: datetime, valid_until: datetime) -> Invalid
 def check_score(score: object, what: str) -> float:
     """Return the score, or raise InvalidInputError if it is outside [0, 1]."""
     if isinstance(score, bool) or not isinstance(score, (int, float)):
-        raise InvalidInputError(f"{what} must be a number, got a {type(score).__name__}: convert it first")
+        raise InvalidInputError(f"{what} must be a number, got {type(score).__name__}: convert it first")
     if not 0.0 <= score <= 1.0:
-        raise InvalidInputError(f"{what} must lie in [0, 1], got {score!r}: scale it first")
+        raise InvalidInputError(f"{what} must be in [0, 1], got {score!r}: scale it first")
     return score

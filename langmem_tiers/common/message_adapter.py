@@ -42,7 +42,7 @@ def read_messages(messages: object) -> list[Message | MessageDraft]:
     if isinstance(messages, str | bytes | Mapping | Message | MessageDraft) or not isinstance(
         messages, Iterable
     ):
-        raise InvalidMessageError(f"messages must be a list, got a {type(messages).__name__}: {_USAGE_HINT}")
+        raise InvalidMessageError(f"messages must be a list, got {type(messages).__name__}: {_USAGE_HINT}")
     return [_read_message(message, f"message {index}") for index, message in enumerate(messages)]
 
 

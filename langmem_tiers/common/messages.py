@@ -57,7 +57,7 @@ class ToolCall:
             value = getattr(self, field)
             if not isinstance(value, str):
                 raise InvalidMessageError(
-                    f"a tool call's {field} must be a str, got a {type(value).__name__}: use json.dumps for arguments"
+                    f"a tool call's {field} must be a str, got {type(value).__name__}: use json.dumps for arguments"
                 )
 
 
@@ -207,7 +207,7 @@ def check_time(moment: object) -> datetime:
 def _check_text(text: object, what: str) -> str:
     if not isinstance(text, str):
         raise InvalidMessageError(
-            f"{what} must be a str, got a {type(text).__name__}: put other forms into payload"
+            f"{what} must be a str, got {type(text).__name__}: put other forms into payload"
         )
     return text
 
@@ -215,7 +215,7 @@ def _check_text(text: object, what: str) -> str:
 def _check_calls(calls: object) -> tuple[ToolCall, ...]:
     if not isinstance(calls, tuple | list) or not all(isinstance(call, ToolCall) for call in calls):
         raise InvalidMessageError(
-            f"tool_calls must be a list of ToolCall, got a {type(calls).__name__}: wrap each as ToolCall(...)"
+            f"tool_calls must be a list of ToolCall, got {type(calls).__name__}: wrap each as ToolCall(...)"
         )
     return tuple(calls)
 

@@ -53,7 +53,7 @@ def check_namespace(labels: object) -> NamespacePath:
     """
     if not isinstance(labels, str | Iterable) or isinstance(labels, bytes):
         raise InvalidNameError(
-            f"a namespace must be a str or a tuple of str, got a {type(labels).__name__}: convert it first"
+            f"a namespace must be a str or a tuple of str, got {type(labels).__name__}: convert it first"
         )
     path = (labels,) if isinstance(labels, str) else tuple(labels)
     if not path:
@@ -118,9 +118,7 @@ def _escape_character(match: re.Match[str]) -> str:
 
 def _check_text(name: object, what: str) -> None:
     if not isinstance(name, str):
-        raise InvalidNameError(
-            f"a {what} must be a str, got a {type(name).__name__}: convert it to text first"
-        )
+        raise InvalidNameError(f"a {what} must be a str, got {type(name).__name__}: convert it to text first")
     if not name:
         raise InvalidNameError(f"a {what} must not be empty, got {name!r}: pass at least one character")
 

@@ -44,7 +44,7 @@ class Signal:
         if not callable(self.points):
             raise InvalidInputError(
                 f"the points of signal {self.name!r} must be a function of a Subject, "
-                f"got a {type(self.points).__name__}: use e.g. lambda subject: 0.3"
+                f"got {type(self.points).__name__}: use e.g. lambda subject: 0.3"
             )
 
 

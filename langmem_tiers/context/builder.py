@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common.messages import Role
-from langmem_tiers.context.models import NO_ROOM_REASON, MemoryContext
+from langmem_tiers.context.models import DID_NOT_FIT_REASON, MemoryContext
 from langmem_tiers.errors import BudgetExceededError
 from langmem_tiers.sessions.budget_partition import partition_groups
 from langmem_tiers.sessions.session_view import SessionView, fit_window_to_budget, is_verbatim
@@ -54,7 +54,7 @@ class ContextReasons:
     def explain_included(self) -> dict[str, str]:
         """Return the reason of each included message of the conversation, by id."""
         start, compressed = self.session_view.window_start, self.list_compressed_ids()
-        recent, older = f"among the newest {self.window_size}", "older, and it fits"
+        recent, older = f"among the newest {self.window_size}", "older, fits the budget"
         newest = set(self.message_ids[start:])
         reasons = dict.fromkeys(
             compress(self.message_ids[:start], self.verbatim_flags[:start]), f"in full: {older}"
@@ -75,13 +75,13 @@ class ContextReasons:
         reasons = {
             self.message_ids[index]: "archived"
             if self.session_view.visible_messages[index] is None
-            else NO_ROOM_REASON
+            else DID_NOT_FIT_REASON
             for index in missing
         }
         if summary is not None:
             # It is an item of the view, but counts as pinned and not as part of the conversation.
             reasons.pop(summary.id, None)
-        return reasons | dict.fromkeys(left_out, NO_ROOM_REASON)
+        return reasons | dict.fromkeys(left_out, DID_NOT_FIT_REASON)
 
     @staticmethod
     def explain_injected(summary: Iterable[Message], others: Iterable[Message]) -> dict[str, str]:

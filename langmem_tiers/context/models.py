@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.models import Hit
 
 
-NO_ROOM_REASON = "no room"
+DID_NOT_FIT_REASON = "did not fit"
 """Reason of a message or memory that is relevant but does not fit the budget."""
-RECALLED_REASON, SUMMARIZED_REASON = "recalled", "in few words"
+RECALLED_REASON, SUMMARIZED_REASON = "recalled", "summarized"
 """First words of the reason of a memory that is included in full, or summarized."""
-KNOWLEDGE_NO_ROOM_REASON = f"known, and {NO_ROOM_REASON}"
+KNOWLEDGE_DID_NOT_FIT_REASON = f"knowledge: {DID_NOT_FIT_REASON}"
 """Reason of a knowledge value that does not fit."""
 # Messages displayed from the beginning of a context; the other rows are taken from its end.
 _FIRST_ROWS = 3
@@ -79,7 +79,7 @@ class MemoryContext(Displayable):
         Args:
             unseen: Number of these older messages.
         """
-        messages = unseen + sum(reason == NO_ROOM_REASON for reason in self.reasons.values())
+        messages = unseen + sum(reason == DID_NOT_FIT_REASON for reason in self.reasons.values())
         counts = {"message": messages, "recalled memory": len(self.left_out)}
         plurals = {"message": "messages", "recalled memory": "recalled memories"}
         return tuple(

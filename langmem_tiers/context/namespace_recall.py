@@ -87,7 +87,7 @@ def _execute_recall(
         recall = services.retriever.recall(namespace, build_message_request(request), counts=counts)
     else:
         recall = Recall(query=request.query.text, hits=(), strategy=request.strategy, candidates=0)
-    # The cached flag speaks of current knowledge only: a request for the past must look for former values.
+    # The cached flag covers current knowledge only: a request for the past must look for former values.
     is_historical = request.filters is not None and request.filters.valid_at is not None
     searches_knowledge = is_historical or services.retriever.may_have_knowledge(namespace)
     knowledge_hits = (

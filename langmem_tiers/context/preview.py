@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from langmem_tiers.common.messages import Role
 from langmem_tiers.context.builder import MAX_REJECTED_GROUPS_IN_A_ROW
-from langmem_tiers.context.models import NO_ROOM_REASON
+from langmem_tiers.context.models import DID_NOT_FIT_REASON
 from langmem_tiers.context.session_context import SessionContextBuilder
 from langmem_tiers.sessions.models import OUT_OF_LIST
 
@@ -60,7 +60,7 @@ class MessageVerdicts:
             if message.is_compressed
             else REMOVED_FROM_LIST_REASON
             if self.is_whole
-            else NO_ROOM_REASON
+            else DID_NOT_FIT_REASON
         )
 
 
@@ -214,5 +214,5 @@ def _is_context_final(view: StoredView, context: MemoryContext) -> bool:
             if all(map(_is_system, view.items[start:end])) and not rejected:
                 continue
             break
-        rejected += any(context.reasons.get(message_id) == NO_ROOM_REASON for message_id in ids)
+        rejected += any(context.reasons.get(message_id) == DID_NOT_FIT_REASON for message_id in ids)
     return rejected > MAX_REJECTED_GROUPS_IN_A_ROW

@@ -13,7 +13,12 @@ from langmem_tiers.common.messages import MessageDraft, Role
 from langmem_tiers.common.prompt_fences import MEMORY_NAME, neutralize_fence_tags, strip_fences, wrap_in_fence
 from langmem_tiers.context.knowledge_hits import format_knowledge, to_message_id
 from langmem_tiers.context.memory_hits import find_repeated_hits
-from langmem_tiers.context.models import NO_ROOM_REASON, RECALLED_REASON, SUMMARIZED_REASON, get_reason_key
+from langmem_tiers.context.models import (
+    DID_NOT_FIT_REASON,
+    RECALLED_REASON,
+    SUMMARIZED_REASON,
+    get_reason_key,
+)
 from langmem_tiers.sessions.service import complete_drafts
 from langmem_tiers.text.token_counting import count_messages
 
@@ -251,7 +256,7 @@ def explain_packing(packed: PackingResult, own: str | None = None) -> dict[str, 
     """
     verdicts = {
         RECALLED_REASON: packed.included,
-        NO_ROOM_REASON: packed.left_out,
+        DID_NOT_FIT_REASON: packed.left_out,
         SUMMARIZED_REASON: packed.summarized,
         "duplicate": packed.duplicates,
         "not relevant enough": packed.irrelevant,

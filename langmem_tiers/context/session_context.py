@@ -17,7 +17,7 @@ from langmem_tiers.context.knowledge_hits import (
     find_preferences,
 )
 from langmem_tiers.context.memory_hits import find_memory_hits, is_memory_hit
-from langmem_tiers.context.models import KNOWLEDGE_NO_ROOM_REASON
+from langmem_tiers.context.models import KNOWLEDGE_DID_NOT_FIT_REASON
 from langmem_tiers.context.namespace_recall import merge_hits
 from langmem_tiers.context.recall_message import MemoryPacker, PackingResult, explain_packing
 from langmem_tiers.errors import StorageError
@@ -293,7 +293,7 @@ def _expand_newest_question(messages: Sequence[Message]) -> str:
 
 
 def expand_question(question: str, said: Sequence[Message]) -> str:
-    """Append the preceding messages to a question that means nothing by itself, such as "And when was that?".
+    """Append the preceding messages to a question that is not meaningful alone, such as "And when was that?".
 
     Args:
         question: The question. Returned unchanged if it contains words to search for.
@@ -311,7 +311,7 @@ def _add_knowledge(
     names = {(hit.knowledge.category, hit.knowledge.key) for hit in included}
     left_out = tuple(hit for hit in hits if (hit.knowledge.category, hit.knowledge.key) not in names)
     reasons = {hit.knowledge.id: "known" for hit in included} | {
-        hit.knowledge.id: KNOWLEDGE_NO_ROOM_REASON for hit in left_out
+        hit.knowledge.id: KNOWLEDGE_DID_NOT_FIT_REASON for hit in left_out
     }
     # The builder counts the knowledge message with the memories; report it as a section of its own.
     memories = context.sections.get("memories", 0) - tokens

@@ -52,7 +52,7 @@ def check_text(value: object, where: str) -> str:
     A JSON file cannot distinguish the pair from the character, so the string would not compare equal after loading.
     """
     if not isinstance(value, str):
-        raise InvalidInputError(f"{where} must be a string, got a {type(value).__name__}: use a str")
+        raise InvalidInputError(f"{where} must be a string, got {type(value).__name__}: use a str")
     return _SURROGATE_PAIR.sub(lambda m: m[0].encode("utf-16", "surrogatepass").decode("utf-16"), value)
 
 
@@ -68,7 +68,7 @@ def check_number(value: object, where: str) -> float:
     """Return a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInputError(
-            f"{where} must be a finite number, got a {type(value).__name__}: use an int or a float"
+            f"{where} must be a finite number, got {type(value).__name__}: use an int or a float"
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidInputError(f"{where} must be a finite number, got {value!r}: leave it out")
@@ -105,7 +105,7 @@ def check_count(value: object, where: str) -> int:
 def check_list(value: object, where: str) -> list[Any] | tuple[Any, ...]:
     """Return a list or tuple."""
     if not isinstance(value, list | tuple):
-        raise InvalidInputError(f"{where} must be a list, got a {type(value).__name__}: pass a list")
+        raise InvalidInputError(f"{where} must be a list, got {type(value).__name__}: pass a list")
     return value
 
 
@@ -120,7 +120,7 @@ def check_part(value: object, kind: type, where: str) -> object:
     """Return an instance of ``kind``."""
     if not isinstance(value, kind):
         raise InvalidInputError(
-            f"{where} must be a {kind.__name__}, got a {type(value).__name__}: create a {kind.__name__}"
+            f"{where} must be a {kind.__name__}, got {type(value).__name__}: create a {kind.__name__}"
         )
     return value
 
@@ -128,7 +128,7 @@ def check_part(value: object, kind: type, where: str) -> object:
 def check_object(value: object, where: str) -> dict[str, Any]:
     """Return a deep copy of a JSON object, so that later changes by the caller have no effect."""
     if not isinstance(value, dict):
-        raise InvalidInputError(f"{where} must be a dict, got a {type(value).__name__}: use plain JSON")
+        raise InvalidInputError(f"{where} must be a dict, got {type(value).__name__}: use plain JSON")
     copied: dict[str, Any] = _copy_json(value, where, 0)
     return copied
 

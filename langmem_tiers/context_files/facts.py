@@ -197,7 +197,7 @@ class FactSearch:
 
         check_limit(limit)
         if not isinstance(text, str):
-            raise InvalidInputError(f"text must be a string, got a {type(text).__name__}: use a str")
+            raise InvalidInputError(f"text must be a string, got {type(text).__name__}: use a str")
         unique = list(dict.fromkeys(facts))
         vector, problems = self._embed(unique, text)
         index = ItemSearchIndex()

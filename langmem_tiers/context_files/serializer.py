@@ -253,7 +253,7 @@ def context_from_dict(value: object, session_id: str) -> ContextData:
         if name in known:
             known[name] = part_from_dict(kind, known[name], name)
     if not isinstance(known.get("facts", []), list):
-        raise InvalidInputError(f"facts must be a list, got a {type(known['facts']).__name__}")
+        raise InvalidInputError(f"facts must be a list, got {type(known['facts']).__name__}")
     return ContextData(**known, extra=extra)
 
 
@@ -273,13 +273,13 @@ def part_from_dict(kind: type[_Part], value: object, where: str) -> _Part:
 
 def _parse_list(kind: Any, value: object, where: str) -> tuple[Any, ...]:  # noqa: ANN401 - one of the parts
     if not isinstance(value, list):
-        raise InvalidInputError(f"{where} must be a list, got a {type(value).__name__}")
+        raise InvalidInputError(f"{where} must be a list, got {type(value).__name__}")
     return tuple(part_from_dict(kind, item, f"{where}[{index}]") for index, item in enumerate(value))
 
 
 def _split_fields(kind: Any, value: object, where: str) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - as above
     if not isinstance(value, dict):
-        raise InvalidInputError(f"{where} must be an object, got a {type(value).__name__}")
+        raise InvalidInputError(f"{where} must be an object, got {type(value).__name__}")
     names = {field.name for field in fields(kind)} - _UNWRITTEN_FIELDS
     known = {name: part for name, part in value.items() if name in names}
     return known, {name: part for name, part in value.items() if name not in names}

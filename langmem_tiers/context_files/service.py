@@ -156,7 +156,7 @@ class ContextFiles(Closeable):
         """
         if not isinstance(context, ContextData):
             raise InvalidInputError(
-                f"save() expects a ContextData, got a {type(context).__name__}: use what load() returned"
+                f"save() expects a ContextData, got {type(context).__name__}: use what load() returned"
             )
         if on_conflict not in _CONFLICT_CHOICES:
             raise InvalidInputError(
@@ -311,4 +311,6 @@ def _build_endpoint(engine: MemoryEngine, namespace: str | Iterable[str], sessio
 
 def _check_config(config: object) -> None:
     if config is not None and not isinstance(config, ContextFilesConfig):
-        raise InvalidConfigError(f"config must be a ContextFilesConfig, got a {type(config).__name__}")
+        raise InvalidConfigError(
+            f"config must be a ContextFilesConfig, got {type(config).__name__}: create one"
+        )

@@ -226,7 +226,7 @@ def _build_typed_frame(things: Sequence[object], kind: type | None) -> pd.DataFr
     other = next((thing for thing in things if not isinstance(thing, kind)), None)
     if other is not None:
         raise InvalidInputError(
-            f"frame() expects objects of one type, got a {type(other).__name__} among {kind.__name__} objects: "
+            f"frame() expects objects of one type, got {type(other).__name__} among {kind.__name__} objects: "
             "make two frames"
         )
     columns = next((found for known, found in COLUMNS.items() if issubclass(kind, known)), None)

@@ -151,5 +151,5 @@ def check_episode_kind(kind: object) -> EpisodeKind:
 def check_valence(valence: object) -> float:
     """Return the valence, or raise an error if it is not a number from -1 to 1."""
     if isinstance(valence, bool) or not isinstance(valence, int | float) or not -1.0 <= valence <= 1.0:
-        raise InvalidInputError(f"valence must lie in [-1, 1], got {valence!r}: scale it first")
+        raise InvalidInputError(f"valence must be in [-1, 1], got {valence!r}: scale it first")
     return valence

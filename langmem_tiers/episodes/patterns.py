@@ -98,7 +98,7 @@ class MomentPattern:
         pattern: object = self.pattern
         if not isinstance(pattern, re.Pattern) or not isinstance(pattern.pattern, str):
             raise InvalidInputError(
-                f"a moment pattern must be a compiled text pattern, got a {type(pattern).__name__}: "
+                f"a moment pattern must be a compiled text pattern, got {type(pattern).__name__}: "
                 "use re.compile(r'...')"
             )
         if self.pattern.search("") is not None:

@@ -161,10 +161,10 @@ class Learner:
         for draft in extraction.facts:
             if draft.content not in known_contents:
                 fact = self._build_fact(draft, _find_source_message(draft, messages))
-                state = (
-                    {"state": FactState.QUARANTINED, "reason": f"beside it: {injection}"} if injection else {}
-                )
-                facts.append(replace(fact, **state))  # type: ignore[arg-type] # types match the fields
+                if injection:
+                    reason = f"another part of the messages: {injection}"
+                    fact = replace(fact, state=FactState.QUARANTINED, reason=reason)
+                facts.append(fact)
         raw = zip(extraction.raw_answers, extraction.raw_problems, strict=True)
         facts += [self._build_quarantined_fact(text, problem) for text, problem in raw]
         return facts, extraction.problems
@@ -233,10 +233,10 @@ class Learner:
             except FactStateChangedError:
                 raise  # a subclass of InvalidInputError, which would quarantine the fact below
             except MessageNotFoundError:
-                self._facts.move(fact, FactState.VALIDATED, "its message is gone", was=_PENDING_STATES)
+                self._facts.move(fact, FactState.VALIDATED, "source message deleted", was=_PENDING_STATES)
             except InvalidInputError as error:
                 self._facts.move(
-                    fact, FactState.QUARANTINED, f"it cannot be stored: {error}", was=_PENDING_STATES
+                    fact, FactState.QUARANTINED, f"cannot be stored: {error}", was=_PENDING_STATES
                 )
         return None
 

@@ -29,7 +29,7 @@ class FactState(StrEnum):
     """Rejected by a person."""
 
 
-UNREADABLE_ANSWER_REASON = "an answer of the model that could not be used"
+UNREADABLE_ANSWER_REASON = "unusable answer of the model"
 """Prefix of the reason of a quarantined fact that contains a raw, unusable model answer."""
 
 

@@ -176,7 +176,7 @@ class ExtractionPattern:
         pattern: object = self.pattern
         if not isinstance(pattern, re.Pattern) or not isinstance(pattern.pattern, str):
             raise InvalidInputError(
-                f"an extraction pattern must be a compiled text pattern, got a {type(pattern).__name__}: "
+                f"an extraction pattern must be a compiled text pattern, got {type(pattern).__name__}: "
                 "use re.compile(r'...')"
             )
         if self.pattern.search("") is not None:

@@ -81,7 +81,7 @@ class Facts:
         fact = self._require_fact(fact_id)
         if fact.promoted:
             raise InvalidInputError(f"fact {fact_id!r} is already promoted as entry {fact.entry_id!r}")
-        return self.promote_fact(fact, "by hand", importance=importance)
+        return self.promote_fact(fact, "manually", importance=importance)
 
     def promote_fact(
         self,
@@ -119,7 +119,7 @@ class Facts:
         )
         return self._long_term.put(draft, trusted=True, moves=move)
 
-    def reject(self, fact_id: str, reason: str = "by hand") -> None:
+    def reject(self, fact_id: str, reason: str = "manually") -> None:
         """Mark a fact as rejected. It remains listed with this state.
 
         Raises:

@@ -69,7 +69,7 @@ DOUBT_RULES: tuple[DoubtRule, ...] = (
         r"\b(?:suppose|supposing|assuming|imagine|hypothetically|in theory|unless)\b",
     ),
     _build_doubt_rule(
-        "told of others",
+        "hearsay",
         0.8,
         r"\b(?!(?:i|we|you) )\w+ (?:said|says|told|claims?|claimed|mentioned|reported|thinks|believes|reckons)\b",
         r"\b(?:according to|supposedly|allegedly|rumou?r|i (?:heard|read) (?:that )?)",
@@ -121,7 +121,7 @@ def validate_fact(draft: FactDraft, message: Message) -> Validation:
     # Category and tags come from a model and end up in contexts, too.
     reason = find_unsafe_reason(" \n".join([draft.content, draft.category or "", *draft.tags]))
     if not reason and (order := find_injection_reason(strip_fences(message.content))):
-        reason = f"beside it in its message: {order}"
+        reason = f"another part of the message: {order}"
     # Facts from a model or a caller may be long: the patterns are applied to the beginning only.
     doubts = _find_doubts(draft.content[:_MAX_CHECKED_CHARACTERS], draft.kind, message.role)
     confidence = draft.confidence
@@ -134,7 +134,7 @@ def validate_fact(draft: FactDraft, message: Message) -> Validation:
     return Validation(
         confidence=confidence,
         is_safe=not reason,
-        reason=reason or (f"believed less: {doubt_names}" if doubt_names else ""),
+        reason=reason or (f"reduced confidence: {doubt_names}" if doubt_names else ""),
     )
 
 
@@ -159,5 +159,5 @@ def _rate_assistant_statement(text: str, kind: str) -> tuple[str, float]:
         return OFFER_RULE.name, OFFER_RULE.factor
     # "Orchids prefer shade" is general knowledge of the model; "you prefer shade" repeats what the user said.
     if kind == EntryKind.DECISION or _ABOUT_PARTICIPANTS.match(text):
-        return "said by the assistant", ASSISTANT_STATEMENT_FACTOR
-    return "general talk of the assistant", ASSISTANT_GENERALITY_FACTOR
+        return "stated by the assistant", ASSISTANT_STATEMENT_FACTOR
+    return "general statement by the assistant", ASSISTANT_GENERALITY_FACTOR

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         ANSWER_TOOL_DESCRIPTION,
         BLOCK_LIFTED,
         BLOCK_NOT_LIFTED,
+        NO_RESULT_TEXT,
         describe_tool_error,
         format_advice,
         format_stop_message,
@@ -113,7 +114,7 @@ else:
             ".retry_queue": "STORE_ERRORS RetryQueue get_retry_queue",
             ".task_registry": "TaskRegistry check_agent_memory resolve_task_source",
             ".tool_messages": (
-                "ANSWER_TOOL ANSWER_TOOL_DESCRIPTION BLOCK_LIFTED BLOCK_NOT_LIFTED "
+                "ANSWER_TOOL ANSWER_TOOL_DESCRIPTION BLOCK_LIFTED BLOCK_NOT_LIFTED NO_RESULT_TEXT "
                 "describe_tool_error format_advice format_stop_message is_block render_memories"
             ),
             "..items.models": "Item ItemChange ItemHit NamespaceMatch",
@@ -143,6 +144,7 @@ __all__ = [
     "FRAME_TOKENS",
     "IMAGE_TOKENS",
     "IN_LIST",
+    "NO_RESULT_TEXT",
     "REPLY_TOKENS",
     "SMALL_IMAGE_TOKENS",
     "STORE_ERRORS",

@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 ANSWER_TOOL = "answer_guard"
 """Name of the tool with which an agent responds to a block."""
 ANSWER_TOOL_DESCRIPTION = (
-    "Explain why a call that was blocked as a loop has to be repeated. Use it only after a block, and only if "
-    "nothing else is left to try."
+    "Explain why a call that was blocked as a loop must be repeated. Use it only after a block, and only if "
+    "there is nothing else to try."
 )
 ANSWER_HINT = f"To answer, call {ANSWER_TOOL} with the reason, in three words or more."
 BLOCK_LIFTED = "The block is lifted for now."
 BLOCK_NOT_LIFTED = (
-    "Nothing is lifted: no call is blocked, the reason has fewer than three words or was given before, or it was "
-    "lifted three times already. Do something else."
+    "No block was lifted: no call is blocked, the reason has fewer than three words or was given before, or the "
+    "block was already lifted three times. Do something else."
 )
+NO_RESULT_TEXT = "[no result: the call was interrupted]"
+"""Result of a tool call that has no stored result; providers require one for every call."""
 
 
 def is_block(advice: GuardAdvice | None) -> TypeGuard[GuardAdvice]:
@@ -45,10 +47,10 @@ def format_stop_message(most: int, said: str) -> str:
     """Return the final message of a run that requested only blocked calls.
 
     Args:
-        most: Number of blocked tries.
+        most: Number of blocked attempts.
         said: Text of the last block.
     """
-    return f"Stopped after {most} blocked tries. {said.removesuffix(ANSWER_HINT).strip()}"
+    return f"Stopped after {most} blocked attempts. {said.removesuffix(ANSWER_HINT).strip()}"
 
 
 _log = logging.getLogger("langmem_tiers")

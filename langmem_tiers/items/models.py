@@ -133,9 +133,7 @@ def check_filter(wanted: object) -> None:
         InvalidInputError: The filter is not a mapping, or has an unknown operator or a key that is not a string.
     """
     if not isinstance(wanted, Mapping):
-        raise InvalidInputError(
-            f"a filter must be a dict, got a {type(wanted).__name__}: use e.g. {{'a': 1}}"
-        )
+        raise InvalidInputError(f"a filter must be a dict, got {type(wanted).__name__}: use e.g. {{'a': 1}}")
     for name, part in wanted.items():
         if not isinstance(name, str):
             raise InvalidInputError(
@@ -146,7 +144,7 @@ def check_filter(wanted: object) -> None:
             if unknown is not None:
                 raise InvalidInputError(
                     f"a filter has the unknown operator {unknown!r} for {name!r}: "
-                    f"use one or more of {', '.join(_OPERATORS)}, without other keys beside them"
+                    f"use one or more of {', '.join(_OPERATORS)} and no other keys"
                 )
         elif isinstance(part, Mapping):
             check_filter(part)

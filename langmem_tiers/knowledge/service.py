@@ -143,7 +143,9 @@ class KnowledgeBase(NotebookDisplayable):
         """
         check_limit(limit)
         if not isinstance(text, str):
-            raise InvalidInputError(f"recall() expects a str of words, got a {type(text).__name__}")
+            raise InvalidInputError(
+                f"recall() expects a str, got {type(text).__name__}: pass the words to search for"
+            )
         category = None if category is None else check_name(category, "category")
         terms = list(dict.fromkeys(extract_terms(text)))[:_MAX_SEARCH_TERMS]
         if not terms:
@@ -261,7 +263,7 @@ class KnowledgeBase(NotebookDisplayable):
         check_score(confidence, "confidence")
         _check_value(value)
         if source is not None and not isinstance(source, str):
-            raise InvalidInputError(f"a source must be a str, got a {type(source).__name__}: name it as text")
+            raise InvalidInputError(f"a source must be a str, got {type(source).__name__}: name it as text")
         now = self._now()
         return Knowledge(
             category=str(category),
@@ -310,7 +312,7 @@ def _get_names(items: Sequence[Knowledge]) -> list[tuple[str, str]]:
     for item in items:
         if not isinstance(item, Knowledge):
             raise InvalidInputError(
-                f"expected a Knowledge, got a {type(item).__name__}: pass a result of get() or recall()"
+                f"expected a Knowledge, got {type(item).__name__}: pass a result of get() or recall()"
             )
     return [(item.category, item.key) for item in items]
 

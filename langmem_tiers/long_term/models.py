@@ -98,7 +98,7 @@ class EntryDraft:
                 check_name(getattr(self, name), name)
         source: object = self.source
         if source is not None and not isinstance(source, str):
-            raise InvalidInputError(f"a source must be a str, got a {type(source).__name__}: name it as text")
+            raise InvalidInputError(f"a source must be a str, got {type(source).__name__}: name it as text")
         if self.importance is not None:
             check_score(self.importance, "importance")
         for name in ("valid_from", "valid_until"):

@@ -318,7 +318,9 @@ class LongTerm(NotebookDisplayable):
         """
         check_limit(limit)
         if not isinstance(text, str):
-            raise InvalidInputError(f"search() expects a str of words, got a {type(text).__name__}")
+            raise InvalidInputError(
+                f"search() expects a str, got {type(text).__name__}: pass the words to search for"
+            )
         found = self._dependencies.search.find(self._build_search(text, self._build_filters(which), limit))
         self._record_accesses([match.stored for match in found], self._dependencies.now())
         with_pending = self._dependencies.access_counter.with_pending_accesses

@@ -230,7 +230,7 @@ def _close_entry(connection: Connection, name: str, key: int, until: datetime) -
     own = update(memories).where(memories.c.pk == key, memories.c.valid_from <= until, may_end)
     if not connection.execute(own.values(valid_until=until)).rowcount:
         raise InvalidInputError(
-            f"the entry {name!r} cannot end at {until.isoformat()!r}: that is before its start, or after its present "
+            f"the entry {name!r} cannot end at {until.isoformat()!r}: that is before its start, or after its current "
             "end; nothing was changed"
         )
 
@@ -311,10 +311,10 @@ def _update_cursor(connection: Connection, move: CursorMove) -> None:
         raise build_session_not_found_error()
     # Messages that the write is based on may have been erased: it must not bring their content back.
     if move.before.erasure_count not in (None, erased):
-        raise StaleWriteError("messages were erased meanwhile")
+        raise StaleWriteError("messages were erased concurrently")
     row = connection.execute(select(learned_sessions).where(own).with_for_update()).first()
     if (LearningCursor() if row is None else LearningCursor(row.learned, row.chunked)) != move.before:
-        raise StaleWriteError("another process has worked on the session")
+        raise StaleWriteError("another process has processed the session")
     values = {"learned": move.after.learned_turn, "chunked": move.after.chunked_turn}
     if row is None:
         connection.execute(insert(learned_sessions).values(session_pk=move.session_key, **values))

@@ -202,7 +202,7 @@ class MemoryTools:
         return tuple(hit.knowledge for hit in hits)
 
     def _list_knowledge(self, arguments: schemas.LookUpToolArguments) -> schemas.LookUpToolResult:
-        # One more than the limit tells whether there is a next page.
+        # Read one extra row to find out whether there is a next page.
         page = self._namespace.knowledge.page(
             arguments.category, after=self._get_last_listed(arguments.after), limit=arguments.limit + 1
         )
@@ -216,7 +216,7 @@ class MemoryTools:
         name = name_from_id(after)
         found = None if name is None else self._namespace.knowledge.get(*name, use=False)
         if found is None:
-            raise NotFoundError(f"no knowledge has the id {after!r} any more: list again without after")
+            raise NotFoundError(f"knowledge with the id {after!r} no longer exists: list again without after")
         return found
 
 

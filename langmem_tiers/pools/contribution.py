@@ -60,7 +60,7 @@ def to_contribution_request(
         )
     if not isinstance(what, Entry):
         raise InvalidInputError(
-            f"contribute() expects a str, an Entry or a Knowledge, got a {type(what).__name__}: pass its text"
+            f"contribute() expects a str, an Entry or a Knowledge, got {type(what).__name__}: pass its text"
         )
     if what.namespace != namespace:
         raise InvalidInputError(
@@ -112,14 +112,14 @@ def contribute(
         same_as = resolution.receipt.duplicate_of
         # Contributing the same original twice must not add a second duplicate.
         if same_as is not None and _is_already_contributed(store, pool, same_as, origin):
-            return _to_duplicate_receipt(resolution, existing, "it was contributed before")
+            return _to_duplicate_receipt(resolution, existing, "already contributed")
         write = _build_write(resolution, new, similar.revision)
         contribution = NewContribution(write=write, origin=origin, same_as=same_as)
         # False: the pool changed since it was compared. Compare again with the new state.
         if store.contribute(pool.id, namespace, contribution, now):
             if same_as is None:
                 return resolution.receipt
-            return _to_duplicate_receipt(resolution, existing, "stored behind an entry that says the same")
+            return _to_duplicate_receipt(resolution, existing, "stored as a hidden duplicate")
         return None
 
     return retry_on_conflict(

@@ -125,7 +125,7 @@ def lock_origin(connection: Connection, origin: Origin) -> None:
     if found is None:
         raise EntryNotFoundError(
             f"the namespace {origin.namespace!r} has no entry {origin.entry_id!r} to contribute: "
-            "use an id that store() or recall() gave; nothing was contributed"
+            "use an id returned by store() or recall(); nothing was contributed"
         )
 
 
@@ -232,7 +232,7 @@ def check_sources(connection: Connection, pool: AnyRow, sources: Sequence[int]) 
             .where(memories.c.archived_at.is_(None))
         )
         if connection.execute(visible).scalar_one() < len(batch):
-            raise StaleWriteError("an entry was erased meanwhile")
+            raise StaleWriteError("an entry was erased concurrently")
 
 
 def insert_copies(
@@ -543,7 +543,7 @@ class PoolRepository:
             )
             progress = update(pool_members).where(own).values(synced=delivery.updates.latest_revision)
             if not connection.execute(progress).rowcount:
-                raise StaleWriteError("the member has synced meanwhile")
+                raise StaleWriteError("the member has synced concurrently")
             check_sources(connection, pool, delivery.sources)
             insert_copies(connection, namespace, delivery, now)
 

@@ -491,7 +491,7 @@ def _to_contributor(origin: Origin) -> Contributor:
 def _build_redacted_receipt() -> Receipt:
     # A contributor without the right to read must not learn what others contributed. So the outcome is always "stored",
     # whether the pool already had the statement or something contradicted it.
-    return Receipt(outcome=Outcome.STORED, reason="it is in the pool")
+    return Receipt(outcome=Outcome.STORED, reason="in the pool")
 
 
 def erase_from_pools(store: PoolRepository, erased: ErasedIds) -> dict[str, int]:

@@ -125,7 +125,7 @@ class MemorySystem(Closeable):
             if project != self.config.project_name:
                 self.engine.close()
                 raise InvalidConfigError(
-                    f"{str(self.folder)!r} holds the memory of the project {project!r}: "
+                    f"{str(self.folder)!r} contains the memory of the project {project!r}: "
                     f"use another memory_dir for {self.config.project_name!r}"
                 )
 
@@ -360,9 +360,7 @@ class MemorySystem(Closeable):
         session = self._require_session()
         existing = self._conversations.get(session.name)
         if existing is None:
-            raise NotFoundError(
-                f"conversation {session.name!r} does not exist any more: call start_conversation()"
-            )
+            raise NotFoundError(f"conversation {session.name!r} no longer exists: call start_conversation()")
         ended = self._now() if status is ConversationStatus.ENDED else None
         self._current_session = None
         return self._conversations.save(replace(existing, status=status, ended_at=ended, outcome=outcome))
@@ -394,7 +392,9 @@ def _exclude_messages(filters: RecallFilters | None) -> RecallFilters:
 
 def _build_config(config: MemorySystemConfig | None, settings: dict[str, Any]) -> MemorySystemConfig:
     if config is not None and not isinstance(config, MemorySystemConfig):
-        raise InvalidConfigError(f"config must be a MemorySystemConfig, got a {type(config).__name__}")
+        raise InvalidConfigError(
+            f"config must be a MemorySystemConfig, got {type(config).__name__}: create one"
+        )
     valid_names = {field.name for field in fields(MemorySystemConfig)}
     for name in settings:
         if name not in valid_names:

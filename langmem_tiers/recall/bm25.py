@@ -1,6 +1,6 @@
 """Score messages by the words of a query: BM25 over messages, their neighborhoods and sessions.
 
-All scores are computed from the postings. The terms that a message borrows from its neighbors are added up at
+All scores are computed from the postings. The terms that its neighbors add to a message are added up at
 query time, so each term is indexed once. IDF is computed within one namespace, so tenants do not affect each
 other's scores.
 """

@@ -122,7 +122,7 @@ class Hit(Displayable):
 
     def _to_display(self) -> DisplayContent:
         best = sorted(self.signals.items(), key=lambda signal: -abs(signal[1]))
-        signals = Table(("signal", "gave"), tuple((to_cell(name), value) for name, value in best))
+        signals = Table(("signal", "contribution"), tuple((to_cell(name), value) for name, value in best))
         return DisplayContent(f"Hit: {self.score:.3f}, found by {self.found_by}", self._to_row(), (signals,))
 
 
@@ -182,5 +182,5 @@ def _check_tier(tier: object) -> Tier:
 
 def _check_filter_name(word: object) -> str:
     if not isinstance(word, str) or not word:
-        raise InvalidInputError(f"filter values must be non-empty strings, got {word!r}")
+        raise InvalidInputError(f"filter values must be non-empty strings, got {word!r}: correct or omit it")
     return word

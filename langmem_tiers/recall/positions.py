@@ -1,7 +1,7 @@
 """Positions of messages in their sessions, and the weights between neighboring messages.
 
 A short turn says little by itself: "Three years now" answers the question before it. Therefore each message
-lends its terms to its neighbors, with a weight that falls with the distance. Distance is measured in terms, not
+adds its terms to its neighbors, with a weight that falls with the distance. Distance is measured in terms, not
 in turns: a message reaches several short turns, but hardly past a long one.
 """
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.records import IndexRows
 
 NEIGHBORS_PER_SIDE = 4
-"""Number of neighbors on each side that a message lends its terms to."""
+"""Number of neighbors on each side to which a message adds its terms."""
 NEIGHBOR_OFFSETS = (*range(-NEIGHBORS_PER_SIDE, 0), *range(1, NEIGHBORS_PER_SIDE + 1))
 FORWARD_WEIGHT, BACKWARD_WEIGHT = 1.0, 0.7
-"""Weights of lending to later and to earlier messages. A message explains the next ones more than the previous."""
+"""Weights of terms added to later and to earlier messages. A message explains the next ones more than the previous."""
 NEIGHBOR_SIMILARITY = 0.5
 """Assumed cosine between neighbors, to estimate the length of their vectors' sum without loading them."""
 _COLUMN_TYPES = {

@@ -135,7 +135,7 @@ class Analyzer:
             if index in droppable:
                 self._archive(sketch, index, score, now)
             elif item.state is EntryState.FULL and index in redundant:
-                reason = f"says the same as {items[redundant[index]].message.id}"
+                reason = f"duplicate of {items[redundant[index]].message.id}"
                 self.compress(sketch, index, reason, score, now)
             elif item.state is EntryState.FULL and score.value < min_relevance:
                 reason = f"relevance {score.value:.2f} is below {min_relevance:.2f}"
@@ -179,7 +179,7 @@ class Analyzer:
     @staticmethod
     def _archive(sketch: PlanDraft, index: int, score: Score, now: datetime) -> None:
         item = sketch.items[index]
-        reason = f"relevance {score.value:.2f}, compressed already"
+        reason = f"relevance {score.value:.2f}, already compressed"
         override = replace(_build_override(item, now), state=EntryState.ARCHIVED, reason=reason)
         sketch.set_override(index, override, _build_action(PlanActionKind.DROP, item.message, reason, score))
 

@@ -161,7 +161,7 @@ def compress_to_target(
             return hidden
         item = sketch.items[index]
         if item.state is EntryState.FULL and not item.message.is_summary:
-            reason = f"the session takes {tokens} tokens, {goal.target_tokens} are its goal"
+            reason = f"the session takes {tokens} tokens, the target is {goal.target_tokens}"
             analyzer.compress(sketch, index, reason, analyzer.score(item, now), now)
             tokens += (
                 count_framed(counter, sketch.items[index].get_overridden_message()) - load.item_tokens[index]

@@ -185,7 +185,7 @@ class SessionRecord(NotebookDisplayable):
         """
         check_limit(limit)
         after = None if after is None else check_name(after, "message id")
-        # One more than asked for shows whether there is a next page.
+        # Read one extra row to find out whether there is a next page.
         found = self._dependencies.messages.list_after(self.key, after=after, limit=limit + 1)
         more = len(found) > limit
         return MessagePage(messages=found[:limit], next_after=found[limit - 1].id if more else None)

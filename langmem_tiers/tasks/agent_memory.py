@@ -294,7 +294,7 @@ class AgentMemory(AgentFacade, Closeable):
             raise InvalidInputError(f"a task needs a goal, got {goal_value!r}: describe what to do")
         if user_context is not None and not isinstance(user_context, Mapping):
             raise InvalidInputError(
-                f"user_context must be a mapping, got a {type(user_context).__name__}: use a dict"
+                f"user_context must be a mapping, got {type(user_context).__name__}: use a dict"
             )
         if user_context:
             # Validate before anything of the new task is stored.

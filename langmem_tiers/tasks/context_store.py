@@ -99,7 +99,7 @@ class TaskContext:
         """Replace the user context."""
         if not isinstance(context, Mapping):
             raise InvalidInputError(
-                f"user context must be a mapping, got a {type(context).__name__}: use a dict"
+                f"user context must be a mapping, got {type(context).__name__}: use a dict"
             )
         values = check_object(dict(context), "user context")
         self._user_values = {key: _build_value(key, value, "user") for key, value in values.items()}

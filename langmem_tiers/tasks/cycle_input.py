@@ -68,7 +68,7 @@ def build_cycle(
     action, about = cycle_input.action, cycle_input.extra_fields
     if not isinstance(action, AgentAction):
         raise InvalidInputError(
-            f"an action must be an AgentAction, got a {type(action).__name__}: use AgentAction(tool, {{...}})"
+            f"an action must be an AgentAction, got {type(action).__name__}: use AgentAction(tool, {{...}})"
         )
     if unknown := about.keys() - _CYCLE_FIELDS:
         raise InvalidInputError(
@@ -157,7 +157,7 @@ def _to_tags(tags: object) -> list[object]:
     if isinstance(tags, str):
         return [tags]
     if not isinstance(tags, Iterable):
-        raise InvalidInputError(f"tags must be a set of strings, got a {type(tags).__name__}: use a set")
+        raise InvalidInputError(f"tags must be a set of strings, got {type(tags).__name__}: use a set")
     return list(tags)
 
 

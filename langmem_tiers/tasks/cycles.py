@@ -250,7 +250,7 @@ def _format_result(entry: MemoryEntry) -> str:
 def check_json_object(value: object, where: str) -> dict[str, Any]:
     """Return a JSON object with string keys, without copying it."""
     if not isinstance(value, dict):
-        raise InvalidInputError(f"{where} must be a dict, got a {type(value).__name__}: use plain JSON")
+        raise InvalidInputError(f"{where} must be a dict, got {type(value).__name__}: use plain JSON")
     for key in value:
         check_text(key, f"a key of {where}")
     return value

@@ -147,12 +147,12 @@ class LoopWatch:
                 if the action itself is blocked.
         """
         start = "Blocked" if loop is None else "Blocked from now on"
-        previous = f' Your answer last time was: "{self.reason}".' if self.reason else ""
-        alternative = ": no answer lifts this block any more"
+        previous = f' Your previous reason was: "{self.reason}".' if self.reason else ""
+        alternative = ": this block cannot be lifted again"
         if self.can_be_lifted:
-            alternative = ", or answer why it should be done once more"
+            alternative = ", or explain why it must be repeated"
         message = (
-            f"{start}: {shown} is going in circles: {self.message}.{previous} Do something else{alternative}."
+            f"{start}: {shown} is stuck in a loop: {self.message}.{previous} Do something else{alternative}."
         )
         return GuardAdvice(
             level=AdviceLevel.BLOCK, message=message, loop=loop, must_answer=self.can_be_lifted
@@ -223,11 +223,11 @@ def _update_watch(watch: LoopWatch, step_key: StepKey, loop: Loop, around: Seque
 
 def _format_warning(watch: LoopWatch, loop: Loop) -> str:
     if watch.level == _WARNED:
-        return f"Warning: {loop.message}. Make sure that it still brings you forward."
+        return f"Warning: {loop.message}. Check that it still makes progress."
     tried = ", ".join([shown for shown, _ in watch.actions.values()][-_MAX_NAMED_ACTIONS:])
     return (
-        f"Warning: {loop.message}, and it went on after a warning. Tried so far: {tried}. Take a different "
-        "approach: another element or way to the same end, or tell the user what the obstacle is."
+        f"Warning: {loop.message}, and it continued after a warning. Tried so far: {tried}. Take a different "
+        "approach: another element or another way to the goal, or tell the user what the obstacle is."
     )
 
 

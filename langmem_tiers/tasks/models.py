@@ -82,7 +82,7 @@ class AgentAction:
         parameters: object = self.parameters
         if not isinstance(parameters, Mapping):
             raise InvalidInputError(
-                f"the parameters of {self.tool_name!r} must be a mapping, got a {type(parameters).__name__}: "
+                f"the parameters of {self.tool_name!r} must be a mapping, got {type(parameters).__name__}: "
                 "use a dict"
             )
 

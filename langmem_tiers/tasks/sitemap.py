@@ -403,11 +403,11 @@ class SitemapGraph(NotebookDisplayable):
             return _NOT_AN_ADDRESS
         order = self._graph.order_by_url.get(target)
         if order is None and len(self) >= self.limits.max_known_pages:
-            return f"is left out: {self.limits.max_known_pages} pages are known already"
+            return f"is left out: the limit of {self.limits.max_known_pages} known pages is reached"
         # Links that the page already has do not count against its limit.
         is_new_link = is_link and (order is None or order not in parent.links)
         if is_new_link and len(parent.links) >= self.limits.max_links_per_page:
-            return f"is left out: its page has {self.limits.max_links_per_page} links already"
+            return f"is left out: its page already has {self.limits.max_links_per_page} links"
         return ""
 
     def _to_page(self, node: PageNode) -> SitemapPage:

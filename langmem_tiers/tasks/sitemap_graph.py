@@ -161,7 +161,7 @@ def parse_links(links: object, most: int) -> Iterator[FoundLink]:
         for entry in islice(iterator, most):
             yield _parse_link(entry)
         if next(iterator, None) is not None:
-            yield FoundLink("...", problem=f"came after {most} other links: the rest was not read")
+            yield FoundLink("...", problem=f"only the first {most} links were read")
     except Exception as error:  # noqa: BLE001 - an iterator of the caller may raise anything; keep the other links
         yield FoundLink("...", problem=f"reading the links failed with {type(error).__name__}")
 

@@ -38,7 +38,7 @@ class OpenTelemetryTracer:
             ) from error
         if not callable(getattr(tracer, "start_as_current_span", None)):
             raise InvalidConfigError(
-                f"tracer must be an OpenTelemetry tracer, got a {type(tracer).__name__}: "
+                f"tracer must be an OpenTelemetry tracer, got {type(tracer).__name__}: "
                 "use opentelemetry.trace.get_tracer('my-agent')"
             )
         self._tracer = tracer

@@ -315,7 +315,7 @@ class PrometheusMetrics(EngineMetrics):
             ) from error
         if not callable(getattr(registry, "register", None)):
             raise InvalidConfigError(
-                f"registry must be a CollectorRegistry, got a {type(registry).__name__}: "
+                f"registry must be a CollectorRegistry, got {type(registry).__name__}: "
                 "use prometheus_client.CollectorRegistry()"
             )
         monotonic = (SystemClock() if clock is None else clock).monotonic

@@ -82,7 +82,7 @@ class FactPattern:
         pattern: object = self.pattern
         if not isinstance(pattern, re.Pattern) or not isinstance(pattern.pattern, str):
             raise InvalidInputError(
-                f"a fact pattern must be a compiled text pattern, got a {type(pattern).__name__}: "
+                f"a fact pattern must be a compiled text pattern, got {type(pattern).__name__}: "
                 "use re.compile(r'...')"
             )
         # Such a pattern would match at every position, and a fact of length 0 preserves nothing.

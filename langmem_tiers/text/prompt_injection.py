@@ -36,7 +36,7 @@ _INSTRUCTION_WORDS = (
 _RESPONSE_VERBS = rf"(?:{'|'.join(load_words(__name__, 'prompt_injection', 'response verbs'))})"
 INJECTION_PATTERNS: tuple[UnsafePattern, ...] = (
     _build_unsafe_pattern(
-        "it tells the model to drop its instructions",
+        "tells the model to ignore its instructions",
         # "ignore rules" may mean any rules; a word such as "previous" in between refers to the model's.
         rf"\b(?:ignore|disregard|forget|override|bypass|discard|overrule|neglect)(?: "
         rf"{_EARLIER_WORDS}){{1,5}} {_INSTRUCTION_WORDS}\b",
@@ -44,32 +44,32 @@ INJECTION_PATTERNS: tuple[UnsafePattern, ...] = (
         r"\b(?:ignore|disregard) (?:everything|anything|all) (?:above|before|so far|you|that was)\b",
     ),
     _build_unsafe_pattern(
-        "it tells the model what it is",
+        "assigns the model another role",
         r"\byou(?: are|['’]re) now\b",
         r"\bpretend (?:that )?(?:you|to be)\b",
         r"\bact as (?:if you|though you|an? (?:ai|unrestricted|uncensored|evil|different) )",
         r"\b(?:do anything now|jailbreak(?:ed)?|developer mode|god mode)\b",
     ),
     _build_unsafe_pattern(
-        "it tells the model how to answer from now on",
+        "tells the model how to answer from now on",
         rf"\b(?:from now on|henceforth|from this point (?:on|forward))\b,?(?: [\w'’,]+){{0,5}} {_RESPONSE_VERBS}\b",
         rf"\b{_RESPONSE_VERBS}\b.{{0,80}}\b(?:from now on|henceforth"
         r"|in (?:all|every) (?:future )?(?:answers?|repl(?:y|ies)|responses?))\b",
     ),
     _build_unsafe_pattern(
-        "it speaks of the model's prompt",
+        "mentions the model's prompt",
         r"\bsystem prompts?\b",
         r"\b(?:your (?:initial|original|hidden|secret)|hidden|secret) (?:instructions|prompt)\b",
         r"\b(?:reveal|print|show|repeat|output|leak|change) (?:\w+ ){0,2}your (?:\w+ )?(?:instructions|prompt)\b",
         r"\b(?:new|updated|additional) (?:system )?instructions?:",
     ),
     _build_unsafe_pattern(
-        "it tells the model to act behind the user's back",
+        "tells the model to hide something from the user",
         r"\b(?:do not|don['’]t|never) (?:tell|inform|alert|warn|ask) the user\b",
         r"\bwithout (?:telling|asking|informing) the user\b",
     ),
     _build_unsafe_pattern(
-        "it tells memory what to do",
+        "instructs the memory",
         r"\b(?:update|overwrite|erase|delete|wipe|clear|rewrite|replace|purge) (?:all )?(?:of )?"
         r"your (?:[\w-]+ )?memor(?:y|ies)\b",
         r"\b(?:erase|delete|wipe|purge) all (?:the )?memories\b",
@@ -80,7 +80,7 @@ INJECTION_PATTERNS: tuple[UnsafePattern, ...] = (
 """Instructions to the model. Add rows through ``find_unsafe_reason(text, orders=(*INJECTION_PATTERNS, ...))``."""
 
 # These also occur in harmless talk about prompts. They quarantine the text, but do not discredit text near it.
-_WEAK_REASONS = frozenset({"it speaks of the model's prompt", "it tells the model how to answer from now on"})
+_WEAK_REASONS = frozenset({"mentions the model's prompt", "tells the model how to answer from now on"})
 _MODEL_TAG = re.compile(
     r"<\\?/?\s*(?:conversation|system|assistant|instructions?)\b|\[/?INST\]|<\|[\w ]{1,40}\|>|<</?SYS>>"
     r"|^\s*#{2,}\s*(?:system|instruction)",
@@ -105,33 +105,31 @@ _KEY_NAME = (
 )
 _NOT_A_SECRET = rf"(?!(?:{'|'.join(load_words(__name__, 'not_secrets', 'words')).replace('_', ' ')})\b)"
 SECRET_PATTERNS: tuple[UnsafePattern, ...] = (
-    UnsafePattern("it looks like a private key", re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY")),
+    UnsafePattern("looks like a private key", re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY")),
     UnsafePattern(
-        "it looks like an API key",
+        "looks like an API key",
         re.compile(
             r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{30,}|\b(?:sk|rk|pk)[-_](?:[a-z]{2,12}[-_]){0,3}[A-Za-z0-9_-]{16,}"
             r"|\bSG\.[\w-]{16,}\.[\w-]{16,}|\bSK[0-9a-f]{32}\b|\bkey-[0-9a-f]{32}\b"
         ),
     ),
     UnsafePattern(
-        "it looks like an access token",
+        "looks like an access token",
         re.compile(
             r"\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{16,}|\bglpat-[\w-]{16,}|\bxox[abeprs]-[\w-]{10,}|\bnpm_[A-Za-z0-9]{20,}"
             r"|\bhf_[A-Za-z0-9]{20,}|\bpypi-[\w-]{20,}|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}|\b[Bb]earer [\w.~+/-]{16,}"
             r"|\b\d{8,10}:[A-Za-z0-9_-]{30,}"
         ),
     ),
-    UnsafePattern(
-        "it looks like an address with a password", re.compile(r"://[^\s/@:]{0,100}:[^\s/@]{1,200}@")
-    ),
+    UnsafePattern("looks like an address with a password", re.compile(r"://[^\s/@:]{0,100}:[^\s/@]{1,200}@")),
     _build_unsafe_pattern(
-        "it looks like a password",
+        "looks like a password",
         rf"{_SECRET_NAME}\b['\"]?\s?(?:[:=]|=>)\s?{_SECRET_VALUE}\S{{3}}",
         rf"{_SECRET_NAME}\b(?: for [\w .@-]{{1,40}}?)? (?:is|are|was)(?: now)? {_SECRET_VALUE}{_NOT_A_SECRET}\S{{3}}",
         r"\bpin(?: code| number)?(?: is|:|=) ?\d{4,8}\b",
     ),
     _build_unsafe_pattern(
-        "it looks like a key or a token",
+        "looks like a key or a token",
         rf"(?<![a-z]){_KEY_NAME}['\"]?\s?(?:[:=]|=>| is| was)\s?{_SECRET_VALUE}(?=\S*\d)[^\s,;]{{8}}",
         rf"(?<![a-z]){_KEY_NAME}['\"]?\s?(?:[:=]|=>| is| was)\s?{_SECRET_VALUE}[A-Za-z0-9+/_.=-]{{20}}",
     ),
@@ -149,16 +147,16 @@ def find_unsafe_reason(text: str, *, orders: tuple[UnsafePattern, ...] = INJECTI
         if rule.pattern.search(text) or rule.pattern.search(visible):
             return rule.reason
     if _HIDDEN_CHARACTER.search(text):
-        return "it holds hidden characters"
+        return "contains hidden characters"
     if (
         neutralize_fence_tags(text) != text
         or _MODEL_TAG.search(visible)
         or FENCE_OPENING.partition("\n")[0] in text
         or SUMMARY_PREFIX in text
     ):
-        return "it holds marks that memory or a model reads as its own"
+        return "contains control markup"
     if _ENCODED_DATA.search(text):
-        return "it holds encoded data"
+        return "contains encoded data"
     return next((rule.reason for rule in orders if rule.pattern.search(visible)), "")
 
 

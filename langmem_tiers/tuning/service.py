@@ -99,7 +99,7 @@ def explain_regression(now: TuningOutcome, before: TuningOutcome, target: float)
         return f"usage would be {now.usage:.2f}, before the change {before.usage:.2f}, the target is {target:.2f}"
     if now.key_facts < before.key_facts and before.usage <= target + MAX_USAGE_ABOVE_TARGET:
         lost = before.key_facts - now.key_facts
-        return f"{lost} entries with key facts would leave the context without need"
+        return f"{lost} entries with key facts would be removed from the context unnecessarily"
     return None
 
 
@@ -126,7 +126,7 @@ class _RunTotals:
         self.session_count += 1
         self.problems.update(dict.fromkeys(report.problems))
         if report.missing:
-            self.problems[f"{len(report.missing)} facts had no room in a summary"] = None
+            self.problems[f"{len(report.missing)} facts did not fit into a summary"] = None
         self.tokens_before += report.tokens_before
         self.tokens_after += report.tokens_after
         self.compressed += report.compressed
@@ -303,7 +303,7 @@ class Optimizer(NotebookDisplayable):
         usage = totals.fullest_before / available
         parameters, reason = current, "nothing changed"
         if revert_reason is not None:
-            reason = f"taken back: {revert_reason}"
+            reason = f"reverted: {revert_reason}"
         elif totals.session_count:
             parameters, reason = adapt_parameters(current, usage, totals.savings_ratio)
         snapshot = totals.build_snapshot(

@@ -111,7 +111,7 @@ class WorkingMemories:
         self._check_open()
         if not isinstance(text, str):
             raise InvalidInputError(
-                f"text of a scratchpad must be a str, got a {type(text).__name__}: convert it to text"
+                f"text of a scratchpad must be a str, got {type(text).__name__}: convert it to text"
             )
         check_name(get_scratchpad_name(place[1]))
         self._cache.expire()

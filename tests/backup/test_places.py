@@ -183,7 +183,7 @@ def test_what_makes_no_sense_is_refused(backend: str, new_url: NewUrl, tmp_path:
             engine.backup(tmp_path / "c.gz", prefix=True)
         with pytest.raises(InvalidNameError):
             engine.backup(tmp_path / "c.gz", namespace="")
-        with pytest.raises(InvalidInputError, match="must be a MemoryEngine, got a str"):
+        with pytest.raises(InvalidInputError, match="must be a MemoryEngine, got str"):
             engine.move_to("sqlite://")  # type: ignore[arg-type]
         if backend == "postgresql":
             with pytest.raises(BackupError, match=r"use backup\(\)"):

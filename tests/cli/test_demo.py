@@ -259,7 +259,7 @@ def test_the_tables_of_what_is_stored_count_it_and_give_each_session_one_line() 
     assert "0.2 ms per message" in rows["short_term"]
     assert rows["long_term"].startswith("0 entries")
     assert rows["knowledge"].startswith("1 fact known")
-    assert rows["episodic"].startswith("0 moments")
+    assert rows["episodic"].startswith("0 episodes")
     assert re.findall(r" (\d+) │$", held, re.MULTILINE) == [f"{second.token_count}", f"{stored}", "0"]
 
 

@@ -61,7 +61,7 @@ def test_validity_is_half_open() -> None:
 
 
 def test_validity_cannot_end_before_it_begins() -> None:
-    with pytest.raises(InvalidInputError, match="must lie after"):
+    with pytest.raises(InvalidInputError, match="must be after"):
         entry(valid_from=NOW, valid_until=NOW - timedelta(microseconds=1))
 
 

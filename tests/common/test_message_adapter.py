@@ -181,10 +181,10 @@ def test_of_blocks_the_texts_are_kept_and_pictures_left_out() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("hello", "messages must be a list, got a str"),
-        ({"role": "user", "content": "x"}, "messages must be a list, got a dict"),
-        (MessageDraft("user", "x"), "messages must be a list, got a MessageDraft"),
-        (None, "messages must be a list, got a NoneType"),
+        ("hello", "messages must be a list, got str"),
+        ({"role": "user", "content": "x"}, "messages must be a list, got dict"),
+        (MessageDraft("user", "x"), "messages must be a list, got MessageDraft"),
+        (None, "messages must be a list, got NoneType"),
         (["hello"], "message 0 is a str"),
         ([("user", "hello")], "message 0 is a tuple"),
         ([{"content": "x"}], "message 0 is a dict without a role"),

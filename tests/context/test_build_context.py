@@ -344,7 +344,7 @@ def test_what_has_no_room_is_told_in_a_few_words_with_its_facts(words: MemoryEng
     assert "[Previous context summary]" in text
     assert "$4,870" in text
     assert context.token_count <= 300
-    assert any(reason.startswith("in few words") for reason in context.reasons.values())
+    assert any(reason.startswith("summarized") for reason in context.reasons.values())
 
 
 def test_what_the_session_itself_no_longer_shows_is_recalled(words: MemoryEngine) -> None:

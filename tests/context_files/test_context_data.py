@@ -167,10 +167,10 @@ def test_a_context_does_not_change_when_what_it_was_made_of_does() -> None:
         (lambda: HistoryEntry(10**12, "user", "x"), "divide milliseconds by 1000"),
         (
             lambda: HistoryEntry(timestamp=True, role="user", content="x"),
-            "timestamp must be a finite number, got a bool",
+            "timestamp must be a finite number, got bool",
         ),
         (lambda: HistoryEntry(1, "", "x"), "role must not be empty"),
-        (lambda: HistoryEntry(1, "user", None), "content must be a string, got a NoneType"),  # type: ignore[arg-type] # refused
+        (lambda: HistoryEntry(1, "user", None), "content must be a string, got NoneType"),  # type: ignore[arg-type] # refused
         (lambda: HistoryEntry(1, "user", "x", -1), "token_count must be a whole number from 0 .*got -1"),
         (lambda: HistoryEntry(1, "user", "x", 1, {"role": "y"}), "extra contains 'role'.*set the field"),
         (lambda: ActiveTask("t", "d", progress=1.5), r"progress must be in \[0, 1\], got 1.5: scale it"),

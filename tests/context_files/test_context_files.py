@@ -156,7 +156,7 @@ def test_nothing_is_made_before_the_first_save(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ({"config": {}}, "config must be a ContextFilesConfig, got a dict"),
+        ({"config": {}}, "config must be a ContextFilesConfig, got dict"),
         ({"model": object()}, "model must have complete"),
         ({"embedder": 5}, "embedder must have"),
     ],
@@ -167,7 +167,7 @@ def test_parts_that_cannot_be_used_are_refused(tmp_path: Path, part: Any, messag
 
 
 def test_only_contexts_are_saved(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"got a dict: use what load\(\) returned"):
+    with pytest.raises(InvalidInputError, match=r"got dict: use what load\(\) returned"):
         ContextFiles(tmp_path).save({"facts": []})  # type: ignore[arg-type] # refused
 
 

@@ -257,8 +257,8 @@ def test_a_conversation_shows_what_became_of_each_message() -> None:
         messages=(summary, short, said[4]), token_count=125, token_budget=200, full=("m4",), compressed=("m3",),
         dropped=("m1", "m2", "m6"),
         reasons={
-            "m1": "no room", "m2": "archived", "m5": "recalled: score 1.00, found by a",
-            "m6": "in few words: score 0.50, found by a", "elsewhere/m7": "recalled: score 1.00, found by a",
+            "m1": "did not fit", "m2": "archived", "m5": "recalled: score 1.00, found by a",
+            "m6": "summarized: score 0.50, found by a", "elsewhere/m7": "recalled: score 1.00, found by a",
         },
         recalled=tuple(
             Hit(entry=Entry(**{**as_dict(entry(5)), **named}), score=1, signals={"a": 1.0}, found_by="a")
@@ -267,18 +267,18 @@ def test_a_conversation_shows_what_became_of_each_message() -> None:
     )  # fmt: skip
     axes = plots.conversation(built, [summary, *said])
     assert labels(axes) == [
-        "in full: 1", "compressed: 1", "saved by compressing", "recalled: 1", "in few words: 1",
-        "behind the summary: 1", "archived: 1", "no room: 1", "not shown: 2",
+        "in full: 1", "compressed: 1", "saved by compression", "recalled: 1", "summarized: 1",
+        "replaced by a summary: 1", "archived: 1", "did not fit: 1", "not shown: 2",
     ]  # fmt: skip
     heights = {
         label.split(":")[0]: [bar.get_height() for bar in bars]
         for label, bars in zip(labels(axes), axes.containers, strict=True)
     }
     assert heights["compressed"] == [0, 0, 0, 20, 0, 0, 0, 0, 0]
-    assert heights["saved by compressing"] == [0, 0, 0, 80, 0, 0, 0, 0, 0]
-    assert heights["no room"] == [0, 100, 0, 0, 0, 0, 0, 0, 0]
+    assert heights["saved by compression"] == [0, 0, 0, 80, 0, 0, 0, 0, 0]
+    assert heights["did not fit"] == [0, 100, 0, 0, 0, 0, 0, 0, 0]
     assert heights["recalled"] == [0, 0, 0, 0, 0, 100, 0, 0, 0]
-    assert heights["behind the summary"] == [100, 0, 0, 0, 0, 0, 0, 0, 0]
+    assert heights["replaced by a summary"] == [100, 0, 0, 0, 0, 0, 0, 0, 0]
     assert sum(map(sum, heights.values())) == 900
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("message", "original tokens")
 
@@ -440,9 +440,7 @@ def test_what_is_no_context_is_refused(wrong: Any) -> None:
     ],
 )
 def test_what_cannot_be_drawn_is_named_with_what_is_wanted(name: str, wanted: str, wrong: Any) -> None:
-    with pytest.raises(
-        InvalidInputError, match=rf"expected {wanted}, got a \w+: pass the result of .*\(\w*\)"
-    ):
+    with pytest.raises(InvalidInputError, match=rf"expected {wanted}, got \w+: pass the result of .*\(\w*\)"):
         getattr(plots, name)(wrong)
 
 

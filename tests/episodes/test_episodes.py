@@ -98,13 +98,13 @@ def test_there_are_six_kinds() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"valence": 2}, r"valence must lie in \[-1, 1\], got 2"),
-        ({"valence": -1.01}, r"valence must lie in \[-1, 1\], got -1.01"),
-        ({"valence": float("nan")}, r"valence must lie in \[-1, 1\], got nan"),
-        ({"valence": True}, r"valence must lie in \[-1, 1\], got True"),
-        ({"significance": -1}, r"significance must lie in \[0, 1\], got -1"),
-        ({"significance": 1.5}, r"significance must lie in \[0, 1\], got 1.5"),
-        ({"significance": "high"}, "significance must be a number, got a str"),
+        ({"valence": 2}, r"valence must be in \[-1, 1\], got 2"),
+        ({"valence": -1.01}, r"valence must be in \[-1, 1\], got -1.01"),
+        ({"valence": float("nan")}, r"valence must be in \[-1, 1\], got nan"),
+        ({"valence": True}, r"valence must be in \[-1, 1\], got True"),
+        ({"significance": -1}, r"significance must be in \[0, 1\], got -1"),
+        ({"significance": 1.5}, r"significance must be in \[0, 1\], got 1.5"),
+        ({"significance": "high"}, "significance must be a number, got str"),
         ({"first_turn": 5, "last_turn": 4}, "last_turn 4 must not precede first_turn 5"),
         ({"first_turn": 0}, "first_turn must be a whole number from 1 to .* got 0"),
         ({"last_turn": 1.5}, "last_turn must be a whole number from 1 to .* got 1.5"),
@@ -142,7 +142,7 @@ def test_unknown_sessions_and_entries_are_refused_and_nothing_is_stored(
         episodes.record("s", draft(linked=("e-404",)))
     with pytest.raises(EntryNotFoundError, match="no session 'nope'"):
         episodes.arc("nope")
-    with pytest.raises(InvalidInputError, match="record\\(\\) takes an EpisodeDraft, got a str"):
+    with pytest.raises(InvalidInputError, match="record\\(\\) expects an EpisodeDraft, got str"):
         episodes.record("s", "a party")  # type: ignore[arg-type] # refused
     with pytest.raises(InvalidInputError, match="limit must be .* got 0"):
         episodes.page(limit=0)

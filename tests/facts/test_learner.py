@@ -69,9 +69,9 @@ def test_a_fact_is_validated_and_promoted_above_the_threshold(engine: MemoryEngi
     }
     promoted, validated, quarantined = namespace.facts
     assert (promoted.confidence, promoted.reason, promoted.promoted) == (0.8, "confidence 0.80", True)
-    assert (validated.confidence, validated.reason) == (0.49, "believed less: a hedge")
+    assert (validated.confidence, validated.reason) == (0.49, "reduced confidence: a hedge")
     assert (validated.entry_id, quarantined.entry_id) == (None, None)
-    assert quarantined.reason == "it tells the model to drop its instructions"
+    assert quarantined.reason == "tells the model to ignore its instructions"
     assert said(namespace) == Counter([DECIDED])
     assert report.problems == ()
 
@@ -130,7 +130,7 @@ def test_the_threshold_is_configurable_and_must_be_exceeded(threshold: float, wa
 
 def test_the_threshold_is_six_tenths_by_default_and_a_fraction() -> None:
     assert LearningConfig().promotion_threshold == 0.6
-    with pytest.raises(InvalidConfigError, match="promotion_threshold must lie in .* got 1.5"):
+    with pytest.raises(InvalidConfigError, match="promotion_threshold must be in .* got 1.5"):
         LearningConfig(promotion_threshold=1.5)
 
 
@@ -396,7 +396,7 @@ def test_an_answer_that_cannot_be_used_is_kept_as_it_came(raw: str) -> None:
         (kept,) = namespace.facts.page({"quarantined"})
         assert kept.content == raw
         assert kept.confidence == 0.0
-        assert kept.reason.startswith("an answer of the model that could not be used: ")
+        assert kept.reason.startswith("unusable answer of the model: ")
         assert said(namespace) == Counter([DECIDED])  # what patterns find is not lost
         assert report.messages == 1
 

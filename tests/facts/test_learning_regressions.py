@@ -178,7 +178,7 @@ def test_a_models_facts_are_quarantined_wherever_an_order_stands() -> None:
             session.learn()
             (fact,) = [one for one in namespace.facts if one.content == LAUNCH["content"]]
             assert fact.state is FactState.QUARANTINED
-            assert fact.reason == "beside it: it tells the model to drop its instructions"
+            assert fact.reason == "another part of the messages: tells the model to ignore its instructions"
             assert fact.source_message_id is not None
             assert texts(namespace.long_term.entries()) == []
 

@@ -145,8 +145,8 @@ def test_preview_gives_reasons_and_respects_the_budget(
     assert left_out.count() > 0
     assert all(left_out.locator(".reason").all_text_contents())
     for row in left_out.all():
-        is_told = row.locator(".reason").inner_text().startswith("in few words")
-        expect(row.locator(".state")).to_contain_text("compressed" if is_told else "dropped")
+        is_summarized = row.locator(".reason").inner_text().startswith("summarized")
+        expect(row.locator(".state")).to_contain_text("compressed" if is_summarized else "dropped")
 
 
 def test_preview_counts_all_memories_left_out_of_a_long_session(
@@ -179,7 +179,7 @@ def test_task_marks_loops(open_inspector: Callable[..., InspectorPage]) -> None:
     expect(inspector.rows()).to_have_count(6)
     looped = inspector.rows().filter(has=inspector.page.locator(".state.is-loop"))
     assert 0 < looped.count() < 6
-    expect(looped.first.locator(".reason")).to_contain_text("was done 3 times")
+    expect(looped.first.locator(".reason")).to_contain_text("occurred 3 times")
     expect(inspector.rows().first.locator(".state")).to_have_text("✓ok")
 
 

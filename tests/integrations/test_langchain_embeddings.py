@@ -186,6 +186,6 @@ def test_unusable_query_vectors_are_refused(answer: object) -> None:
 def test_what_is_no_embedding_model_is_refused() -> None:
     not_one: Any = "openai:text-embedding-3-small"
     with pytest.raises(
-        InvalidInputError, match=r"expected an embedding model, got a str: it has no embed_documents\(\)"
+        InvalidInputError, match=r"expected an embedding model, got str: it has no embed_documents\(\)"
     ):
         LangChainEmbedder(not_one)

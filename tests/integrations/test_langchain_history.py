@@ -362,7 +362,7 @@ def test_sessions_without_a_namespace_never_recall_each_other(small: MemoryEngin
     ("arguments", "error", "words"),
     [
         ({"session_id": ""}, InvalidNameError, "session id must not be empty"),
-        ({"session_id": 5}, InvalidNameError, "session id must be a str, got a int"),
+        ({"session_id": 5}, InvalidNameError, "session id must be a str, got int"),
         ({"namespace": ()}, InvalidNameError, "needs at least one label"),
         ({"namespace": ("a", "")}, InvalidNameError, "must not be empty"),
         ({"view": "all"}, InvalidInputError, "unknown view 'all': use 'record' or 'budget'"),

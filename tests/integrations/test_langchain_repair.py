@@ -6,12 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langmem_tiers_langchain.repair import (
-    NO_RESULT_TEXT,
-    is_placeholder_result,
-    list_unique_calls,
-    repair_tool_calls,
-)
+from langmem_tiers.integration_kit import NO_RESULT_TEXT
+from langmem_tiers_langchain.repair import is_placeholder_result, list_unique_calls, repair_tool_calls
 from tests.integrations.langchain_agents import check_tool_call_order
 
 CALLS = st.lists(st.sampled_from("abcd"), max_size=3, unique=True)

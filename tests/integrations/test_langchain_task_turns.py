@@ -89,7 +89,7 @@ async def test_a_run_that_ignores_every_block_ends(memory: AgentMemory, way: str
     messages = await run(create_tool_agent(model, TieredTaskMiddleware(memory, stop_after=most)), way)
     assert len(model.seen) == MOST + most
     assert isinstance(messages[-1], AIMessage)
-    assert str(messages[-1].text).startswith(f"Stopped after {most} blocked tries. Blocked: look_up")
+    assert str(messages[-1].text).startswith(f"Stopped after {most} blocked attempts. Blocked: look_up")
     assert "answer_guard" not in messages[-1].text
     check_tool_call_order(messages)
 
@@ -138,14 +138,14 @@ async def test_refused_answers_between_blocks_do_not_keep_a_run_alive(memory: Ag
     model = ScriptedChat(reply=script(*steps))
     messages = await run(create_tool_agent(model, TieredTaskMiddleware(memory)), way)
     assert len(model.seen) == MOST + 5
-    assert str(messages[-1].text).startswith("Stopped after 5 blocked tries. Blocked: look_up")
+    assert str(messages[-1].text).startswith("Stopped after 5 blocked attempts. Blocked: look_up")
 
 
 def test_one_answer_given_again_and_again_does_not_either(memory: AgentMemory) -> None:
     answer = call(ANSWER_TOOL, reason="I really need this")
     model = ScriptedChat(reply=script(*[call()] * MOST, *[call(), answer] * 100))
     assert (
-        "Stopped after 5 blocked tries"
+        "Stopped after 5 blocked attempts"
         in ask(create_tool_agent(model, TieredTaskMiddleware(memory)))[-1].text
     )
     assert RUNS["boat"] < 2 * MOST

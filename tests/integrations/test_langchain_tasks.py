@@ -211,7 +211,7 @@ async def test_an_answer_lifts_the_block(memory: AgentMemory, way: str) -> None:
 def test_an_answer_that_is_none_lifts_nothing(memory: AgentMemory) -> None:
     steps = [*[call()] * MOST, call(ANSWER_TOOL, reason="because"), call()]
     messages = ask(create_tool_agent(ScriptedChat(reply=script(*steps)), TieredTaskMiddleware(memory)))
-    assert "Nothing is lifted" in results(messages)[-2].text
+    assert "No block was lifted" in results(messages)[-2].text
     assert RUNS["boat"] == MOST
 
 

@@ -699,7 +699,7 @@ class TestErrors:
         store, sync = TieredChatStore(engine), TieredSyncChatStore(engine)
         await store.add_messages("k", said("a"))
         for call in (store.add_messages("k", wrong), store.set_messages("k", wrong)):
-            with pytest.raises(InvalidInputError, match=f"got a {type(wrong).__name__}"):
+            with pytest.raises(InvalidInputError, match=f"got {type(wrong).__name__}"):
                 await call
         with pytest.raises(InvalidInputError):
             sync.set_messages("k", wrong)

@@ -414,7 +414,7 @@ class Hologram(BaseModel):
                 role="assistant",
                 blocks=[ToolCallBlock.model_construct(tool_call_id=5, tool_name="x", tool_kwargs={})],
             ),
-            "id must be a str, got a int",
+            "id must be a str, got int",
         ),
     ],
 )

@@ -197,5 +197,5 @@ def test_unusable_query_vectors_are_refused(answer: object) -> None:
 
 def test_what_is_no_embedding_model_is_refused() -> None:
     not_one: Any = "local:BAAI/bge-small-en"
-    with pytest.raises(InvalidInputError, match=r"got a str: it has no get_text_embedding_batch\(\)"):
+    with pytest.raises(InvalidInputError, match=r"got str: it has no get_text_embedding_batch\(\)"):
         LlamaIndexEmbedder(not_one)

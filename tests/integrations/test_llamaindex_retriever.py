@@ -315,7 +315,7 @@ def test_no_address_is_shown(engine: MemoryEngine) -> None:
         ({"similarity_top_k": 0}, "from 1 to 100, got 0"),
         ({"similarity_top_k": True}, "from 1 to 100, got True"),
         ({"similarity_top_k": 101}, "RecallConfig.max_limit sets the maximum"),
-        ({"filters": {"roles": ["user"]}}, r"got a dict: use RecallFilters\("),
+        ({"filters": {"roles": ["user"]}}, r"got dict: use RecallFilters\("),
         ({"strategy": "best of all"}, "unknown strategy 'best of all': use one of best"),
     ],
     ids=str,

@@ -370,7 +370,7 @@ async def test_a_call_that_got_no_result_breaks_no_later_prompt(memory: Any) -> 
     llm = ScriptedLLM()
     await FunctionAgent(tools=[note], llm=llm).run(user_msg=ASKED, memory=mine)
     check_call_order(llm.seen[0])
-    assert ("tool", "[no result: the call did not come to its end]") in list_said(llm.seen[0])
+    assert ("tool", "[no result: the call was interrupted]") in list_said(llm.seen[0])
     assert "[no result" not in texts(mine.get_all())
 
 

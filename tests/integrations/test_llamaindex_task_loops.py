@@ -120,7 +120,7 @@ async def test_calls_of_a_tool_that_does_not_exist_are_cycles(memory: AgentMemor
 async def test_a_react_agent_that_asks_for_no_such_tool_is_stopped(memory: AgentMemory) -> None:
     llm = CompletionLLM(reply=lambda _: "Thought: I go.\nAction: teleport\nAction Input: {}")
     answer = str(await ask(watch_agent(ReActAgent(tools=[Page().click], llm=llm), memory)))
-    assert answer.startswith("Stopped after 5 blocked tries. Blocked: teleport")
+    assert answer.startswith("Stopped after 5 blocked attempts. Blocked: teleport")
     assert 3 <= memory.working.cycle_count <= MOST
 
 
@@ -170,7 +170,7 @@ async def test_a_handoff_that_is_blocked_for_good_ends_the_run(memory: AgentMemo
     ]
     flow = watch_agent(AgentWorkflow(agents=agents, root_agent="one"), memory)
     output = await ask(flow, max_iterations=60)
-    assert str(output).startswith("Stopped after 5 blocked tries. Blocked: handoff")
+    assert str(output).startswith("Stopped after 5 blocked attempts. Blocked: handoff")
 
 
 # Thoughts
@@ -244,7 +244,7 @@ async def test_a_run_that_ignores_every_block_ends_with_an_answer(memory: AgentM
     handler = agent.run("Buy it.", memory=history)
     streamed = [one async for one in handler.stream_events() if isinstance(one, AgentStream)]
     answer = str(await handler)
-    assert answer.startswith(f"Stopped after {most} blocked tries. Blocked: click")
+    assert answer.startswith(f"Stopped after {most} blocked attempts. Blocked: click")
     assert "answer_guard" not in answer
     assert streamed[-1].response == answer
     assert len(page.clicks) == MOST
@@ -259,7 +259,7 @@ async def test_several_blocked_calls_at_once_are_one_round(memory: AgentMemory) 
     llm = ScriptedLLM(reply=AnswerSequence(*[click()] * MOST, both))
     agent = watch_agent(FunctionAgent(tools=[Page().click], llm=llm), memory, stop_after=2)
     history = ChatMemoryBuffer.from_defaults(token_limit=20_000)
-    assert str(await ask(agent, history)).startswith("Stopped after 2 blocked tries.")
+    assert str(await ask(agent, history)).startswith("Stopped after 2 blocked attempts.")
     assert len(llm.seen) == MOST + 2
     check_call_order(history.get_all())
 
@@ -273,7 +273,7 @@ async def test_a_react_agent_that_ignores_every_block_ends_with_an_answer(memory
     history = ChatMemoryBuffer.from_defaults(token_limit=20_000)
     ctx: Context[Any] = Context(agent)
     answer = str(await ask(agent, history, ctx=ctx))
-    assert answer.startswith("Stopped after 5 blocked tries. Blocked: click")
+    assert answer.startswith("Stopped after 5 blocked attempts. Blocked: click")
     assert len(llm.seen) == MOST + 5
     assert str(history.get_all()[-1].content).endswith(f"Answer: {answer}")
     assert str(await ask(agent, question="And now?", ctx=ctx)) == "Hello."
@@ -284,7 +284,7 @@ async def test_an_agent_that_runs_code_ends_with_an_answer(memory: AgentMemory) 
     history = ChatMemoryBuffer.from_defaults(token_limit=20_000)
     agent = watch_agent(CodeActAgent(code_execute_fn=lambda code: str(len(code)), llm=llm), memory)
     answer = str(await ask(agent, history))
-    assert answer.startswith("Stopped after 5 blocked tries. Blocked: execute")
+    assert answer.startswith("Stopped after 5 blocked attempts. Blocked: execute")
     assert history.get_all()[-1].content == answer
 
 
@@ -292,7 +292,7 @@ async def test_a_refused_answer_in_between_does_not_help(memory: AgentMemory) ->
     steps = [*[click()] * (MOST + 2), answering("please"), click(), answering("please"), click()]
     llm = ScriptedLLM(reply=AnswerSequence(*steps))
     agent = watch_agent(FunctionAgent(tools=[Page().click], llm=llm), memory)
-    assert str(await ask(agent)).startswith("Stopped after 5 blocked tries. Blocked: click")
+    assert str(await ask(agent)).startswith("Stopped after 5 blocked attempts. Blocked: click")
     assert len(llm.seen) == MOST + 5
 
 
@@ -316,7 +316,7 @@ async def test_the_next_question_after_a_run_was_ended_is_answered(memory: Agent
     llm = ScriptedLLM(reply=AnswerSequence(*[click()] * (MOST + 1), click(), "Bought."))
     agent = watch_agent(FunctionAgent(tools=[Page().click], llm=llm), memory, stop_after=1)
     ctx: Context[Any] = Context(agent)
-    assert str(await ask(agent, ctx=ctx)).startswith("Stopped after 1 blocked tries.")
+    assert str(await ask(agent, ctx=ctx)).startswith("Stopped after 1 blocked attempts.")
     assert str(await ask(agent, question="And now?", ctx=ctx)) == "Bought."
 
 

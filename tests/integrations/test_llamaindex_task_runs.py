@@ -202,7 +202,7 @@ async def test_a_tool_that_is_called_outside_a_run_is_only_called(engine: Memory
     for _ in range(10):
         assert tool.call(city="Rome").content == "It rains in Rome."
     assert tool.failures == 0
-    assert "Nothing is lifted" in str(answer(reason="There is nothing blocked."))  # type: ignore[call-arg]  # declared with one input
+    assert "No block was lifted" in str(answer(reason="There is nothing blocked."))  # type: ignore[call-arg]  # declared with one input
 
 
 async def test_an_engine_that_is_closed_does_not_break_the_agent(caplog: pytest.LogCaptureFixture) -> None:

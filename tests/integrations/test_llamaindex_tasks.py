@@ -159,7 +159,7 @@ async def _forced(agent: Any) -> None:
 def test_a_looping_react_agent_is_stopped_and_reads_why(memory: AgentMemory) -> None:
     def reply(prompt: Prompt) -> str:
         if "Observation: Blocked" in texts(prompt):
-            return "Thought: I am going in circles.\nAnswer: It cannot be bought."
+            return "Thought: I am stuck in a loop.\nAnswer: It cannot be bought."
         return 'Thought: I click.\nAction: click\nAction Input: {"selector": "#buy"}'
 
     page = Page()
@@ -500,9 +500,9 @@ def test_tools_are_watched_once_and_for_the_last_memory(memory: AgentMemory) -> 
 def test_an_answer_without_a_block_or_a_reason_is_not_accepted(memory: AgentMemory) -> None:
     tool, answer = watch_tools([Page().click], memory)
     assert isinstance(tool, WatchedTool)
-    assert str(answer(reason=REASON)).startswith("Nothing is lifted")  # type: ignore[call-arg]  # declared with one input
+    assert str(answer(reason=REASON)).startswith("No block was lifted")  # type: ignore[call-arg]  # declared with one input
     assert loop(tool, 12, selector="#buy")[-1].is_error
-    assert str(answer(reason="please")).startswith("Nothing is lifted")  # type: ignore[call-arg]  # as above
+    assert str(answer(reason="please")).startswith("No block was lifted")  # type: ignore[call-arg]  # as above
     assert tool.call(selector="#buy").is_error
     assert str(answer(reason=REASON)).startswith("The block is lifted")  # type: ignore[call-arg]  # as above
     assert not tool.call(selector="#buy").is_error

@@ -168,11 +168,11 @@ def test_phrases_that_rule_each_other_out_are_different_even_if_near(old: str, n
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("The database is PostgreSQL", "The database is MySQL", ("PostgreSQL", "MySQL", "same place")),
+        ("The database is PostgreSQL", "The database is MySQL", ("PostgreSQL", "MySQL", "same position")),
         ("The limit is 5", "The limit is 10", ("5", "10")),
-        ("Use tabs", "Do not use tabs", ("denies",)),
+        ("Use tabs", "Do not use tabs", ("negates",)),
         ("We use Redis", "We use Redis in production", ("production",)),
-        ("Alice manages Bob", "Bob manages Alice", ("Alice", "Bob", "change places")),
+        ("Alice manages Bob", "Bob manages Alice", ("Alice", "Bob", "are swapped")),
     ],
 )
 def test_the_reason_names_the_words_that_decided(old: str, new: str, words: tuple[str, ...]) -> None:
@@ -226,9 +226,9 @@ def test_the_same_both_ways(old: list[str], new: list[str]) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("My cat is red.", "Your cat is red.", "user against you"),
-        ("We can deploy.", "We must deploy.", "can against must"),
-        ("The alarm went off.", "The alarm went on.", "'off' against 'on'"),
+        ("My cat is red.", "Your cat is red.", "user versus you"),
+        ("We can deploy.", "We must deploy.", "can versus must"),
+        ("The alarm went off.", "The alarm went on.", "'off' versus 'on'"),
     ],
 )
 def test_a_difference_is_named(old: str, new: str, reason: str) -> None:

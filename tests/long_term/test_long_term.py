@@ -57,7 +57,7 @@ def test_a_promoted_entry_says_what_it_is_and_where_it_comes_from(
     assert (entry.namespace, entry.session) == ((tenant, "alice"), "monday")
     assert (entry.tier, entry.state, entry.relevance) == (Tier.LONG_TERM, EntryState.FULL, 1.0)
     assert (entry.created_at, entry.token_count) == (message.created_at, message.token_count)
-    assert entry.reason == "by hand"
+    assert entry.reason == "manually"
 
 
 def test_promotion_shows_in_the_session_and_leaves_the_record(engine: MemoryEngine, tenant: str) -> None:

@@ -180,10 +180,10 @@ def test_an_entry_cannot_be_related_to_itself(memory: LongTerm) -> None:
 @pytest.mark.parametrize(
     ("about", "named"),
     [
-        ({"strength": 2.0}, r"strength must lie in \[0, 1\], got 2\.0: scale it"),
+        ({"strength": 2.0}, r"strength must be in \[0, 1\], got 2\.0: scale it"),
         ({"strength": -0.1}, r"-0\.1"),
         ({"strength": float("nan")}, "nan"),
-        ({"strength": "much"}, "strength must be a number, got a str"),
+        ({"strength": "much"}, "strength must be a number, got str"),
         ({"kind": ""}, "relation"),
     ],
 )

@@ -283,7 +283,7 @@ def test_the_same_is_shown_once_with_all_who_said_it(
     again = pool.contribute(b, SHADERS)
     assert first.entry is not None
     assert (again.outcome, again.duplicate_of) == (Outcome.DUPLICATE, first.entry.id)
-    assert pool.contribute(a, SHADERS).reason == "it was contributed before"
+    assert pool.contribute(a, SHADERS).reason == "already contributed"
     (hit,) = pool.query(b, "shaders")
     assert [one.namespace for one in hit.contributors] == [a, b]
     with pytest.raises(NotAllowedError, match="only owner"):

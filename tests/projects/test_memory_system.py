@@ -208,7 +208,7 @@ def test_a_bad_value_is_an_error_that_names_the_setting(tmp_path: Path, name: st
 def test_a_project_needs_a_name(tmp_path: Path) -> None:
     with pytest.raises(InvalidNameError, match="a project_name must not be empty, got ''"):
         MemorySystem(memory_dir=tmp_path, project_name="")
-    with pytest.raises(InvalidConfigError, match="config must be a MemorySystemConfig, got a dict"):
+    with pytest.raises(InvalidConfigError, match="config must be a MemorySystemConfig, got dict"):
         MemorySystem({"chunk_size": 3})  # type: ignore[arg-type] # refused
 
 

@@ -102,9 +102,7 @@ def test_a_dimension_that_makes_no_sense_is_refused(dimension: Any) -> None:
 
 
 def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(
-        InvalidInputError, match=r"expected an embedding model, got a str: it has no many\(\)"
-    ):
+    with pytest.raises(InvalidInputError, match=r"expected an embedding model, got str: it has no many\(\)"):
         embedder("openai:small")
     with pytest.raises(InvalidInputError, match="got the class Model"):
         embedder(Model)

@@ -37,10 +37,10 @@ def test_what_is_left_out_is_told_with_its_true_reason(ask: ApiClient, memory: M
     memory.session(("acme", "alice"), "now").add("user", QUESTION)
     told = ask.post_json("/context", namespace=ALICE, session="now", question=QUESTION, budget=800)
     out = told["left_out"]
-    assert {reason_of(one) for one in out} >= {"in few words", "duplicate", "known, and no room"}
-    assert {one["origin"] for one in out if reason_of(one) == "in few words"} == {"compressed"}
-    assert {one["origin"] for one in out if reason_of(one) != "in few words"} == {"dropped"}
-    (unknown,) = (one for one in out if reason_of(one) == "known, and no room")
+    assert {reason_of(one) for one in out} >= {"summarized", "duplicate", "knowledge"}
+    assert {one["origin"] for one in out if reason_of(one) == "summarized"} == {"compressed"}
+    assert {one["origin"] for one in out if reason_of(one) != "summarized"} == {"dropped"}
+    (unknown,) = (one for one in out if reason_of(one) == "knowledge")
     assert (unknown["id"], unknown["session"], unknown["role"]) == ("domain/red sails", None, None)
     assert unknown["tokens"] > 100
     context = memory.session(("acme", "alice"), "now").preview(QUESTION, budget=TokenBudget.of(800)).context

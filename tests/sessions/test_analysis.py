@@ -110,7 +110,7 @@ def test_of_two_that_say_the_same_the_older_is_compressed(session: Session) -> N
     older, newer = add(session, text), add(session, text.upper())
     plan = session.analyze()
     assert [(action.message_id, action.kind) for action in plan.actions] == [(older, PlanActionKind.COMPRESS)]
-    assert plan.actions[0].reason == f"says the same as {newer}"
+    assert plan.actions[0].reason == f"duplicate of {newer}"
 
 
 def test_every_action_comes_with_its_score_and_reason(session: Session) -> None:

@@ -77,7 +77,7 @@ def test_the_memory_flow_of_a_task(engine: MemoryEngine, tenant: str, clock: Fro
 
     # 7. Redundant entries are compressed: the older one.
     assert entries["first"].state is EntryState.COMPRESSED
-    assert entries["first"].reason == "says the same as again"
+    assert entries["first"].reason == "duplicate of again"
     assert entries["again"].state is EntryState.FULL
 
     # 8. High-value entries, with URLs and selectors, are promoted.

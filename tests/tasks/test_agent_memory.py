@@ -601,7 +601,7 @@ def test_a_task_without_a_goal_is_refused(memory: AgentMemory, goal: Any) -> Non
     before = memory.task
     with pytest.raises(InvalidInputError, match="needs a goal"):
         memory.start_task(goal)
-    with pytest.raises(InvalidInputError, match="user_context must be a mapping, got a list"):
+    with pytest.raises(InvalidInputError, match="user_context must be a mapping, got list"):
         memory.start_task("A goal", user_context=[1])  # type: ignore[arg-type]
     assert memory.task == before
     assert memory.working.current_goal == "Extract product data from example.com"
@@ -969,8 +969,8 @@ def test_a_megabyte_is_recorded_in_part(memory: AgentMemory, where: str) -> None
         ({"tags": [1]}, "tags must be a string"),
         ({"tags": 1}, "tags must be a set of strings"),
         ({"colour": "red"}, "a cycle has no field 'colour': use one of duration_ms, "),
-        ({"action": {"tool": "click"}}, "an action must be an AgentAction, got a dict"),
-        ({"action": None}, "an action must be an AgentAction, got a NoneType"),
+        ({"action": {"tool": "click"}}, "an action must be an AgentAction, got dict"),
+        ({"action": None}, "an action must be an AgentAction, got NoneType"),
     ],
     ids=str,
 )
@@ -996,7 +996,7 @@ def test_a_tag_and_an_error_are_taken_as_they_are_mostly_meant(memory: AgentMemo
 def test_an_action_needs_a_tool_and_a_mapping() -> None:
     with pytest.raises(InvalidInputError, match="name of its tool, got ''"):
         AgentAction("")
-    with pytest.raises(InvalidInputError, match="must be a mapping, got a list"):
+    with pytest.raises(InvalidInputError, match="must be a mapping, got list"):
         AgentAction("click", ["#a"])  # type: ignore[arg-type]
 
 

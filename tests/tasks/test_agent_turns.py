@@ -117,7 +117,7 @@ def test_an_answer_lifts_three_times_and_each_time_it_has_to_be_another_one(memo
         memory.record_cycle("", CLICK, "Nothing happened.")
     for one in (memory, again(memory)):
         assert not one.answer_guard("quite another reason now")
-        assert "no answer lifts this block any more" in one.check_action(CLICK).message  # type: ignore[union-attr]
+        assert "this block cannot be lifted again" in one.check_action(CLICK).message  # type: ignore[union-attr]
     memory.record_cycle(
         "", AgentAction("goto", {"url": "https://a.b/other"}), "Another page.", url="https://a.b/other"
     )
@@ -287,8 +287,8 @@ def test_one_tool_that_only_fails_is_warned_of_whatever_it_is_asked_for(
 def test_messages_say_what_was_the_same_and_count_from_one(memory: AgentMemory) -> None:
     for _ in range(3):
         memory.record_cycle("", CLICK, "Nothing happened.", "failure")
-    assert "click(#submit) was done 3 times in steps 1 to 3" in memory.warnings()[0]
+    assert "click(#submit) occurred 3 times in steps 1 to 3" in memory.warnings()[0]
     memory.clear_task()
     for number in range(5):
         memory.record_cycle("", AgentAction("get", {"id": number}), "error: refused", "failure")
-    assert "calls like get(4) came 5 times in steps 1 to 5" in memory.guard.report().loops[0].message
+    assert "calls like get(4) occurred 5 times in steps 1 to 5" in memory.guard.report().loops[0].message

@@ -113,7 +113,7 @@ def test_the_same_click_three_times_at_one_address_is_an_exact_loop() -> None:
         1,
         3,
     )
-    assert found.message == "click(5) was done 3 times in steps 2 to 4"
+    assert found.message == "click(5) occurred 3 times in steps 2 to 4"
 
 
 def test_twice_is_no_loop() -> None:

@@ -104,7 +104,7 @@ def test_an_action_needs_the_name_of_its_tool(name: Any) -> None:
 
 
 def test_the_parameters_of_an_action_must_be_a_mapping() -> None:
-    with pytest.raises(InvalidInputError, match="parameters of 'click' must be a mapping, got a list"):
+    with pytest.raises(InvalidInputError, match="parameters of 'click' must be a mapping, got list"):
         AgentAction("click", [("n", 1)])  # type: ignore[arg-type]
 
 

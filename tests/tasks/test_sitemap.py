@@ -150,7 +150,7 @@ def _without_end() -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("links", "reason"),
-    [(None, "not a list"), (3, "not a list"), (_breaks_off(), "OSError"), (_without_end(), "not read")],
+    [(None, "not a list"), (3, "not a list"), (_breaks_off(), "OSError"), (_without_end(), "were read")],
 )
 def test_a_list_that_cannot_be_read_to_its_end_is_reported(links: Any, reason: str) -> None:
     report = SitemapGraph(HOME, SitemapLimits(max_links_per_page=3)).add_links(HOME, links)
@@ -260,8 +260,8 @@ def test_a_page_keeps_only_so_many_links_and_a_site_so_many_pages() -> None:
     graph = SitemapGraph(HOME, SitemapLimits(max_links_per_page=2, max_known_pages=4))
     report = graph.add_links(HOME, ["a", "b", "c", "a"])
     assert (report.added, report.known) == (2, 1)
-    assert "2 links already" in report.refused[0][1]
-    assert "4 pages are known" in graph.add_links("/a", ["b", "c", "d"]).refused[0][1]
+    assert "already has 2 links" in report.refused[0][1]
+    assert "limit of 4 known pages" in graph.add_links("/a", ["b", "c", "d"]).refused[0][1]
     assert "the page is left out" in graph.add_links("/new", ["b"]).refused[0][1]
     assert len(graph) == 4
 

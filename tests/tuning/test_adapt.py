@@ -71,7 +71,7 @@ def test_no_history_leaves_the_ranges(seen: list[tuple[float, float]]) -> None:
         (
             TuningOutcome(0.60, 3),
             TuningOutcome(0.7, 5),
-            "2 entries with key facts would leave the context without need",
+            "2 entries with key facts would be removed from the context unnecessarily",
         ),
         (TuningOutcome(0.66, 5), TuningOutcome(0.65, 5), None),  # no difference to speak of
         (TuningOutcome(0.70, 5), TuningOutcome(0.95, 5), None),  # better

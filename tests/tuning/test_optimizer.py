@@ -224,7 +224,7 @@ def test_a_change_that_pushes_key_facts_out_without_need_is_taken_back(
     assert snapshot is not None
     assert snapshot.is_reverted
     assert snapshot.parameters == before == small.optimizer.parameters(tenant)
-    assert snapshot.reason.startswith("taken back: 3 entries with key facts would leave the context")
+    assert snapshot.reason.startswith("reverted: 3 entries with key facts would be removed")
     following = small.optimizer.run(tenant)
     assert following is not None
     assert not following.is_reverted
@@ -241,7 +241,7 @@ def test_a_change_that_moves_usage_away_from_its_target_is_taken_back(
     snapshot = small.optimizer.run(tenant)
     assert snapshot is not None
     assert snapshot.is_reverted
-    assert snapshot.reason.startswith("taken back: usage would be ")
+    assert snapshot.reason.startswith("reverted: usage would be ")
     assert snapshot.parameters == before
 
 

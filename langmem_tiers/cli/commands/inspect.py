@@ -114,7 +114,7 @@ def search_command(
 
 
 def _show_namespaces(printer: Output, engine: MemoryEngine, limit: int) -> None:
-    # One more than is shown tells whether the list is complete.
+    # Read one extra row to find out whether the list is complete.
     found = engine.namespaces(limit=limit + 1)
     value = {"namespaces": [list(path) for path in found[:limit]], "is_whole": len(found) <= limit}
     printer.print_table(

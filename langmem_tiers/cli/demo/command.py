@@ -179,7 +179,7 @@ def build_tier_table(tenant: Namespace, contexts: Mapping[str, MemoryContext], m
         f"{sum(entry.token_count for entry in long_term):,}",
     )
     table.add_row("knowledge", f"{format_count(len(knowledge), 'fact')} known across sessions", "")
-    table.add_row("episodic", f"{len(list(tenant.episodes))} moments: decisions, problems, actions", "")
+    table.add_row("episodic", f"{len(list(tenant.episodes))} episodes: decisions, problems, actions", "")
     table.add_row("procedural", "empty in this demo: patterns that agents learn from tasks", "")
     return table
 

@@ -32,7 +32,7 @@ _ADVICE = (
     (r"401|unauthori[sz]ed|not logged in|authenticat", "log in or renew the credentials, then try again"),
     (
         r"403|forbidden|permission|access denied|captcha",
-        "check the permissions, or take another way to the data",
+        "check the permissions, or use another source",
     ),
     (r"stale|detached", "read the page again: the element was replaced"),
     (
@@ -48,7 +48,7 @@ _ADVICE = (
     ),
     (
         r"\b50\d\b|internal server|unavailable|bad gateway",
-        "the server failed: try again later or go another way",
+        "the server failed: try again later or try another way",
     ),
     (r"json|parse|decode|syntax|unexpected token", "check the format of what was sent or read"),
     (

@@ -149,7 +149,7 @@ def _split_tokens(context: object) -> tuple[dict[str, int], dict[str, int], int]
         used = sum(sections.values())
         return dict(sections), dict(tiers), max(used, context.budget.used + context.budget.available)
     raise InvalidInputError(
-        f"expected a MemoryContext or ContextBuildResult, got a {type(context).__name__}: "
+        f"expected a MemoryContext or ContextBuildResult, got {type(context).__name__}: "
         "pass the result of build_context()"
     )
 

@@ -152,7 +152,7 @@ def resolve_axes(ax: Axes | None, *, width: float = 8.0, height: float = 3.6) ->
     given: object = ax
     if not isinstance(given, Known):
         raise InvalidInputError(
-            f"ax must be matplotlib axes, got a {type(ax).__name__}: use figure.add_subplot(), or leave it out"
+            f"ax must be matplotlib axes, got {type(ax).__name__}: use figure.add_subplot(), or leave it out"
         )
     return ax
 
@@ -172,7 +172,7 @@ def check_plot_values(values: object, kind: type[_T], how: str) -> list[_T]:
     for value in values if isinstance(values, Iterable) else [values]:
         if not isinstance(value, kind):
             raise InvalidInputError(
-                f"expected {kind.__name__} objects, got a {type(value).__name__}: pass the result of {how}"
+                f"expected {kind.__name__} objects, got {type(value).__name__}: pass the result of {how}"
             )
         found.append(value)
     return found

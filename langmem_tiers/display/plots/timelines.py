@@ -11,7 +11,7 @@ from langmem_tiers.common.clock import SystemClock
 from langmem_tiers.common.decay import HALF_LIFE_DAYS, compute_decay, compute_entry_decay
 from langmem_tiers.common.entries import Entry
 from langmem_tiers.common.messages import check_time
-from langmem_tiers.context.models import NO_ROOM_REASON, RECALLED_REASON, SUMMARIZED_REASON
+from langmem_tiers.context.models import DID_NOT_FIT_REASON, RECALLED_REASON, SUMMARIZED_REASON
 from langmem_tiers.display.plots.drawing import (
     GRAY,
     check_plot_values,
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 MAX_BARS = 120
 """Maximum number of bars; longer conversations show several messages per bar."""
-_FULL, _COMPRESSED, _SAVED_TOKENS = "in full", "compressed", "saved by compressing"
-_BEHIND_SUMMARY, _ARCHIVED, _NOT_SHOWN = "behind the summary", "archived", "not shown"
+_FULL, _COMPRESSED, _SAVED_TOKENS = "in full", "compressed", "saved by compression"
+_BEHIND_SUMMARY, _ARCHIVED, _NOT_SHOWN = "replaced by a summary", "archived", "not shown"
 _COLORS = {
     _FULL: "#0072B2",
     _COMPRESSED: "#E69F00",
@@ -48,7 +48,7 @@ _COLORS = {
     SUMMARIZED_REASON: "#56B4E9",
     _BEHIND_SUMMARY: "#CC79A7",
     _ARCHIVED: "#A07855",
-    NO_ROOM_REASON: "#D55E00",
+    DID_NOT_FIT_REASON: "#D55E00",
     _NOT_SHOWN: GRAY,
 }
 
@@ -102,7 +102,7 @@ def _iter_tokens_by_state(
     full, compressed = set(context.full), set(context.compressed)
     shown = {message.id: message.token_count for message in context.messages}
     dropped = {
-        name: NO_ROOM_REASON if context.reasons.get(name) == NO_ROOM_REASON else _ARCHIVED
+        name: DID_NOT_FIT_REASON if context.reasons.get(name) == DID_NOT_FIT_REASON else _ARCHIVED
         for name in context.dropped
     }
     for message in messages:

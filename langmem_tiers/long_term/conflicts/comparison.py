@@ -52,9 +52,9 @@ class Comparison:
 
 
 _FLAGS = {
-    "question": "one of them asks",
-    "past": "one of them is past",
-    "needless": "one of them obliges to nothing",
+    "question": "only one is a question",
+    "past": "only one is in the past",
+    "needless": "only one is binding",
 }
 
 
@@ -67,9 +67,9 @@ def find_difference_reason(old: Statement, new: Statement, found: StatementDiffe
         if flag in _FLAGS and not (flag == "past" and _are_both_past(old, new, found)):
             return _FLAGS[flag]
     if old.persons and new.persons and old.persons != new.persons:
-        return f"{_join_sorted(old.persons)} against {_join_sorted(new.persons)}"
+        return f"{_join_sorted(old.persons)} versus {_join_sorted(new.persons)}"
     if not _have_like_modals(old, new):
-        return f"{_join_sorted(old.modals) or 'a fact'} against {_join_sorted(new.modals) or 'a fact'}"
+        return f"{_join_sorted(old.modals) or 'a fact'} versus {_join_sorted(new.modals) or 'a fact'}"
     if is_turned:
         return ""
     return _find_denial_difference(old, new, found) or ("" if found.old else find_swapped_roles(old, new))
@@ -95,13 +95,14 @@ def _is_negated_opposite(old: Statement, new: Statement, found: StatementDiffere
 
 def _find_denial_difference(old: Statement, new: Statement, found: StatementDifference) -> str:
     if len(old.denials) != len(new.denials):
-        return "one of them denies it"
+        return "one of them negates it"
     if len(old.clauses) == len(new.clauses) == 1:
         return ""
     if sorted(old.denials) != sorted(new.denials):
-        return "they deny different parts"
+        return "they negate different parts"
     ones, others = ({clause & found.common for clause in statement.clauses} for statement in (old, new))
-    return "" if len(old.clauses) != len(new.clauses) or ones == others else "what is said of what"
+    is_different = len(old.clauses) == len(new.clauses) and ones != others
+    return "properties are assigned differently" if is_different else ""
 
 
 def _is_converse(old: Statement, new: Statement, found: StatementDifference) -> bool:
@@ -147,7 +148,7 @@ def _has_time(one: Statement) -> bool:
 
 def _describe_unshared(found: StatementDifference) -> str:
     if found.old and found.new:
-        return f"'{_join_texts(found.old)}' against '{_join_texts(found.new)}'"
+        return f"'{_join_texts(found.old)}' versus '{_join_texts(found.new)}'"
     return f"only one of them says '{_join_texts(found.old or found.new)}'"
 
 
@@ -306,7 +307,7 @@ def compare(old: Statement, new: Statement, kin: Kin | None = None) -> Compariso
             tables and word endings.
     """
     if old.plain == new.plain:
-        return Comparison(Verdict.SAME, "word for word the same", 1.0)
+        return Comparison(Verdict.SAME, "identical text", 1.0)
     if not old.atoms or not new.atoms:
         return Comparison(Verdict.DIFFERENT, "nothing to compare", 0.0)
     written = new
@@ -317,7 +318,7 @@ def compare(old: Statement, new: Statement, kin: Kin | None = None) -> Compariso
     if not (why_not := find_difference_reason(old, new, found)) or (
         kin and _is_paraphrase(old, new, found, kin)
     ):
-        return Comparison(Verdict.SAME, "the same in other words", 1.0)
+        return Comparison(Verdict.SAME, "same meaning", 1.0)
     if why := find_contradiction(old, new, found):
         return Comparison(Verdict.CONTRADICTS, why, found.similarity)
     for part in written.parts if "question" not in written.flags else ():

@@ -75,12 +75,12 @@ _ENDS: Final = {
 }  # fmt: skip
 """Verbs about one person, with the states that they end."""
 _UNSAID = frozenset({"always", "all", "any"})
-_LOOSE_roles = frozenset({OBJECT, COMPLEMENT, "to", REASON, VERB, SUBJECT})
+_LOOSE_ROLES = frozenset({OBJECT, COMPLEMENT, "to", REASON, VERB, SUBJECT})
 
 
 _WHEN = get_canonical_keys("last week year month yesterday today ago recently finally yet")
 _GETTING = get_canonical_keys("buy get adopt inherit acquire")
-"""Verbs of getting something, which one owns from then on."""
+"""Verbs of obtaining something. Afterwards the person owns it."""
 _HAVING = get_canonical_keys("take attend subscribe pay receive")
 _MUSIC = frozenset({"musical"})  # not a category of its own beside an instrument
 
@@ -111,7 +111,7 @@ def find_denial(old: Statement, new: Statement) -> str:
     said = affirming.keys | kinds_of(affirming.keys) | _MUSIC
     is_other = any(atom.determiner == "a" and atom.role == OBJECT for atom in denying.atoms)
     if ended and (is_other or "event" in affirming.flags):
-        return ""  # who sold a house may own another one, and a past event remains true
+        return ""  # someone who sold a house may own another one, and a past event remains true
     if affirming is new and _GETTING & frozenset(affirming.predicates):
         said |= {"own"}
     if (
@@ -126,7 +126,7 @@ def find_denial(old: Statement, new: Statement) -> str:
     is_hit = (
         _ends_statement(denying, affirming, ended, rest) if ended else _shares_predicate(denying, affirming)
     )
-    return f"one of them denies it: '{denying.text}'" if is_hit and not find_swapped_roles(old, new) else ""
+    return f"one of them negates it: '{denying.text}'" if is_hit and not find_swapped_roles(old, new) else ""
 
 
 def _find_denied_keys(denying: Statement, affirming: Statement, ended: frozenset[str]) -> frozenset[str]:
@@ -193,7 +193,7 @@ def _shares_predicate(denying: Statement, affirming: Statement) -> bool:
 
 
 def find_abandonment(keeping: Statement, leaving: Statement) -> str:
-    """Return what one statement says and the other gives up for something else, or an empty string."""
+    """Return what one statement states and the other one replaces by something else, or an empty string."""
     if is_denying(keeping) or keeping.flags & {"past", "event"} or keeping.predicates[0] in PLANS | SHARED:
         return ""
     if _is_about_another_person(keeping, leaving):
@@ -213,10 +213,10 @@ def find_abandonment(keeping: Statement, leaving: Statement) -> str:
         for atom in leaving.atoms
         if atom.key not in keeping.keys
         and atom.key not in {*loose, "from", REJECTED}
-        and atom.role not in _LOOSE_roles
+        and atom.role not in _LOOSE_ROLES
         and not (is_end and atom.role in {"with", "by", "for"})
     ]
-    return "" if limits else f"'{kept[0].text}' was given up"
+    return "" if limits else f"'{kept[0].text}' was abandoned"
 
 
 def _is_about_another_person(keeping: Statement, leaving: Statement) -> bool:
@@ -236,7 +236,7 @@ def _is_only_stopped(keeping: Statement, leaving: Statement) -> bool:
 
 
 def _is_head_kept(left: list[Atom], keeping: Statement) -> bool:
-    # Who quit the chess club may still play chess.
+    # Someone who quit the chess club may still play chess.
     objects = [
         atom.key for atom in left if atom.role == OBJECT and atom.kind == "word" and atom.key not in _WHEN
     ]
@@ -293,7 +293,7 @@ def find_ended_state(old: Statement, new: Statement) -> str:
     if any(atom.kind == "day" for atom in new.atoms):
         return ""  # "closed on Fridays" is not an end
     if "back" in new.keys and any("from" in roles and key in old.keys for key, roles in new.roles.items()):
-        return "it is over: somebody is back" if old.persons <= new.persons else ""
+        return "it ended: the person is back" if old.persons <= new.persons else ""
     for verb, key in _find_ending_verbs(new):
         if _is_ended(old, new, key):
             return f"'{verb}' ends it"
@@ -446,7 +446,7 @@ def _find_opposition(old: Statement, new: Statement, found: StatementDifference)
     if _names_the_subject(old, new, one, other) or _applies_to_several(old, one, other):
         return ""
     is_swapped = one.role != "preposition" and find_swapped_roles(old, new)
-    return "" if is_swapped else f"'{one.text}' against '{other.text}'"
+    return "" if is_swapped else f"'{one.text}' versus '{other.text}'"
 
 
 def _names_the_subject(old: Statement, new: Statement, one: Atom, other: Atom) -> bool:
@@ -481,7 +481,7 @@ def _have_same_validity(old: Statement, new: Statement) -> bool:
         if old.predicates[0] not in measured or ("past" in old.flags) != ("past" in new.flags):
             return False
     if "will" in old.modals ^ new.modals and old.predicates[0] not in _SETTLED:
-        return False  # who is going to move still lives here
+        return False  # someone who is going to move still lives here
     return old.modals - _CERTAIN == new.modals - _CERTAIN
 
 
@@ -509,7 +509,7 @@ def _find_replacement(old: Statement, new: Statement, found: StatementDifference
         return ""
     is_other_claim = is_exclusive(old, new, ones, others)
     return (
-        f"'{_join_texts(ones)}' against '{_join_texts(others)}' in the same place" if is_other_claim else ""
+        f"'{_join_texts(ones)}' versus '{_join_texts(others)}' in the same position" if is_other_claim else ""
     )
 
 

@@ -130,17 +130,17 @@ def _resolve_superseding(
     ended = [(old, why) for old, why in earlier if _overlaps(new, old)]
     close = {old.id: max(start, _get_start(old)) for old, _ in ended}
     related = [_build_supersedes_relation(new.id, old.id, now) for old, _ in ended]
-    reasons = [f"{why}: {old.id!r} held until then" for old, why in ended]
+    reasons = [f"{why}: {old.id!r} was valid until then" for old, why in ended]
     outcome, next_one = Outcome.SUPERSEDES if ended else Outcome.STORED, None
     if later:
         next_one, why = min(later, key=lambda pair: _get_start(pair[0]))
         related.append(_build_supersedes_relation(next_one.id, new.id, now))
-        reasons.append(f"{why}: {next_one.id!r} holds since then")
+        reasons.append(f"{why}: {next_one.id!r} is valid since then")
     if next_one is not None and new.valid_until is not None and new.valid_until <= now:
         outcome = Outcome.PAST
     receipt = Receipt(
         outcome=outcome,
-        reason="; ".join(reasons) or "nothing that is in force says so, or speaks against it",
+        reason="; ".join(reasons) or "new: no duplicate or conflicting entry",
         entry=new,
         supersedes=tuple(close),
         superseded_by=None if next_one is None else next_one.id,

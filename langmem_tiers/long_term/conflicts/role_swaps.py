@@ -53,13 +53,13 @@ def find_swapped_roles(old: Statement, new: Statement) -> str:
     if is_alike and [atom.key for atom in old.atoms] == [atom.key for atom in new.atoms]:
         return ""
     if not old.predicates[0] or not new.predicates[0] or max(len(old.atoms), len(new.atoms)) > _MOST_ATOMS:
-        return "the order of the words"
+        return "the word order differs"
     return _find_changed_places(old, new)
 
 
 def _find_changed_places(old: Statement, new: Statement) -> str:
     if _are_persons_swapped(old, new):
-        return "who does it to whom"
+        return "subject and object are swapped"
     mutual = (old.keys | new.keys) & _MUTUAL
     if any(OWNER not in old.roles.get(key, _NONE) | new.roles.get(key, _NONE) for key in mutual):
         return ""
@@ -73,7 +73,7 @@ def _find_changed_places(old: Statement, new: Statement) -> str:
     ]
     for one, other in combinations(moved, 2):
         if _is_exchange(one, other, is_equation=is_equation):
-            return f"'{one.atom.text}' and '{other.atom.text}' change places"
+            return f"'{one.atom.text}' and '{other.atom.text}' are swapped"
     return _find_crossed_parts(old, new)
 
 
@@ -88,7 +88,7 @@ def _find_changed_preposition(old: Statement, new: Statement) -> str:
         )
         both = before | after
         if before and after and before.isdisjoint(after) and not any(both <= group for group in _LIKE_JOINTS):
-            return f"'{min(before)} {atom.text}' against '{min(after)} {atom.text}'"
+            return f"'{min(before)} {atom.text}' versus '{min(after)} {atom.text}'"
     return ""
 
 
@@ -136,7 +136,7 @@ def _find_crossed_parts(old: Statement, new: Statement) -> str:
     between = {atom.role for atom in old.atoms[first + 1 : last]}
     if between <= {old.atoms[first].role}:
         return ""  # the same list in another order
-    return f"'{old.atoms[first].text}' and '{old.atoms[last].text}' change places"
+    return f"'{old.atoms[first].text}' and '{old.atoms[last].text}' are swapped"
 
 
 def _is_exchange(one: _RoleChange, other: _RoleChange, *, is_equation: bool) -> bool:

@@ -61,7 +61,7 @@ LASTING: Final = (
     )
     | {"grow up"}
 )
-"""Verbs of single events, or with results that last. Other verbs in the past tense tell of one of several events."""
+"""Verbs of single events, or with results that last. Other verbs in the past tense refer to one of several events."""
 
 
 def is_infinitive(item: SentenceItem) -> bool:
@@ -130,7 +130,7 @@ def has_helper(items: Sequence[SentenceItem], index: int) -> bool:
 
 
 def is_about_past(items: Sequence[SentenceItem], index: int) -> bool:
-    """Return True if a verb tells of the past: "used", "was using", "was used", but not "has used"."""
+    """Return True if a verb refers to the past: "used", "was using", "was used", but not "has used"."""
     before = items[max(0, index - 3) : index]
     if any(item.part == "be" and item.is_past for item in before):
         return True

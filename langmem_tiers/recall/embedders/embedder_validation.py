@@ -88,7 +88,7 @@ class CheckedEmbedder:
             LangmemTiersError: The model failed.
         """
         if isinstance(texts, str):
-            raise InvalidInputError("texts must be a list of texts, got a single str")
+            raise InvalidInputError("texts must be a list of texts, got a single str: use [text]")
         ready = [_to_sendable_text(text) for text in texts]
         dimension = self.dimension
         answer = self._call_model(self._documents_method, ready) if ready else []
@@ -142,7 +142,7 @@ def _get_method(model: object, name: str) -> Callable[[Any], object]:
         )
     if not callable(method):
         raise InvalidInputError(
-            f"expected an embedding model, got a {type(model).__name__}: it has no {name}()"
+            f"expected an embedding model, got {type(model).__name__}: it has no {name}()"
         )
     return method
 
@@ -150,9 +150,13 @@ def _get_method(model: object, name: str) -> Callable[[Any], object]:
 def _check_identity(identity: object) -> str:
     # The value is not quoted: somebody may have passed the model, whose repr may contain a key.
     if not isinstance(identity, str):
-        raise InvalidConfigError(f"identity must be a str, got a {type(identity).__name__}")
+        raise InvalidConfigError(
+            f"identity must be a str, got {type(identity).__name__}: pass the name of the model"
+        )
     if not identity.strip() or not identity.isprintable():
-        raise InvalidConfigError(f"identity must be a printable name, got {identity!r}")
+        raise InvalidConfigError(
+            f"identity must be a printable name, got {identity!r}: pass the name of the model"
+        )
     return identity.strip()
 
 
@@ -187,6 +191,6 @@ def _is_left_at_default(model: object, attribute: str) -> bool:
 
 def _to_sendable_text(text: object) -> str:
     if not isinstance(text, str):
-        raise InvalidInputError(f"a text to embed must be a str, got a {type(text).__name__}")
+        raise InvalidInputError(f"a text to embed must be a str, got {type(text).__name__}: convert it first")
     # Replace lone surrogates, which cannot be sent as UTF-8.
     return text.encode("utf-8", "replace").decode()

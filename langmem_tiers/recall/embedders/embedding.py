@@ -137,11 +137,13 @@ class EmbeddingClient:
         identity, dimension = metadata
         if not isinstance(identity, str) or not identity:
             raise EmbeddingError(
-                f"identity of the embedder must be a non-empty str, got a {type(identity).__name__}"
+                f"identity of the embedder must be a non-empty str, got {type(identity).__name__}: "
+                "return the name of the model"
             )
         if isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1:
             raise EmbeddingError(
-                f"dimension of the embedder must be a whole number from 1, got {dimension!r}"
+                f"dimension of the embedder must be a whole number from 1, got {dimension!r}: "
+                "return the length of its vectors"
             )
         return identity, dimension
 

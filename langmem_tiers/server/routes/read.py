@@ -37,7 +37,7 @@ def list_namespaces(
     """List the namespaces that the token opens, in a stable order."""
     position = decode_cursor("namespaces", cursor, str)
     after = None if position is None else parse_namespace(str(position[0]))
-    # One more than the limit tells whether there is a next page.
+    # Read one extra row to find out whether there is a next page.
     found = context.engine.namespaces(context.token_scope.namespace or (), after=after, limit=limit + 1)
     items = [
         response_models.NamespaceItem(namespace=serializers.replace_surrogates(format_namespace(path)))

@@ -168,7 +168,7 @@ class RedisCache:
         )
 
     def close(self) -> None:
-        """Try to remove windows with erased data once more, and close the connections."""
+        """Try again to remove windows with erased data, and close the connections."""
         if self._windows.pending_deletion_count:
             self._windows.delete({})
         self._connection.close()

@@ -246,15 +246,15 @@ def _format_message(kind: LoopKind, tally: Tally) -> str:
     where = f"in steps {tally.first + 1} to {tally.last + 1}"
     if kind is LoopKind.OSCILLATION:
         rounds = tally.count // tally.period
-        return f"the same {tally.period} steps, {shown} among them, came {rounds} times {where}"
+        return f"the same {tally.period} steps, including {shown}, occurred {rounds} times {where}"
     ending = {
         LoopKind.EXACT: "",
         LoopKind.NEAR: ", with small differences",
         LoopKind.UNCHANGED: ", and nothing changed",
         LoopKind.FAILURE: ", and it failed again",
     }[kind]
-    what = f"calls like {shown} came" if tally.differing_count else f"{shown} was done"
-    return f"{what} {tally.count} times {where}{ending}"
+    what = f"calls like {shown}" if tally.differing_count else shown
+    return f"{what} occurred {tally.count} times {where}{ending}"
 
 
 def _compute_score(weight: float) -> float:

@@ -26,7 +26,7 @@ in 2022                     only after a word that indicates a year; 1900 to 210
 since May, after May        from its start, from its end, until the end of today
 before May, until May       from 1900 up to its start, up to its end
 between May and July        both included
-the week before 3 June      the seven days before; the month after it likewise
+the week before 3 June      the seven days before; also the month after it
 a week before 3 June        as "a week ago", seen from 3 June
 the weekend before 3 June   the last one that is over when 3 June begins
 the week of 3 June          its calendar week

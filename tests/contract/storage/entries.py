@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.override_repository import OverrideRepository
 
 THREADS = 8
-PROMOTED = EntryOverride(tier=Tier.LONG_TERM, relevance=1.0, reason="by hand", changed_at=NOW)
+PROMOTED = EntryOverride(tier=Tier.LONG_TERM, relevance=1.0, reason="manually", changed_at=NOW)
 ARCHIVED = EntryOverride(state=EntryState.ARCHIVED, reason="relevance 0.10", changed_at=NOW)
 FULL_MARK = EntryOverride(
     tier=Tier.LONG_TERM,
@@ -39,7 +39,7 @@ FULL_MARK = EntryOverride(
     content="[user] Hello é 😀",
     tool_calls=(ToolCall("c1", "search", '{"q": 1'), ToolCall("c2", "😀 \0 \ud83d", "")),
     token_count=2**40,
-    reason="says the same as m2 é 😀",
+    reason="duplicate of m2 é 😀",
     changed_at=datetime(2024, 2, 29, 23, 59, 59, 999999, tzinfo=UTC),
 )
 

@@ -212,7 +212,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         for number, name in enumerate(HOSTILE_NAMES):
             said = replace(message(ANY_TEXT, id=f"{number}"), name=ANY_TEXT, tool_calls=(call,))
             talk.stores.messages.append(talk.beside(name).key, [said], NOW)
-        mark = EntryOverride(tier=Tier.LONG_TERM, relevance=1.0, reason="by hand", changed_at=NOW)
+        mark = EntryOverride(tier=Tier.LONG_TERM, relevance=1.0, reason="manually", changed_at=NOW)
         assert entries.apply(talk.beside("a%").key, {talk.all_keys()[0]: mark}, roll_up=None, was_hidden=0)
         found = talk.index.get_messages(talk.tenant(), [*talk.all_keys(), 2**40])
         assert [found[key].session for key in talk.all_keys()] == list(HOSTILE_NAMES)
