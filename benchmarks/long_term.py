@@ -3,9 +3,9 @@
 The baseline of consolidation is what the design document describes: all memories are read from a JSON file, the decay
 of each is computed and written into it, those that are old and matter little are marked, and the file is written again.
 
-    python -m benchmarks.lasting            a table
-    python -m benchmarks.lasting --json     one JSON object
-    python -m benchmarks.lasting --quick    fewer memories
+    python -m benchmarks.long_term            a table
+    python -m benchmarks.long_term --json     one JSON object
+    python -m benchmarks.long_term --quick    fewer memories
 
 Each figure is measured in a process of its own. The exit code is 1 if a limit was missed.
 """
@@ -188,7 +188,7 @@ PARTS: dict[str, Callable[[int], dict[str, float]]] = {
 
 def measure_in_process(part: str, number: int) -> dict[str, float]:
     """One part in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.lasting", "--part", part, "--number", str(number)]
+    command = [sys.executable, "-m", "benchmarks.long_term", "--part", part, "--number", str(number)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - ourselves
     found: dict[str, float] = json.loads(done.stdout)
     return found
