@@ -204,7 +204,7 @@ class Memory:
         self.embed_seconds += time.perf_counter() - stored
         return Haystack(namespace, tuple(turns), tokens)
 
-    def ingest_figures(self) -> dict[str, Any]:
+    def summarize_ingest(self) -> dict[str, Any]:
         """Messages a second, embedding included, and where the time went."""
         seconds = self.store_seconds + self.embed_seconds
         return {

@@ -56,12 +56,12 @@ def statements(number: int) -> list[EntryDraft]:
     kinds = list(EntryKind)
     return [
         EntryDraft(
-            content=f"The {rng.choice(_WORDS)} {rng.choice(_WORDS)} service {place} takes {rng.randint(2, 900)} "
+            content=f"The {rng.choice(_WORDS)} {rng.choice(_WORDS)} service {index} takes {rng.randint(2, 900)} "
             f"{rng.choice(_WORDS)} units from {rng.choice(_WORDS)}.",
             kind=rng.choice(kinds),
             importance=round(rng.random(), 2),
         )
-        for place in range(number)
+        for index in range(number)
     ]
 
 
@@ -101,7 +101,7 @@ def consolidate_file(number: int) -> dict[str, float]:
         path = Path(folder) / "long-term-memory.json"
         path.write_text(
             json.dumps(
-                [_as_json(draft, place, number, now) for place, draft in enumerate(statements(number))]
+                [_as_json(draft, index, number, now) for index, draft in enumerate(statements(number))]
             )
         )
         before = _peak()
@@ -123,10 +123,10 @@ def consolidate_file(number: int) -> dict[str, float]:
         }
 
 
-def _as_json(draft: EntryDraft, place: int, number: int, now: datetime) -> dict[str, Any]:
-    then = now - timedelta(days=OLD_DAYS if place < number // 2 else OLD_DAYS / 2)
+def _as_json(draft: EntryDraft, index: int, number: int, now: datetime) -> dict[str, Any]:
+    then = now - timedelta(days=OLD_DAYS if index < number // 2 else OLD_DAYS / 2)
     return {
-        "id": f"{place}",
+        "id": f"{index}",
         "type": draft.kind,
         "content": draft.content,
         "importance": draft.importance,
@@ -156,11 +156,11 @@ def learn(number: int) -> dict[str, float]:
         MemoryEngine(Path(folder) / "memory.db", embedder=None) as engine,
     ):
         alone, learning = engine.session("bench", "alone"), engine.session("bench", "learning")
-        said = [draft.content for draft in statements(number)]
-        plain = [_timed(partial(alone.add, "user", text)) for text in said]
+        texts = [draft.content for draft in statements(number)]
+        plain = [_timed(partial(alone.add, "user", text)) for text in texts]
         began = time.perf_counter()
-        for place, text in enumerate(said):
-            learning.add("user", f"We decided: {text}" if place % 5 == 0 else text)
+        for index, text in enumerate(texts):
+            learning.add("user", f"We decided: {text}" if index % 5 == 0 else text)
             learning.learn()
         return {
             "add_ms": statistics.mean(plain),
@@ -189,8 +189,8 @@ PARTS: dict[str, Callable[[int], dict[str, float]]] = {
 def measure_in_process(part: str, number: int) -> dict[str, float]:
     """One part in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.long_term", "--part", part, "--number", str(number)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - ourselves
-    found: dict[str, float] = json.loads(done.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - ourselves
+    found: dict[str, float] = json.loads(process.stdout)
     return found
 
 
@@ -228,8 +228,8 @@ def show(result: dict[str, Any]) -> None:
         table.add_column(heading)
     for name, value in result.items():
         if name != "limits":
-            figures = value if isinstance(value, dict) else {"": value}
-            table.add_row(name, "  ".join(f"{key} {figure:.4g}" for key, figure in figures.items()))
+            values = value if isinstance(value, dict) else {"": value}
+            table.add_row(name, "  ".join(f"{key} {number:.4g}" for key, number in values.items()))
     for name, holds in result["limits"].items():
         table.add_row(name, "holds" if holds else "MISSED")
     Console().print(table)
@@ -244,12 +244,12 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer memories")
     parser.add_argument("--part", choices=sorted(PARTS), help=argparse.SUPPRESS)
     parser.add_argument("--number", type=int, default=FEW, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.part:
-        sys.stdout.write(json.dumps(PARTS[given.part](given.number)))
+    options = parser.parse_args()
+    if options.part:
+        sys.stdout.write(json.dumps(PARTS[options.part](options.number)))
         return 0
-    result = run(FEW, MANY // 20 if given.quick else MANY)
-    if given.json:
+    result = run(FEW, MANY // 20 if options.quick else MANY)
+    if options.json:
         sys.stdout.write(json.dumps(result, indent=2) + "\n")
     else:
         show(result)

@@ -63,11 +63,11 @@ def measure(folder: Path, *, only: str | None, quick: bool) -> dict[str, Any]:
     }
 
 
-def is_ok(figures: object) -> bool:
+def is_ok(results: object) -> bool:
     """Return True if all limits are met."""
-    if not isinstance(figures, dict):
+    if not isinstance(results, dict):
         return True
-    return bool(figures.get("ok", True)) and all(is_ok(part) for part in figures.values())
+    return bool(results.get("ok", True)) and all(is_ok(part) for part in results.values())
 
 
 def recall(path: Path, size: int) -> dict[str, Any]:
@@ -164,24 +164,24 @@ def measure_memory(path: Path, size: int) -> dict[str, Any]:
         text=True,
         check=True,
     )
-    figures: dict[str, Any] = json.loads(child.stdout)
-    return {**figures, "entries": size, "limit": MEMORY_MB, "ok": figures["peak"] <= MEMORY_MB}
+    results: dict[str, Any] = json.loads(child.stdout)
+    return {**results, "entries": size, "limit": MEMORY_MB, "ok": results["peak"] <= MEMORY_MB}
 
 
 def measure_tenants(folder: Path, number: int, entries: int) -> dict[str, Any]:
     """A namespace among others, written in turns with them, beside the same one alone in a file."""
     names = [f"tenant-{n}" for n in range(number)]
-    one = names[number // 2]
+    measured = names[number // 2]
     fill(folder / "many.db", names, entries)
-    fill(folder / "alone.db", [one], entries)
+    fill(folder / "alone.db", [measured], entries)
     taken: tuple[list[float], list[float]] = ([], [])
     found: tuple[list[list[str]], list[list[str]]] = ([], [])
     with MemoryEngine(folder / "many.db") as many, MemoryEngine(folder / "alone.db") as alone:
         for turn in range(ROUNDS + 1):
-            for question in questions(one, entries, seed=turn):
+            for question in questions(measured, entries, seed=turn):
                 for side, engine in enumerate((many, alone)):
                     start = time.perf_counter()
-                    hits = engine.namespace(one).recall(question, limit=HITS).hits
+                    hits = engine.namespace(measured).recall(question, limit=HITS).hits
                     taken[side].append((time.perf_counter() - start) * 1e3)
                     found[side].append([hit.entry.id for hit in hits])
     p50, p50_alone = (statistics.median(some[QUESTIONS:]) for some in taken)  # the first round warms up
@@ -211,12 +211,12 @@ def fill(path: Path, names: Sequence[str], entries: int) -> None:
 def questions(name: str, entries: int, seed: int) -> list[str]:
     """Each about the topic of one of the sessions, none like another."""
     rng = random.Random(f"{name} {entries} {seed}")  # noqa: S311 - repeatable on purpose
-    asked: dict[str, None] = {}
-    while len(asked) < QUESTIONS:
+    unique: dict[str, None] = {}
+    while len(unique) < QUESTIONS:
         topic = _topic(name, rng.randrange(max(1, entries // PER_SESSION)))
         words = " ".join([*rng.sample(topic, 3), _words(rng, 1)[0]])
-        asked[f"What did you say about the {words}?"] = None
-    return list(asked)
+        unique[f"What did you say about the {words}?"] = None
+    return list(unique)
 
 
 def make_messages(name: str, number: int) -> list[MessageDraft]:
@@ -259,25 +259,27 @@ def _ms(work: Callable[[], object]) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-def show(figures: dict[str, Any]) -> None:
+def show(results: dict[str, Any]) -> None:
     """A table of what was measured."""
     table = Table(title="recall beside the bare cost of the same", caption="p50; no question is asked twice")
     for heading in ("measure", "ours", "limit", "beside", "ratio", "limit"):
         table.add_column(heading, justify="left" if heading == "measure" else "right", no_wrap=True)
-    sizes = figures.get("recall", {}).items()
+    sizes = results.get("recall", {}).items()
     rows = [(m, f"recall of {int(size):,}, ms", "p50_ms", "bare_ms") for size, m in sizes]
-    if m := figures.get("build_context_ms"):
+    if m := results.get("build_context_ms"):
         rows.append((m, f"context of {m['messages']:,}, ms", "p50", "p50_of_8000_tokens"))
-    if m := figures.get("memory_mb"):
+    if m := results.get("memory_mb"):
         rows.append((m, f"memory of {m['entries']:,}, MB", "peak", "before"))
-    if m := figures.get("tenants"):
+    if m := results.get("tenants"):
         same = "" if m["same_ranking"] else ", ranked otherwise"
         rows.append((m, f"1 of {m['namespaces']:,} x {m['entries_each']:,}{same}, ms", "p50_ms", "alone_ms"))
-    for m, name, ours, beside in rows:
+    for m, name, ours, baseline in rows:
         limit = m.get("limit", m.get("limit_ms"))
-        told = f"{beside.removeprefix('p50_of_').removesuffix('_ms').replace('_', ' ')} {m[beside]:.1f}"
-        others = [f"{value:.3g}" if value else "" for value in (limit, m.get("ratio"), m.get("ratio_limit"))]
-        cells = (name, f"{m[ours]:.1f}", others[0], told, *others[1:])
+        baseline_text = (
+            f"{baseline.removeprefix('p50_of_').removesuffix('_ms').replace('_', ' ')} {m[baseline]:.1f}"
+        )
+        limits = [f"{value:.3g}" if value else "" for value in (limit, m.get("ratio"), m.get("ratio_limit"))]
+        cells = (name, f"{m[ours]:.1f}", limits[0], baseline_text, *limits[1:])
         table.add_row(*cells, style=None if m["ok"] else "red")
     Console().print(table)
 

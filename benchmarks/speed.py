@@ -110,11 +110,11 @@ def _print(measures: dict[str, Measure], recall: dict[str, Any], agents: dict[st
 
 def measure(folder: Path, scale: float) -> dict[str, Measure]:
     """All figures."""
-    one, many, long = (int(n * scale) for n in (200, 10_000, 100_000))
+    few, many, long = (int(n * scale) for n in (200, 10_000, 100_000))
     session = _long_session(folder, long)
     return {
-        "durable_add": _add_one_by_one(folder, one, Durability.FULL, limit=2.5),
-        "normal_add": _add_one_by_one(folder, one, Durability.NORMAL, limit=None),
+        "durable_add": _add_one_by_one(folder, few, Durability.FULL, limit=2.5),
+        "normal_add": _add_one_by_one(folder, few, Durability.NORMAL, limit=None),
         "bulk_add": _add_bulk(folder, many, limit=3.0),
         "latest_30_cold": _read_latest(session, CacheConfig(max_characters=0)),
         "latest_30_cached": _read_latest(session, CacheConfig()),
