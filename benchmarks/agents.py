@@ -1,7 +1,7 @@
 """Benchmark of task memory: recording a cycle, rendering the task for a prompt, resuming after a restart.
 
-Beside each cycle the same text is added to a session alone, and inserted by bare sqlite3 with one commit per row, in
-turn, so that all three meet the same disk.
+For comparison, the text of each cycle is also added to a session, and inserted by bare sqlite3 with one commit per
+row, in turn, so that all three use the same disk.
 
     python -m benchmarks.agents            a table
     python -m benchmarks.agents --json     one JSON object
@@ -59,7 +59,7 @@ def cycles(number: int) -> Iterator[tuple[str, AgentAction, str]]:
 
 
 def run(number: int) -> dict[str, Any]:
-    """All figures, and whether the limits hold."""
+    """Run all measurements and check the limits."""
     with tempfile.TemporaryDirectory(prefix="langmem-tiers-bench-") as folder:
         url = f"sqlite:///{Path(folder) / 'memory.db'}"
         with MemoryEngine(url, embedder=None) as engine:
@@ -128,9 +128,9 @@ def _spread(times: list[float]) -> dict[str, float]:
 
 
 def show(result: dict[str, Any]) -> None:
-    """The figures as a table."""
+    """Print the results as a table."""
     table = Table(title="The memory of an agent")
-    for heading in ("what", "figures"):
+    for heading in ("measure", "results"):
         table.add_column(heading)
     for name, value in result.items():
         if name != "limits":

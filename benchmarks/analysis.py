@@ -56,7 +56,7 @@ def make_texts(number: int) -> list[str]:
 
 
 def all_pairs(some: list[str]) -> set[int]:
-    """The baseline: every text beside every newer one."""
+    """Baseline: compare every text with every newer text."""
     prints = [compute_fingerprint(text) for text in some]
     found = set()
     for older, older_print in enumerate(prints):
@@ -71,7 +71,7 @@ def all_pairs(some: list[str]) -> set[int]:
 
 
 def measure_redundancy(compared: int, sizes: list[int]) -> dict[str, Any]:
-    """Ours beside all pairs, and how the cost of an entry grows."""
+    """Compare the engine with all pairs, and measure how the cost per entry grows."""
     some = make_texts(compared)
     start = time.perf_counter()
     ours = set(find_redundant(some, THRESHOLD))
@@ -97,7 +97,7 @@ def measure_redundancy(compared: int, sizes: list[int]) -> dict[str, Any]:
 
 
 def measure_analysis(number: int) -> dict[str, Any]:
-    """Analyse a session of so many entries and carry the plan out, in this process."""
+    """Analyze a session of the given size and apply the plan, in this process."""
     clock = FrozenClock()
     with MemoryEngine(clock=clock) as engine:
         session = engine.session("benchmark", "s")
@@ -120,7 +120,7 @@ def measure_analysis(number: int) -> dict[str, Any]:
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
-    """All figures; the analysis in a process of its own, so that its memory is its own."""
+    """Run all measurements; the analysis in a separate process, so that its memory is measured alone."""
     child = subprocess.run(  # noqa: S603 - ourselves
         [sys.executable, "-m", "benchmarks.analysis", "--only-analysis", str(1000 if quick else 10_000)],
         capture_output=True,

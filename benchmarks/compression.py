@@ -1,7 +1,7 @@
 """Benchmark of compression on real agent runs: saved tokens and surviving facts.
 
 Each message is compressed by itself, and each whole run is put into 20 % and 35 % of its tokens. A
-fact survives if it stands in the compressed text word for word. Two tables of facts are used: the
+fact survives if the compressed text contains it verbatim. Two tables of facts are used: the
 engine's own, and a plain one that this file spells out for itself, so that a blind spot of the
 first shows in the second. The baseline in the same run is the usual way out: the newest text that
 fits.
@@ -147,7 +147,7 @@ class Bench:
         }
 
     def newest(self, text: str, tokens: int) -> str:
-        """The end of the text that fits so many tokens."""
+        """Return the end of the text that fits the tokens."""
         low, high = 0, len(text)
         while low < high:
             middle = (low + high) // 2
@@ -186,7 +186,7 @@ def live_contexts(runs: list[Run], share: float) -> dict[str, Any]:
 
 
 def measure(runs: list[Run]) -> dict[str, Any]:
-    """All figures."""
+    """Run all measurements."""
     bench = Bench()
     with MemoryEngine() as engine:
         sealed = []
@@ -208,7 +208,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fact survival of compression on real agent runs.")
     parser.add_argument("--data", type=Path, required=True, help="folder with *.jsonl, a run a line")
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--runs", type=int, help="only so many runs of each file")
+    parser.add_argument("--runs", type=int, help="maximum number of runs per file")
     options = parser.parse_args()
     runs = load_runs(options.data)
     if options.runs:

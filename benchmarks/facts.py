@@ -1,14 +1,14 @@
 """Benchmark of statement comparison: duplicate, contradicting or different.
 
-Four sets, by how much was learned from each; a figure is worth as much as its set is unknown:
+Four sets of pairs. The less the rules were tuned on a set, the more its results say:
 
     tuned      written along with the rules, and an earlier blind set that was opened after one measurement
-    checked    kept aside by who wrote the rules, in the same phrasing as they had in mind: looked at in aggregate
-    held_out   written by somebody else; nobody who writes rules reads its lines, but its figures by class were
-               looked at several times: the limits are measured on it
-    blind      written by somebody else, and measured once, if it is there
+    checked    kept aside by the authors of the rules, in similar phrasing; only the totals were read
+    held_out   written by somebody else; authors of rules do not read its lines, but its results by class were
+               read several times: the limits are measured on it
+    blind      written by somebody else, and measured once, if it exists
 
-"offline words" is the same judge with the nearness of words by the embedder that is always there. Baselines of the
+"offline words" is the same judge with word similarity of the offline embedder. Baselines of the
 same run: the Jaccard similarity of words and the duplicates of the redundancy analysis for the same, many common
 words but another number or another negation for contradictions.
 
@@ -147,7 +147,7 @@ def count_by_class(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> dict[s
 
 
 def measure() -> dict[str, Any]:
-    """All figures, for each set that is there and for all of them together."""
+    """Measure each set that exists, and all sets together."""
     sets = {name: load_pairs(path) for name in SETS if (path := FOLDER / f"{name}.jsonl").exists()}
     known = {name: text for name, text in SETS.items() if name in sets}
     sets["all"] = [pair for pairs in sets.values() for pair in pairs]
@@ -214,7 +214,7 @@ def errors(pairs: Iterable[Pair]) -> list[str]:
 
 def main() -> None:
     """Measure and print; exit code 1 for a limit that is missed on the held-out set."""
-    parser = argparse.ArgumentParser(description="How well statements are told apart.")
+    parser = argparse.ArgumentParser(description="Measure the comparison of statements.")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--errors", action="store_true", help="list each wrong verdict on the tuned set")
     options = parser.parse_args()

@@ -1,9 +1,9 @@
 """Benchmark of memory for a LlamaIndex agent: the time of ``aget`` with 10,000 messages stored.
 
-Once the user said them in 500 earlier conversations, once in the conversation that goes on. Each turn calls what an
-agent with one round of tools calls: put, get, get for the question, put what happened, get. Beside it, from the same
-run: recall alone, and LlamaIndex's own buffer, which recalls nothing, with the newest 1,200 of these messages: it
-counts all that is left anew for each message that it cuts, so that 10,000 take minutes.
+The messages are in 500 earlier conversations, or in the current one. Each turn makes the calls of an agent with one
+round of tools: put, get, get for the question, put the results, get. The baselines of the same run are recall
+alone, and LlamaIndex's own buffer, which recalls nothing. The buffer gets only the newest 1,200 messages: it counts the rest again
+for each message that it drops, so that 10,000 would take minutes.
 Part of ``python -m benchmarks.speed``.
 """
 
@@ -54,7 +54,7 @@ class _Recalls(BaseEventHandler):
 
 
 def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
-    """The figures, in milliseconds a call."""
+    """Measure milliseconds per call."""
     stored = STORED // 10 if quick else STORED
     queries = questions(_USER, stored, seed=3)[:TURNS]
     across, within = folder / "across.db", folder / "within.db"
@@ -84,7 +84,7 @@ def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
 
 
 def show(results: dict[str, Any]) -> None:
-    """The figures in some lines."""
+    """Print the results."""
     for name, where in (("across", "in earlier conversations"), ("within", "in the same conversation")):
         timing = results[name]
         print(
@@ -93,7 +93,7 @@ def show(results: dict[str, Any]) -> None:
             f"{timing['recalls_per_turn']:.0f} recall for {timing['views_per_turn']:.0f} calls"
         )
     print(
-        f"beside it: recall alone {results['recall_p50']:.1f} ms, LlamaIndex's own buffer with {SHIPPED:,} messages "
+        f"baselines: recall alone {results['recall_p50']:.1f} ms, LlamaIndex's own buffer with {SHIPPED:,} messages "
         f"{results['shipped_buffer']:.0f} ms"
     )
 

@@ -1,8 +1,8 @@
 """Benchmark of recall on conversations in the format of LoCoMo.
 
 Each conversation goes into a namespace of its own, a session for each of its sessions. Each question
-is asked a day after the last message; what counts is which of the turns that it names as evidence
-come back. Beside it, on the same turns in the same run: BM25, the embedder alone, the newest turns.
+is asked a day after the last message. The measure is the share of its evidence turns that are
+recalled. Baselines on the same turns in the same run: BM25, the embedder alone, the newest turns.
 
     python -m benchmarks.locomo --data FILE                     tables
     python -m benchmarks.locomo --data FILE --json              one JSON object
@@ -133,7 +133,7 @@ class Tally:
     contexts: dict[str, list[float]] = field(default_factory=lambda: {str(limit): [] for limit in CONTEXTS})
 
     def add(self, evidence: frozenset[str], ranked: list[str], contexts: Mapping[int, list[str]]) -> None:
-        """One more question: what was found, and what stands in contexts of so many tokens."""
+        """Add a question with its ranked turns and the contents of the contexts, by size."""
         self.rankings.add(evidence, ranked)
         for limit, ids in contexts.items():
             self.contexts[str(limit)].append(share_found(evidence, ids))
@@ -163,7 +163,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Bench:
-    """Ours and the baselines at work."""
+    """Runs the engine and the baselines."""
 
     memory: Memory
     ours: Tally = field(default_factory=Tally)
@@ -213,7 +213,7 @@ class Bench:
 
 
 def measure(options: reporting.Options) -> dict[str, Any]:
-    """All figures."""
+    """Run all measurements."""
     conversations = load(options.data, EXPECTED, parse)
     if not conversations:
         raise UnusableError(f"{str(options.data)!r} holds no question with evidence: expected {EXPECTED}")

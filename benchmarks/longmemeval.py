@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from benchmarks.haystacks import Memory
 
 DEPTHS = (5, 10)
-TURNS = 50  # so many messages are recalled to rank turns,
-MESSAGES_FOR_SESSIONS = 100  # and so many to reach ten sessions
+TURNS = 50  # messages recalled to rank turns
+MESSAGES_FOR_SESSIONS = 100  # messages recalled to reach ten sessions
 EXPECTED = (
     "LongMemEval's JSON, plain or gzipped: a list of objects with question_id, question_type, question, "
     "question_date, haystack_session_ids, haystack_dates, haystack_sessions (turns with role, content)"
@@ -39,7 +39,7 @@ PARTS = {"session": "session {}", "turn": "turn {}"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question, its haystack and where the evidence lies in it."""
+    """A question, its haystack and the position of the evidence in it."""
 
     id: str
     kind: str
@@ -141,7 +141,7 @@ def _outcomes(rankings: Rankings) -> dict[str, list[bool]]:
 
 @dataclass(slots=True)
 class Bench:
-    """Ours and the baselines at work."""
+    """Runs the engine and the baselines."""
 
     memory: Memory
     ours: Tally = field(default_factory=Tally)
@@ -194,7 +194,7 @@ def _whole_sessions(question: Question) -> Callable[[str], list[str]]:
 
 
 def measure(options: reporting.Options) -> dict[str, Any]:
-    """All figures."""
+    """Run all measurements."""
     questions = load(options.data, EXPECTED, parse)
     if not questions:
         raise UnusableError(f"{str(options.data)!r} holds no question that is scored: expected {EXPECTED}")

@@ -2,9 +2,9 @@
 
     python -m benchmarks.loops [--data DIR] [--runs FILE] [--json]
 
-The labelled runs are made up (`benchmarks.loop_runs`): figures on them say that the rules do what they are
-meant to do, not how people would judge. ``--runs FILE`` measures on labelled runs of your own, a JSON object
-a line: {"steps": [{"action": "click('a51')", "url": "...", "observation": "...", "failed": false}], "loops": true}.
+The labeled runs are synthetic (`benchmarks.loop_runs`): they show that the rules work as intended, not how
+people would judge. ``--runs FILE`` measures your own labeled runs, one JSON object per
+line: {"steps": [{"action": "click('a51')", "url": "...", "observation": "...", "failed": false}], "loops": true}.
 ``--data DIR`` replays real runs without labels and checks that every action done three times in a row is found.
 """
 
@@ -59,7 +59,7 @@ def judge_by_repeats(steps: Sequence[Step]) -> bool:
 
 
 def compute_scores(judge: Callable[[Sequence[Step]], bool], runs: Sequence[LabeledRun]) -> Scores:
-    """The figures of a judge on labelled runs."""
+    """Compute the scores of a judge on labeled runs."""
     verdicts = [(run, judge(run.steps)) for run in runs]
     right = sum(1 for run, loops in verdicts if loops and run.loops)
     called = sum(1 for _, loops in verdicts if loops)
@@ -166,7 +166,7 @@ def _covers(loop: Loop, row: Row) -> bool:
 
 
 def compare_judges(runs: Sequence[LabeledRun]) -> dict[str, Scores]:
-    """The guard beside the baseline on the same runs."""
+    """Compare the guard with the baseline on the same runs."""
     return {
         "guard": compute_scores(judge_with_guard, runs),
         "three_times": compute_scores(judge_by_repeats, runs),
@@ -174,7 +174,7 @@ def compare_judges(runs: Sequence[LabeledRun]) -> dict[str, Scores]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints the figures; 1 if a row of equal actions in real runs was missed."""
+    """Print the results; return 1 if a row of equal actions in real runs was missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -190,7 +190,9 @@ def main(arguments: list[str] | None = None) -> int:
         parts["your own"] = compare_judges(load_labeled_runs(options.runs))
     replay = replay_runs(options.data) if options.data else None
     if options.json:
-        plain = {part: {judge: asdict(scores) for judge, scores in both.items()} for part, both in parts.items()}
+        plain = {
+            part: {judge: asdict(scores) for judge, scores in both.items()} for part, both in parts.items()
+        }
         print(json.dumps({"figures": plain, "replay": replay}, indent=1))
     else:
         _print(parts, replay)

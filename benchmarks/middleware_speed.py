@@ -1,8 +1,8 @@
 """Benchmark of the middleware: the time that it adds to a model call.
 
-A user has 10,000 messages in 500 earlier threads. A thread of 30 turns goes on, each with a tool call; the
+A user has 10,000 messages in 500 earlier threads. A thread of 30 turns continues, each with a tool call; the
 model answers at once, so all time is the middleware's: writing back, recalling, laying out the prompt, and
-writing the answer. Beside it, from the same run: recall alone.
+writing the answer. Baseline of the same run: recall alone.
 Part of ``python -m benchmarks.speed``.
 """
 
@@ -31,7 +31,7 @@ _USER = "bench"
 
 
 def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
-    """The figures, in milliseconds a call."""
+    """Measure milliseconds per call."""
     remembered = 1_000 if quick else REMEMBERED
     path = folder / "agent.db"
     fill(path, [_USER], remembered)
@@ -57,7 +57,7 @@ def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
 
 
 def show(results: dict[str, Any]) -> None:
-    """The figures in a line."""
+    """Print the results in one line."""
     print(
         f"middleware: {results['p50']:.1f} ms a model call (p50; limit {results['limit']:.0f}), "
         f"p95 {results['p95']:.1f}, with {results['remembered']:,} messages remembered; "

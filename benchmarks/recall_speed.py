@@ -2,7 +2,7 @@
 
 The baseline does the least that an answer takes, with the same file, words and vectors: one BM25 query
 by the standard library's ``sqlite3``, the query embedded, one product of the matrix with it, the ten
-rows read. It ranks nothing by neighbours, sessions or time, and explains nothing.
+rows read. It does not rank by neighbors, sessions or time, and explains nothing.
 
 Sessions of 20 made-up messages share a topic. Words follow Zipf's law; the commonest are the function
 words of English, as in any text, and recall leaves those out. No question is asked twice, so no query's
@@ -49,7 +49,7 @@ _CONFIG = EngineConfig(durability=Durability.NORMAL)
 
 
 def measure(folder: Path, *, only: str | None, quick: bool) -> dict[str, Any]:
-    """The figures of a part; of all but the largest number of tenants, if none is named."""
+    """Measure one part, or all except the largest number of tenants."""
     if only == "tenants":
         return {"tenants": measure_tenants(folder, *((10, 200) if quick else (MANY_TENANTS, OF_TENANT)))}
     sizes = list(LIMITS_MS)[: 1 if quick else None]
@@ -71,7 +71,7 @@ def is_ok(results: object) -> bool:
 
 
 def recall(path: Path, size: int) -> dict[str, Any]:
-    """Ours and the bare cost, question by question, so that what else the machine does falls on both.
+    """Measure recall and the bare cost in turns, so that other load affects both.
 
     Who comes first pays for words that are new to the process, so that goes in turns as well.
     """
@@ -126,7 +126,7 @@ class _Bare:
 def build_context(path: Path, messages: int) -> dict[str, Any]:
     """A turn of a long conversation: a new user message, not timed, and the context for it.
 
-    The very first call, which compresses the session, and calls with nothing new are told beside.
+    The very first call, which compresses the session, and calls without a new message are reported separately.
     """
     with MemoryEngine(path, config=_CONFIG) as engine:
         session = engine.session("bench", "long")
@@ -169,7 +169,7 @@ def measure_memory(path: Path, size: int) -> dict[str, Any]:
 
 
 def measure_tenants(folder: Path, number: int, entries: int) -> dict[str, Any]:
-    """A namespace among others, written in turns with them, beside the same one alone in a file."""
+    """Compare a namespace among others, written in turns with them, with the same namespace alone in a file."""
     names = [f"tenant-{n}" for n in range(number)]
     measured = names[number // 2]
     fill(folder / "many.db", names, entries)
@@ -261,8 +261,8 @@ def _ms(work: Callable[[], object]) -> float:
 
 def show(results: dict[str, Any]) -> None:
     """A table of what was measured."""
-    table = Table(title="recall beside the bare cost of the same", caption="p50; no question is asked twice")
-    for heading in ("measure", "ours", "limit", "beside", "ratio", "limit"):
+    table = Table(title="recall compared with the bare cost", caption="p50; no question is asked twice")
+    for heading in ("measure", "engine", "limit", "baseline", "ratio", "limit"):
         table.add_column(heading, justify="left" if heading == "measure" else "right", no_wrap=True)
     sizes = results.get("recall", {}).items()
     rows = [(m, f"recall of {int(size):,}, ms", "p50_ms", "bare_ms") for size, m in sizes]
@@ -295,7 +295,7 @@ def main() -> None:
 
 
 def _peak_mb() -> float:
-    # Not by getrusage(): its figure of a child begins with what the parent held.
+    # Not by getrusage(): its value for a child starts with the memory of the parent.
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

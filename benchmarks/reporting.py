@@ -113,7 +113,7 @@ def wilson_by(values: Mapping[str, Sequence[bool]]) -> dict[str, Interval]:
 
 
 def build_baseline_results(baselines: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures of each baseline, None for one that was not run, and whether BM25 stemmed its words."""
+    """Return the results of each baseline (None if it was not run), and whether BM25 stemmed its words."""
     results: dict[str, Any] = {name: baselines.get(name) for name in BASELINES}
     return {"baselines": {**results, "bm25": {**results["bm25"], "stemmed": STEMS}}}
 
@@ -125,7 +125,7 @@ def heading(benchmark: str, results: Mapping[str, Any]) -> str:
 
 
 def build_comparison_table(title: str, results: Mapping[str, Any], parts: Mapping[str, str]) -> Table:
-    """Ours with its intervals beside the baselines, a line for each key of each part.
+    """Return a table of the engine with its intervals and the baselines, one line per key of each part.
 
     Args:
         title: Above the table.
@@ -145,7 +145,7 @@ def build_comparison_table(title: str, results: Mapping[str, Any], parts: Mappin
 
 
 def build_breakdown_table(title: str, groups: Mapping[str, Mapping[str, Any]], part: str) -> Table:
-    """Ours, a line for each group of questions, with the keys of one part of their figures."""
+    """Return a table with one line per group of questions, with the keys of one part of the results."""
     keys = list(next(iter(groups.values()))[part])
     table = empty_table(title, ("group", "questions", *keys))
     for group, results in groups.items():

@@ -1,12 +1,11 @@
-"""Many workers on one PostgreSQL that is restarted in the middle, and how cost grows with what is remembered.
+"""Many workers on one PostgreSQL that is restarted during the run, and growth of cost with the stored memory.
 
-The command brings up servers of its own from wheels. First eight processes add 200,000 messages of many tenants, so
-many a second, and recall 20,000 times while PostgreSQL and Redis are stopped and started in turn; afterwards all rows
-are read: none lost, none doubled, none with another tenant. Times are taken from when a message was due. Then one
-database is filled to 10,000, 100,000 and 1,000,000 entries, and adding, recalling, disk and memory are measured at
-each size. Beside both stands the same with the driver alone: an INSERT that commits, a full-text SELECT. Processes
-share the machine's cores with the server: read the figures together with ``cores`` and the load average that others
-had made before.
+The command starts its own servers from wheels. First eight processes add 200,000 messages of many tenants at a fixed
+rate, and recall 20,000 times, while PostgreSQL and Redis are stopped and started in turn. Then all rows are read: none
+lost, none duplicated, none with another tenant. Times start when a message is due. Then one database is filled to
+10,000, 100,000 and 1,000,000 entries, and adding, recalling, disk and memory are measured at each size. The baseline of
+both is the driver alone: an INSERT that commits, a full-text SELECT. Processes share the machine's cores with the
+server: read the results together with ``cores`` and the load average of other processes.
 
     python -m benchmarks.scale                          everything; hours on a small machine
     python -m benchmarks.scale --growth "" --messages 20000 --recalls 2000

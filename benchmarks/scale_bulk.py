@@ -50,7 +50,7 @@ class TenantBatch:
 
 
 def fill(url: str, before: int, after: int) -> None:
-    """Bring a database from so many entries to so many."""
+    """Fill a database from one number of entries up to another."""
     with MemoryEngine(url) as engine:  # makes tables, and the model's index
         engine.session(tenant_name(LARGE), "s").add("user", "Hello")
         engine.namespace(tenant_name(LARGE)).embed()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ADDS, COLD, WARM = 200, 20, 100
 TO_INDEX = 2_200
-"""More than may wait beside the index of a large namespace."""
+"""More messages than the index of a large namespace leaves unindexed."""
 _FROM_OURS = """INSERT INTO plain (id, tenant, session, role, content, created_at)
     SELECT m.pk::text, n.path, m.session_pk::text, m.role, m.content, m.created_at
     FROM lmt_messages m JOIN lmt_namespaces n ON n.pk = m.namespace_pk WHERE m.id LIKE 'b%'"""
@@ -37,7 +37,7 @@ _SIZES = """SELECT pg_database_size(current_database()) - pg_total_relation_size
 
 
 def grow(url: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """The figures of each size, in one database that grows."""
+    """Measure each size, in one database that grows."""
     results, before = [], 0
     for size in sorted(sizes):
         start = time.perf_counter()

@@ -1,8 +1,8 @@
 """Many processes that add to and recall from one database while its server is restarted.
 
-Each message has an id and a tenant of its own, and each process notes what was acknowledged. At the end the rows
-themselves are read, by plain SQL: none may be missing, none be there twice, none stand with another tenant, and no
-recall may have told a tenant what is another's. What was just added must be among the latest of its session.
+Each message has its own id and a tenant, and each process notes acknowledged messages. At the end the rows are read by
+plain SQL: none may be missing, duplicated or stored with another tenant, and no recall may have returned a message of
+another tenant. A message that was just added must be among the latest of its session.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class WorkerNotes:
     def __init__(self, load: Load, worker: int, steps: Any) -> None:  # noqa: ANN401 - a queue of another process
         self._load, self._worker, self._steps = load, worker, steps
         self._each = max(1, load.messages // load.workers // _STEPS)
-        self._untold = 0
+        self._unreported = 0
         self.acknowledged: list[int] = []
         self.add_ms: list[float] = []
         self.recall_ms: list[float] = []
@@ -170,10 +170,10 @@ class WorkerNotes:
         """Note a message that was acknowledged."""
         self.acknowledged.append(number)
         self.add_ms.append(taken_ms)
-        self._untold += 1
-        if self._untold >= self._each:
-            self._steps.put(self._untold)
-            self._untold = 0
+        self._unreported += 1
+        if self._unreported >= self._each:
+            self._steps.put(self._unreported)
+            self._unreported = 0
 
     def end(self) -> None:
         """Write it all down and say so."""
@@ -193,7 +193,7 @@ def work(load: Load, worker: int, ready: Any, steps: Any) -> None:  # noqa: ANN4
             before = time.process_time()
             _add_and_recall(load, engine, worker, notes)
             notes.cpu_seconds = time.process_time() - before
-    except BaseException as error:  # noqa: BLE001 - told as a failure of the run
+    except BaseException as error:  # noqa: BLE001 - reported as a failure of the run
         notes.crash = f"{type(error).__name__}: {error}"
     notes.end()
 
@@ -296,7 +296,7 @@ def _summarize(load: Load, all_notes: Sequence[dict[str, Any]], seconds: float) 
 
 
 def quantiles(ordered: Sequence[float]) -> dict[str, float]:
-    """Of figures in order."""
+    """Return quantiles of sorted values."""
     if not ordered:
         return {}
     last = len(ordered) - 1

@@ -50,7 +50,7 @@ def work(load: Load, worker: int, ready: Any, steps: Any) -> None:  # noqa: ANN4
         with psycopg.connect(load.url, autocommit=True) as connection:
             ready.wait(300)
             _add_and_recall(load, connection, worker, notes)
-    except BaseException as error:  # noqa: BLE001 - told as a failure of the run
+    except BaseException as error:  # noqa: BLE001 - reported as a failure of the run
         notes.crash = f"{type(error).__name__}: {error}"
     notes.end()
 

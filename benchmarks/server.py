@@ -1,10 +1,10 @@
 """Benchmark of the HTTP server compared with in-process calls in the same run.
 
-A real server process is asked over loopback. Recalls come at a fixed rate, whether those before were answered or not,
-and are timed from when they were due, so that what waits behind a slow one counts. The baselines: the same questions
-asked of the engine in this process, one after the other, and ``/health`` at the same rate; for the timeline the bare
-page of the record. A real browser is timed as well, until the first rows of the page are drawn.
-``python -m benchmarks.server --json`` prints the figures as one object.
+A real server process is called over loopback. Recalls are sent at a fixed rate, whether earlier ones were answered or
+not. Times start when a recall is due, so that waiting behind a slow one counts. The baselines are the same questions to
+the engine in this process, one after the other, and ``/health`` at the same rate; for the timeline, the bare page of
+the record. A real browser is timed as well, until it draws the first rows of the page.
+``python -m benchmarks.server --json`` prints the results as one object.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def recalls(path: Path, entries: int, seconds: int) -> dict[str, Any]:
-    """Recalls at a fixed rate, over so many messages."""
+    """Measure recalls at a fixed rate, over a number of messages."""
     recall_speed.fill(path, [_SPACE], entries)
     queries = [query for seed in range(seconds) for query in recall_speed.questions(_SPACE, entries, seed)]
     queries = queries[: RATE * seconds]
@@ -207,7 +207,7 @@ def _percentile(values: list[float], percent: int) -> float:
 def _show(results: dict[str, dict[str, Any]]) -> None:
     for name, result in results.items():
         table = Table(title=name)
-        table.add_column("figure")
+        table.add_column("measure")
         table.add_column("value", justify="right")
         for what, value in result.items():
             table.add_row(what, f"{value:,.3f}" if isinstance(value, float) else str(value))

@@ -210,7 +210,7 @@ def ask_all(settings: Settings) -> list[AskedQuestion]:
 
 
 def measure(settings: Settings) -> dict[str, Any]:
-    """All figures."""
+    """Run all measurements."""
     asked_questions = ask_all(settings)
     code = np.array(list(asdict(Weights()).values()))
     fitted = fit(weight_choices(asked_questions, settings.share), settings.l2)

@@ -1,7 +1,7 @@
 """Benchmark of 8 threads with a shared writer compared with ``session.add`` in the same run.
 
-Every message is on the disk before it is acknowledged (``Durability.FULL``), except with ``queued``, which is timed
-until ``flush()`` returns. The ways take turns and their medians are compared: read the ratios, not the figures.
+Every message is on disk before it is acknowledged (``Durability.FULL``), except with ``queued``, which is timed
+until ``flush()`` returns. The methods take turns and their medians are compared: read the ratios, not the values.
 
     python -m benchmarks.writers            a table
     python -m benchmarks.writers --json     one JSON object
