@@ -2,8 +2,8 @@
 
 The messages are in 500 earlier conversations, or in the current one. Each turn makes the calls of an agent with one
 round of tools: put, get, get for the question, put the results, get. The baselines of the same run are recall
-alone, and LlamaIndex's own buffer, which recalls nothing. The buffer gets only the newest 1,200 messages: it counts the rest again
-for each message that it drops, so that 10,000 would take minutes.
+alone, and LlamaIndex's own buffer, which recalls nothing. The buffer gets only the newest 1,200 messages: it counts
+the rest again for each message that it drops, so that 10,000 would take minutes.
 Part of ``python -m benchmarks.speed``.
 """
 
