@@ -162,7 +162,7 @@ def parse_links(links: object, most: int) -> Iterator[FoundLink]:
         iterator = iter(links)
         for entry in islice(iterator, most):
             yield _parse_link(entry)
-        # One more value than was read shows that the list goes beyond the limit. It may be infinite, so it is not counted.
+        # Read one more value to find out if the list exceeds the limit. It may be infinite, so it is not counted.
         if next(iterator, None) is not None:
             yield FoundLink("...", problem=f"came after {most} other links: the rest was not read")
     except Exception as error:  # noqa: BLE001 - an iterator of the caller may raise anything; keep the other links
@@ -281,8 +281,8 @@ class PageGraph:
 
     def _shorten_paths(self, parent: PageNode, node: PageNode) -> None:
         """Use the path over ``parent`` if it is shorter, and update all pages behind ``node``."""
-        # Breadth-first: pages are reached in the order of their new depth, so each is updated once. With a stack, longer
-        # paths could come first, and the pages behind them would be updated repeatedly.
+        # Breadth-first: pages are reached in the order of their new depth, so each is updated once. With a stack,
+        # longer paths could come first, and the pages behind them would be updated repeatedly.
         pending = deque([(parent, node)])
         while pending:
             source, target = pending.popleft()
