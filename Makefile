@@ -58,7 +58,7 @@ bench: $(VENV)/.ready-dev ## measure speed and quality next to baselines of the 
 	$(BIN)/python -m benchmarks.analysis
 	$(BIN)/python -m benchmarks.replay
 	$(BIN)/python -m benchmarks.facts
-	$(BIN)/python -m benchmarks.lasting
+	$(BIN)/python -m benchmarks.long_term
 	$(BIN)/python -m benchmarks.loops
 	$(BIN)/python -m benchmarks.agents
 	$(BIN)/python -m benchmarks.growth

@@ -1,1 +1,1 @@
-"""Benchmarks: each prints what it measured on this run, beside a baseline from the same run."""
+"""Benchmarks: each prints its measurements next to a baseline from the same run."""

@@ -1,7 +1,7 @@
 """Benchmark of task memory: recording a cycle, rendering the task for a prompt, resuming after a restart.
 
-Beside each cycle the same text is added to a session alone, and inserted by bare sqlite3 with one commit per row, in
-turn, so that all three meet the same disk.
+For comparison, the text of each cycle is also added to a session, and inserted by bare sqlite3 with one commit per
+row, in turn, so that all three use the same disk.
 
     python -m benchmarks.agents            a table
     python -m benchmarks.agents --json     one JSON object
@@ -47,23 +47,23 @@ _WORDS = (
 def cycles(number: int) -> Iterator[tuple[str, AgentAction, str]]:
     """Thought, action and observation of an agent in a shop; one in ten extracts a text."""
     rng = random.Random(7)  # noqa: S311 - repeatable on purpose
-    for place in range(number):
-        said = " ".join(rng.choices(_WORDS, k=12))
+    for index in range(number):
+        words = " ".join(rng.choices(_WORDS, k=12))
         seen = " ".join(rng.choices(_WORDS, k=60))
-        tool, about = ("click", {"selector": f"#{said.split()[0]}-{place}"})
-        if place % 10 == 0:
-            tool, about = "goto", {"url": f"{HOME}/{place}"}
-        elif place % 10 == 5:
-            tool, about = "extract_text", {"selector": "main", "n": str(place)}
-        yield f"Now the {said}", AgentAction(tool, about), f"Page {place}: {seen}"
+        tool, about = ("click", {"selector": f"#{words.split()[0]}-{index}"})
+        if index % 10 == 0:
+            tool, about = "goto", {"url": f"{HOME}/{index}"}
+        elif index % 10 == 5:
+            tool, about = "extract_text", {"selector": "main", "n": str(index)}
+        yield f"Now the {words}", AgentAction(tool, about), f"Page {index}: {seen}"
 
 
 def run(number: int) -> dict[str, Any]:
-    """All figures, and whether the limits hold."""
+    """Run all measurements and check the limits."""
     with tempfile.TemporaryDirectory(prefix="langmem-tiers-bench-") as folder:
         url = f"sqlite:///{Path(folder) / 'memory.db'}"
         with MemoryEngine(url, embedder=None) as engine:
-            recorded, told, prompt = _record(engine, Path(folder) / "bare.db", number)
+            recorded, format_times, prompt = _record(engine, Path(folder) / "bare.db", number)
         with MemoryEngine(url, embedder=None) as engine:
             began = time.perf_counter()
             memory = AgentMemory(engine=engine, task=TASK)
@@ -74,11 +74,11 @@ def run(number: int) -> dict[str, Any]:
         "cycles": number,
         **{f"{name}_ms": _spread(times) for name, times in recorded.items()},
         "record_to_session_add": record / bare,
-        "format_ms": _spread(told),
+        "format_ms": _spread(format_times),
         "resume_ms": resume_ms,
         "limits": {
             f"record under {RECORD_MS:g} ms": record < RECORD_MS,
-            f"format_for_prompt under {FORMAT_MS:g} ms": statistics.median(told) < FORMAT_MS,
+            f"format_for_prompt under {FORMAT_MS:g} ms": statistics.median(format_times) < FORMAT_MS,
             "the same prompt after a restart": goes_on,
         },
     }
@@ -90,17 +90,17 @@ def _record(
     memory, session = AgentMemory(engine=engine, task=TASK), engine.session("bench", "alone")
     memory.start_task("Find what every lamp of the shop costs, and which of them are in stock")
     times: dict[str, list[float]] = {"record": [], "session_add": [], "sqlite": []}
-    told: list[float] = []
+    format_times: list[float] = []
     bare = _open_bare_database(bare_file)
-    for place, (thought, action, seen) in enumerate(cycles(number)):
+    for index, (thought, action, seen) in enumerate(cycles(number)):
         text = f"{thought}\n{action.tool_name} {action.parameters_json}\n{seen}"
         times["record"].append(_timed(partial(memory.record_cycle, thought, action, seen)))
         times["session_add"].append(_timed(partial(session.add, "assistant", text)))
         times["sqlite"].append(_timed(partial(_insert, bare, text)))
-        if place % _FORMAT_EVERY == _FORMAT_EVERY - 1:
-            told.append(_timed(memory.format_for_prompt))
+        if index % _FORMAT_EVERY == _FORMAT_EVERY - 1:
+            format_times.append(_timed(memory.format_for_prompt))
     bare.close()
-    return times, told, memory.format_for_prompt()
+    return times, format_times, memory.format_for_prompt()
 
 
 def _open_bare_database(path: Path) -> sqlite3.Connection:
@@ -128,14 +128,14 @@ def _spread(times: list[float]) -> dict[str, float]:
 
 
 def show(result: dict[str, Any]) -> None:
-    """The figures as a table."""
+    """Print the results as a table."""
     table = Table(title="The memory of an agent")
-    for heading in ("what", "figures"):
+    for heading in ("measure", "results"):
         table.add_column(heading)
     for name, value in result.items():
         if name != "limits":
-            figures = value if isinstance(value, dict) else {"": value}
-            table.add_row(name, "  ".join(f"{key} {figure:.4g}".strip() for key, figure in figures.items()))
+            values = value if isinstance(value, dict) else {"": value}
+            table.add_row(name, "  ".join(f"{key} {figure:.4g}".strip() for key, figure in values.items()))
     for name, holds in result["limits"].items():
         table.add_row(name, "holds" if holds else "MISSED")
     Console().print(table)
@@ -148,9 +148,9 @@ def main() -> int:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--quick", action="store_true", help="fewer cycles")
-    given = parser.parse_args()
-    result = run(QUICK if given.quick else CYCLES)
-    if given.json:
+    options = parser.parse_args()
+    result = run(QUICK if options.quick else CYCLES)
+    if options.json:
         sys.stdout.write(json.dumps(result, indent=2) + "\n")
     else:
         show(result)

@@ -56,22 +56,22 @@ def make_texts(number: int) -> list[str]:
 
 
 def all_pairs(some: list[str]) -> set[int]:
-    """The baseline: every text beside every newer one."""
+    """Baseline: compare every text with every newer text."""
     prints = [compute_fingerprint(text) for text in some]
     found = set()
-    for older, one in enumerate(prints):
-        words = one.words
+    for older, older_print in enumerate(prints):
+        words = older_print.words
         for newer in range(older + 1, len(prints)):
-            others = prints[newer].words
-            similarity = len(words & others) / len(words | others)
-            if similarity >= THRESHOLD and are_duplicates(one, prints[newer], THRESHOLD):
+            newer_words = prints[newer].words
+            similarity = len(words & newer_words) / len(words | newer_words)
+            if similarity >= THRESHOLD and are_duplicates(older_print, prints[newer], THRESHOLD):
                 found.add(older)
                 break
     return found
 
 
 def measure_redundancy(compared: int, sizes: list[int]) -> dict[str, Any]:
-    """Ours beside all pairs, and how the cost of an entry grows."""
+    """Compare the engine with all pairs, and measure how the cost per entry grows."""
     some = make_texts(compared)
     start = time.perf_counter()
     ours = set(find_redundant(some, THRESHOLD))
@@ -97,7 +97,7 @@ def measure_redundancy(compared: int, sizes: list[int]) -> dict[str, Any]:
 
 
 def measure_analysis(number: int) -> dict[str, Any]:
-    """Analyse a session of so many entries and carry the plan out, in this process."""
+    """Analyze a session of the given size and apply the plan, in this process."""
     clock = FrozenClock()
     with MemoryEngine(clock=clock) as engine:
         session = engine.session("benchmark", "s")
@@ -120,7 +120,7 @@ def measure_analysis(number: int) -> dict[str, Any]:
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
-    """All figures; the analysis in a process of its own, so that its memory is its own."""
+    """Run all measurements; the analysis in a separate process, so that its memory is measured alone."""
     child = subprocess.run(  # noqa: S603 - ourselves
         [sys.executable, "-m", "benchmarks.analysis", "--only-analysis", str(1000 if quick else 10_000)],
         capture_output=True,
@@ -128,20 +128,20 @@ def measure(*, quick: bool) -> dict[str, Any]:
         check=True,
     )
     sizes = [1000, 4000] if quick else [1000, 10_000, 100_000]
-    figures = {
+    results = {
         "python": platform.python_version(),
         "redundancy": measure_redundancy(1000 if quick else 10_000, sizes),
         "analysis": json.loads(child.stdout),
     }
-    growth = list(figures["redundancy"]["microseconds_per_entry"].values())
-    figures["ok"] = {
-        "same_answer": figures["redundancy"]["same_answer"],
-        "times_faster": quick or figures["redundancy"]["times_faster"] >= SPEED_UP,
+    growth = list(results["redundancy"]["microseconds_per_entry"].values())
+    results["ok"] = {
+        "same_answer": results["redundancy"]["same_answer"],
+        "times_faster": quick or results["redundancy"]["times_faster"] >= SPEED_UP,
         "flat": max(growth) <= FLAT * min(growth),
-        "analysis_seconds": figures["analysis"]["seconds"] < SECONDS,
-        "analysis_megabytes": figures["analysis"]["megabytes"] < MEGABYTES,
+        "analysis_seconds": results["analysis"]["seconds"] < SECONDS,
+        "analysis_megabytes": results["analysis"]["megabytes"] < MEGABYTES,
     }
-    return figures
+    return results
 
 
 def main() -> None:
@@ -154,16 +154,16 @@ def main() -> None:
     if options.only_analysis:
         print(json.dumps(measure_analysis(options.only_analysis)))
         return
-    figures = measure(quick=options.quick)
+    results = measure(quick=options.quick)
     if options.json:
-        print(json.dumps(figures, indent=2))
+        print(json.dumps(results, indent=2))
     else:
-        _show(figures)
-    sys.exit(0 if all(figures["ok"].values()) else 1)
+        _show(results)
+    sys.exit(0 if all(results["ok"].values()) else 1)
 
 
-def _show(figures: dict[str, Any]) -> None:
-    found, done, ok = figures["redundancy"], figures["analysis"], figures["ok"]
+def _show(results: dict[str, Any]) -> None:
+    found, analysis, ok = results["redundancy"], results["analysis"], results["ok"]
     table = Table(title="Analysing memory")
     for heading in ("measure", "ours", "baseline or limit", ""):
         table.add_column(heading)
@@ -183,14 +183,14 @@ def _show(figures: dict[str, Any]) -> None:
     for size, cost in found["microseconds_per_entry"].items():
         table.add_row(f"an entry among {int(size):,}", f"{cost:.0f} µs", "about flat", mark[ok["flat"]])
     table.add_row(
-        f"analysis and {done['actions']:,} actions, {done['entries']:,} entries",
-        f"{done['seconds']:.2f} s",
+        f"analysis and {analysis['actions']:,} actions, {analysis['entries']:,} entries",
+        f"{analysis['seconds']:.2f} s",
         f"{SECONDS:g} s",
         mark[ok["analysis_seconds"]],
     )
     table.add_row(
         "memory of that process at its peak",
-        f"{done['megabytes']:.0f} MB",
+        f"{analysis['megabytes']:.0f} MB",
         f"{MEGABYTES:g} MB",
         mark[ok["analysis_megabytes"]],
     )

@@ -117,7 +117,7 @@ def build_rankers(turns: Sequence[Turn], embedder: Embedder | None) -> dict[str,
 
 
 def take_until_full(ranked: Sequence[str], tokens: Mapping[str, int], limit: int) -> list[str]:
-    """The first ids that fit so many tokens together, none skipped."""
+    """Return the first ids that fit the tokens together, without gaps."""
     used = 0
     for number, key in enumerate(ranked):
         used += tokens[key]

@@ -1,7 +1,7 @@
 """Benchmark of compression on real agent runs: saved tokens and surviving facts.
 
 Each message is compressed by itself, and each whole run is put into 20 % and 35 % of its tokens. A
-fact survives if it stands in the compressed text word for word. Two tables of facts are used: the
+fact survives if the compressed text contains it verbatim. Two tables of facts are used: the
 engine's own, and a plain one that this file spells out for itself, so that a blind spot of the
 first shows in the second. The baseline in the same run is the usual way out: the newest text that
 fits.
@@ -65,7 +65,7 @@ class Survival:
             self._there[kind] += 1
             self._left[kind] += fact in text
 
-    def figures(self) -> dict[str, dict[str, float]]:
+    def summarize(self) -> dict[str, dict[str, float]]:
         """For each class, how many there were and which share survived."""
         return {
             kind: {"facts": count, "survived": self._left[kind] / count}
@@ -111,8 +111,8 @@ class Bench:
                 for before, after in zip(messages, short, strict=True)
             ),
             "milliseconds_per_message": seconds / len(messages) * 1000,
-            "survival": survival.figures(),
-            "baseline_survival": baseline.figures(),
+            "survival": survival.summarize(),
+            "baseline_survival": baseline.summarize(),
         }
 
     def whole_runs(self, runs: list[list[Message]], share: float) -> dict[str, Any]:
@@ -142,12 +142,12 @@ class Bench:
             "runs_over_the_limit": over,
             "facts_reported_missing": missing,
             "milliseconds_per_message": seconds / sum(map(len, runs)) * 1000,
-            "survival": survival.figures(),
-            "baseline_survival": baseline.figures(),
+            "survival": survival.summarize(),
+            "baseline_survival": baseline.summarize(),
         }
 
     def newest(self, text: str, tokens: int) -> str:
-        """The end of the text that fits so many tokens."""
+        """Return the end of the text that fits the tokens."""
         low, high = 0, len(text)
         while low < high:
             middle = (low + high) // 2
@@ -177,11 +177,16 @@ def live_contexts(runs: list[Run], share: float) -> dict[str, Any]:
         survival.add(facts, text)
         tokens_after += context.token_count
         over += context.token_count > budget.available
-    return {"share": share, "tokens_after": tokens_after, "over_budget": over, "survival": survival.figures()}
+    return {
+        "share": share,
+        "tokens_after": tokens_after,
+        "over_budget": over,
+        "survival": survival.summarize(),
+    }
 
 
 def measure(runs: list[Run]) -> dict[str, Any]:
-    """All figures."""
+    """Run all measurements."""
     bench = Bench()
     with MemoryEngine() as engine:
         sealed = []
@@ -203,7 +208,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fact survival of compression on real agent runs.")
     parser.add_argument("--data", type=Path, required=True, help="folder with *.jsonl, a run a line")
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--runs", type=int, help="only so many runs of each file")
+    parser.add_argument("--runs", type=int, help="maximum number of runs per file")
     options = parser.parse_args()
     runs = load_runs(options.data)
     if options.runs:
@@ -211,32 +216,32 @@ def main() -> None:
             source: [run for run in runs if run.source == source] for source in {r.source for r in runs}
         }
         runs = [run for source in sorted(of_each) for run in of_each[source][: options.runs]]
-    figures = measure(runs)
+    results = measure(runs)
     if options.json:
-        print(json.dumps(figures, indent=2))
+        print(json.dumps(results, indent=2))
     else:
-        _show(figures)
+        _show(results)
 
 
-def _show(figures: dict[str, Any]) -> None:
+def _show(results: dict[str, Any]) -> None:
     console = Console()
     parts: dict[str, dict[str, Any]] = {
-        "each message": figures["per_message"],
-        **{f"whole runs at {share}": part for share, part in figures["whole_runs"].items()},
+        "each message": results["per_message"],
+        **{f"whole runs at {share}": part for share, part in results["whole_runs"].items()},
     }
     table = Table(title="Facts that survive, word for word; in brackets the newest text of the same size")
     table.add_column("class")
     table.add_column("facts", justify="right")
     for name in parts:
         table.add_column(name, justify="right")
-    for share in figures["live_contexts"]:
+    for share in results["live_contexts"]:
         table.add_column(f"live context at {share}", justify="right")
-    for kind, figure in figures["per_message"]["survival"].items():
+    for kind, figure in results["per_message"]["survival"].items():
         cells = [
             f"{p['survival'][kind]['survived']:.3f} ({p['baseline_survival'][kind]['survived']:.2f})"
             for p in parts.values()
         ]
-        live = [f"{p['survival'][kind]['survived']:.3f}" for p in figures["live_contexts"].values()]
+        live = [f"{p['survival'][kind]['survived']:.3f}" for p in results["live_contexts"].values()]
         table.add_row(kind, f"{figure['facts']:,}", *cells, *live)
     console.print(table)
     for name, part in parts.items():

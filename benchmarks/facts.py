@@ -1,14 +1,14 @@
 """Benchmark of statement comparison: duplicate, contradicting or different.
 
-Four sets, by how much was learned from each; a figure is worth as much as its set is unknown:
+Four sets of pairs. The less the rules were tuned on a set, the more its results say:
 
     tuned      written along with the rules, and an earlier blind set that was opened after one measurement
-    checked    kept aside by who wrote the rules, in the same phrasing as they had in mind: looked at in aggregate
-    held_out   written by somebody else; nobody who writes rules reads its lines, but its figures by class were
-               looked at several times: the limits are measured on it
-    blind      written by somebody else, and measured once, if it is there
+    checked    kept aside by the authors of the rules, in similar phrasing; only the totals were read
+    held_out   written by somebody else; authors of rules do not read its lines, but its results by class were
+               read several times: the limits are measured on it
+    blind      written by somebody else, and measured once, if it exists
 
-"offline words" is the same judge with the nearness of words by the embedder that is always there. Baselines of the
+"offline words" is the same judge with word similarity of the offline embedder. Baselines of the
 same run: the Jaccard similarity of words and the duplicates of the redundancy analysis for the same, many common
 words but another number or another negation for contradictions.
 
@@ -86,18 +86,18 @@ def judge_statements(pair: Pair) -> Verdict:
     return compare(read_statement(pair.old), read_statement(pair.new)).verdict
 
 
-def build_word_judge(kin: WordSimilarity) -> Callable[[Pair], Verdict]:
+def build_word_judge(word_similarity: WordSimilarity) -> Callable[[Pair], Verdict]:
     """The verdict under test, with the nearness of words."""
-    return lambda pair: compare(read_statement(pair.old), read_statement(pair.new), kin).verdict
+    return lambda pair: compare(read_statement(pair.old), read_statement(pair.new), word_similarity).verdict
 
 
 def judge_by_jaccard(pair: Pair) -> Verdict:
     """Baseline: duplicate above a word similarity; contradicting if a number or a negation differs."""
-    one, other = (_WORD.findall(text.lower()) for text in (pair.old, pair.new))
-    similarity = len({*one} & {*other}) / max(1, len({*one} | {*other}))
+    old_words, new_words = (_WORD.findall(text.lower()) for text in (pair.old, pair.new))
+    similarity = len({*old_words} & {*new_words}) / max(1, len({*old_words} | {*new_words}))
     if similarity >= JACCARD:
         return Verdict.SAME
-    turns = _list_reversing_words(one) != _list_reversing_words(other)
+    turns = _list_reversing_words(old_words) != _list_reversing_words(new_words)
     return Verdict.CONTRADICTS if turns and similarity >= OVERLAP else Verdict.DIFFERENT
 
 
@@ -119,19 +119,19 @@ def _list_reversing_words(words: Sequence[str]) -> list[str]:
 
 def score(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Precision, recall and counts of both questions."""
-    figures: dict[str, Any] = {"pairs": len(pairs)}
+    results: dict[str, Any] = {"pairs": len(pairs)}
     for name, wanted in (("dedupe", Verdict.SAME), ("contradiction", Verdict.CONTRADICTS)):
         right = sum(pair.verdict == found == wanted for pair, found in zip(pairs, verdicts, strict=True))
         found_in_all = sum(found == wanted for found in verdicts)
         there = sum(pair.verdict == wanted for pair in pairs)
-        figures[name] = {
+        results[name] = {
             "precision": right / found_in_all if found_in_all else 1.0,
             "recall": right / there if there else 1.0,
             "right": right,
             "found": found_in_all,
             "there": there,
         }
-    return figures
+    return results
 
 
 def count_by_class(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -147,29 +147,29 @@ def count_by_class(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> dict[s
 
 
 def measure() -> dict[str, Any]:
-    """All figures, for each set that is there and for all of them together."""
+    """Measure each set that exists, and all sets together."""
     sets = {name: load_pairs(path) for name in SETS if (path := FOLDER / f"{name}.jsonl").exists()}
     known = {name: text for name, text in SETS.items() if name in sets}
     sets["all"] = [pair for pairs in sets.values() for pair in pairs]
-    figures: dict[str, Any] = {"python": platform.python_version(), "learned_from": known, "sets": {}}
-    kin = WordSimilarity(OfflineEmbedder().embed_documents)
+    results: dict[str, Any] = {"python": platform.python_version(), "learned_from": known, "sets": {}}
+    word_similarity = WordSimilarity(OfflineEmbedder().embed_documents)
     judges: dict[str, Callable[[Pair], Verdict]] = dict(
         zip(
             JUDGES,
-            (judge_statements, build_word_judge(kin), judge_by_jaccard, judge_by_redundancy),
+            (judge_statements, build_word_judge(word_similarity), judge_by_jaccard, judge_by_redundancy),
             strict=True,
         )
     )
     for name, pairs in sets.items():
         verdicts = {judge: [decide(pair) for pair in pairs] for judge, decide in judges.items()}
-        figures["sets"][name] = {judge: score(pairs, found) for judge, found in verdicts.items()}
-        figures["sets"][name]["classes"] = count_by_class(pairs, verdicts["ours"])
-    figures["microseconds"] = measure_costs(sets["all"], kin)
-    figures["ok"] = _within_limits(figures)
-    return figures
+        results["sets"][name] = {judge: score(pairs, found) for judge, found in verdicts.items()}
+        results["sets"][name]["classes"] = count_by_class(pairs, verdicts["ours"])
+    results["microseconds"] = measure_costs(sets["all"], word_similarity)
+    results["ok"] = _within_limits(results)
+    return results
 
 
-def measure_costs(pairs: Sequence[Pair], kin: WordSimilarity) -> dict[str, float]:
+def measure_costs(pairs: Sequence[Pair], word_similarity: WordSimilarity) -> dict[str, float]:
     """The time to read a statement and to compare two that were read, without and with the nearness of words.
 
     Each comparison is made twice before the last is timed: what is asked often finds its words cached.
@@ -179,7 +179,7 @@ def measure_costs(pairs: Sequence[Pair], kin: WordSimilarity) -> dict[str, float
     read = [read_statement(text) for text in texts]
     between = time.perf_counter()
     found = {"read": (between - start) / len(texts) * 1e6}
-    for name, nearness in (("compare", None), ("compare offline words", kin)):
+    for name, nearness in (("compare", None), ("compare offline words", word_similarity)):
         for _ in range(2):
             start = time.perf_counter()
             for old, new in zip(read[::2], read[1::2], strict=True):
@@ -188,10 +188,10 @@ def measure_costs(pairs: Sequence[Pair], kin: WordSimilarity) -> dict[str, float
     return found
 
 
-def _within_limits(figures: dict[str, Any]) -> dict[str, bool]:
-    if "held_out" not in figures["sets"]:
+def _within_limits(results: dict[str, Any]) -> dict[str, bool]:
+    if "held_out" not in results["sets"]:
         return dict.fromkeys(LIMITS, False)  # what was tuned on proves nothing
-    held_out = figures["sets"]["held_out"]["ours"]
+    held_out = results["sets"]["held_out"]["ours"]
     ok = {}
     for name, limit in LIMITS.items():
         part, _, measured = name.partition("_")
@@ -214,22 +214,22 @@ def errors(pairs: Iterable[Pair]) -> list[str]:
 
 def main() -> None:
     """Measure and print; exit code 1 for a limit that is missed on the held-out set."""
-    parser = argparse.ArgumentParser(description="How well statements are told apart.")
+    parser = argparse.ArgumentParser(description="Measure the comparison of statements.")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--errors", action="store_true", help="list each wrong verdict on the tuned set")
     options = parser.parse_args()
-    figures = measure()
+    results = measure()
     if options.json:
-        print(json.dumps(figures, indent=2))
+        print(json.dumps(results, indent=2))
     else:
-        _show(figures, Console())
+        _show(results, Console())
     if options.errors:
         print("\n".join(errors(load_pairs(FOLDER / "tuned.jsonl"))), file=sys.stderr)
-    sys.exit(0 if all(figures["ok"].values()) else 1)
+    sys.exit(0 if all(results["ok"].values()) else 1)
 
 
-def _show(figures: dict[str, Any], console: Console) -> None:
-    for name, found in figures["sets"].items():
+def _show(results: dict[str, Any], console: Console) -> None:
+    for name, found in results["sets"].items():
         columns = ("judge", "dedupe precision", "recall", "contradiction precision", "recall")
         title = f"{name}, {found['ours']['pairs']} pairs"
         table = empty_table(f"{title}: {SETS[name]}" if name in SETS else title, columns)
@@ -243,12 +243,12 @@ def _show(figures: dict[str, Any], console: Console) -> None:
             table.add_row(judge, *cells)
         console.print(table)
     for name in SETS:
-        if name in figures["sets"]:
-            console.print(_classes(name, figures["sets"][name]["classes"]))
-    cost = figures["microseconds"]
+        if name in results["sets"]:
+            console.print(_classes(name, results["sets"][name]["classes"]))
+    cost = results["microseconds"]
     console.print(
         f"reading {cost['read']:.0f} µs, comparing {cost['compare']:.0f} µs, with offline words "
-        f"{cost['compare offline words']:.0f} µs. Limits on held_out: {figures['ok']}"
+        f"{cost['compare offline words']:.0f} µs. Limits on held_out: {results['ok']}"
     )
 
 

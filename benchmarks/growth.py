@@ -82,7 +82,7 @@ class CaseResult:
 def all_cases() -> list[Case[Any]]:
     """Return every case, grouped by name."""
     cases = [*text_cases(), *list_cases(), *engine_cases()]
-    places = {name: place for place, name in enumerate(dict.fromkeys(case.name for case in cases))}
+    places = {name: index for index, name in enumerate(dict.fromkeys(case.name for case in cases))}
     return sorted(cases, key=lambda case: places[case.name])
 
 
@@ -99,7 +99,7 @@ def measure_case(case: Case[Any], scale: float = 1.0, timer: Timer | None = None
     found = _build_result(case, size, seconds(case, size), seconds(case, FACTOR * size))
     if found.is_flagged:
         again = _build_result(case, size, seconds(case, size), seconds(case, FACTOR * size))
-        found = min(found, again, key=lambda one: one.exponent)
+        found = min(found, again, key=lambda result: result.exponent)
     return found
 
 
@@ -127,18 +127,18 @@ def best_cpu_seconds(case: Case[Any], size: int) -> float:
 
 def cpu_seconds(case: Case[Any], size: int) -> float:
     """Return the CPU time of one run, without garbage collection."""
-    given = case.build(size)
+    work_input = case.build(size)
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         start = time.thread_time()
-        case.call(given)
+        case.call(work_input)
         return time.thread_time() - start
     finally:
         if was_enabled:
             gc.enable()
-        if isinstance(given, EngineWork):
-            given.close()
+        if isinstance(work_input, EngineWork):
+            work_input.close()
 
 
 def measure(cases: Sequence[Case[Any]], scale: float = 1.0, timer: Timer | None = None) -> dict[str, Any]:
@@ -152,10 +152,10 @@ def measure(cases: Sequence[Case[Any]], scale: float = 1.0, timer: Timer | None 
     }
 
 
-def as_row(one: CaseResult) -> dict[str, Any]:
+def as_row(result: CaseResult) -> dict[str, Any]:
     """Return a measured case with its derived values."""
     names = ("ratio", "exponent", "microseconds_per_item", "is_flagged")
-    return asdict(one) | {name: getattr(one, name) for name in names}
+    return asdict(result) | {name: getattr(result, name) for name in names}
 
 
 def find_worst_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -182,17 +182,17 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="factor on all sizes. Default: 1")
     options = parser.parse_args()
     chosen = [case for case in cases if options.only in (None, case.name)]
-    figures = measure(chosen, options.scale)
+    results = measure(chosen, options.scale)
     report(
         parser.prog,
-        lambda: figures,
+        lambda: results,
         lambda found, console: _show(found, console, is_whole=bool(options.only)),
         as_json=options.json,
     )
-    sys.exit(1 if figures["flagged"] else 0)
+    sys.exit(1 if results["flagged"] else 0)
 
 
-def _show(figures: dict[str, Any], console: Console, *, is_whole: bool) -> None:
+def _show(results: dict[str, Any], console: Console, *, is_whole: bool) -> None:
     headings = (
         "case",
         "inputs",
@@ -206,12 +206,12 @@ def _show(figures: dict[str, Any], console: Console, *, is_whole: bool) -> None:
         "µs per item",
     )
     table = empty_table("Growth of CPU time from n to 4n", headings)
-    for name, group in groupby(figures["cases"], key=lambda row: row["name"]):
+    for name, group in groupby(results["cases"], key=lambda row: row["name"]):
         rows = list(group)
         for row in rows if is_whole else [find_worst_row(rows)]:
             table.add_row(name, str(len(rows)), *_cells(row))
     console.print(table)
-    flagged = figures["flagged"]
+    flagged = results["flagged"]
     console.print("\n".join(["Flagged:", *flagged]) if flagged else "Nothing is flagged.", markup=False)
 
 

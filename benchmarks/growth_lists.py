@@ -39,7 +39,7 @@ FRAME = (
 
 def word(number: int) -> str:
     """Return a word that consists of letters only."""
-    return "w" + "".join(chr(97 + number // 26**place % 26) for place in range(4))
+    return "w" + "".join(chr(97 + number // 26**position % 26) for position in range(4))
 
 
 def random_texts(count: int, vocabulary: int, length: int, *, zipf: bool) -> list[str]:
@@ -93,10 +93,10 @@ def _clicks(count: int) -> list[MemoryEntry]:
 
 
 def _record(entries: list[MemoryEntry]) -> RecentCycles:
-    held = RecentCycles()
+    recent = RecentCycles()
     for entry in entries:
-        held.add(entry)
-    return held
+        recent.add(entry)
+    return recent
 
 
 def _make_typing_cycles(count: int, kinds: int) -> list[MemoryEntry]:
@@ -124,8 +124,8 @@ def _steps(count: int) -> list[Step]:
 
 
 def _history(count: int) -> ContextData:
-    said = "In step {} we looked at the gate and wrote down what we saw. "
-    entries = (HistoryEntry(number, "user", said.format(number) * 4, 60) for number in range(count))
+    sentence = "In step {} we looked at the gate and wrote down what we saw. "
+    entries = (HistoryEntry(number, "user", sentence.format(number) * 4, 60) for number in range(count))
     return ContextData(session_id="s", recent_history=tuple(entries))
 
 
@@ -197,7 +197,7 @@ def list_cases() -> Iterator[Case[Any]]:
         detail=f"{CALLS} calls after a long task",
         size=2_500,
         build=lambda n: _record(_clicks(n)),
-        call=lambda held: [held.format_history() for _ in range(CALLS)],
+        call=lambda recent: [recent.format_history() for _ in range(CALLS)],
         unit="cycles",
         limit=CONSTANT,
     )

@@ -129,7 +129,7 @@ def _validate(text: str) -> object:
 def _moments(text: str) -> object:
     messages = (_message(text), _message(text[:40_000], "assistant"), _message(text[:40_000], "tool"))
     return find_moments(
-        [NumberedMessage(number=number, message=one) for number, one in enumerate(messages, 1)]
+        [NumberedMessage(number=number, message=message) for number, message in enumerate(messages, 1)]
     )
 
 

@@ -153,13 +153,13 @@ class Haystack:
     """Of each turn by its id, as the engine counted them."""
 
     def ask(self, question: str, limit: int, now: datetime) -> Answer:
-        """Recall so many messages."""
+        """Recall up to a number of messages."""
         start = time.perf_counter()
         recalled = self.namespace.recall(question, limit=limit, now=now)
         return Answer(recalled.hits, (time.perf_counter() - start) * 1000)
 
     def context(self, question: str, limit: int, now: datetime) -> list[str]:
-        """Ids of the messages that stand in full in a context of so many tokens, which it must keep."""
+        """Return the ids of the messages that a context of this size contains in full. It must not exceed the size."""
         context = self.namespace.build_context(question, budget=TokenBudget.of(limit), now=now)
         if (tokens := _tokens_of(context)) > limit:
             raise AssertionError(f"a context of {tokens} tokens is over its limit of {limit}")
@@ -204,7 +204,7 @@ class Memory:
         self.embed_seconds += time.perf_counter() - stored
         return Haystack(namespace, tuple(turns), tokens)
 
-    def ingest_figures(self) -> dict[str, Any]:
+    def summarize_ingest(self) -> dict[str, Any]:
         """Messages a second, embedding included, and where the time went."""
         seconds = self.store_seconds + self.embed_seconds
         return {

@@ -1,9 +1,9 @@
 """Benchmark of memory for a LlamaIndex agent: the time of ``aget`` with 10,000 messages stored.
 
-Once the user said them in 500 earlier conversations, once in the conversation that goes on. Each turn calls what an
-agent with one round of tools calls: put, get, get for the question, put what happened, get. Beside it, from the same
-run: recall alone, and LlamaIndex's own buffer, which recalls nothing, with the newest 1,200 of these messages: it
-counts all that is left anew for each message that it cuts, so that 10,000 take minutes.
+The messages are in 500 earlier conversations, or in the current one. Each turn makes the calls of an agent with one
+round of tools: put, get, get for the question, put the results, get. The baselines of the same run are recall
+alone, and LlamaIndex's own buffer, which recalls nothing. The buffer gets only the newest 1,200 messages: it counts
+the rest again for each message that it drops, so that 10,000 would take minutes.
 Part of ``python -m benchmarks.speed``.
 """
 
@@ -54,57 +54,57 @@ class _Recalls(BaseEventHandler):
 
 
 def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
-    """The figures, in milliseconds a call."""
+    """Measure milliseconds per call."""
     stored = STORED // 10 if quick else STORED
-    asked = questions(_USER, stored, seed=3)[:TURNS]
+    queries = questions(_USER, stored, seed=3)[:TURNS]
     across, within = folder / "across.db", folder / "within.db"
     fill(across, [_USER], stored)
     fill(within, [_USER], stored)
     with MemoryEngine(across) as engine:
         memory = TieredMemory(engine=engine, user_id=_USER, session_id="now", token_limit=_TOKENS)
-        figures = asyncio.run(_turns(memory, asked))
+        results = asyncio.run(_turns(memory, queries))
         recall = [_ms_of_recall(engine, question) for question in questions(_USER, stored, seed=7)]
     with MemoryEngine(within) as engine:
         memory = TieredMemory(engine=engine, user_id="other", session_id="long", token_limit=_TOKENS)
-        said = _talk(engine)
-        memory.put_messages(said)
+        conversation = _talk(engine)
+        memory.put_messages(conversation)
         engine.namespace("other").embed()
-        long = asyncio.run(_turns(memory, asked))
-    buffer = asyncio.run(_measure_shipped_buffer(said, asked[0]))
+        long = asyncio.run(_turns(memory, queries))
+    buffer = asyncio.run(_measure_shipped_buffer(conversation, queries[0]))
     return {
         "stored": stored,
-        "across": figures,
+        "across": results,
         "within": long,
         "recall_p50": statistics.median(recall),
         "shipped_buffer": buffer,
         "limit": LIMIT_MS,
-        "ok": max(figures["p50"], long["p50"]) <= LIMIT_MS
-        and figures["recalls_per_turn"] == long["recalls_per_turn"] == 1,
+        "ok": max(results["p50"], long["p50"]) <= LIMIT_MS
+        and results["recalls_per_turn"] == long["recalls_per_turn"] == 1,
     }
 
 
-def show(figures: dict[str, Any]) -> None:
-    """The figures in some lines."""
+def show(results: dict[str, Any]) -> None:
+    """Print the results."""
     for name, where in (("across", "in earlier conversations"), ("within", "in the same conversation")):
-        one = figures[name]
+        timing = results[name]
         print(
-            f"LlamaIndex aget: {one['p50']:.1f} ms (p50; limit {figures['limit']:.0f}), p95 {one['p95']:.1f}, with "
-            f"{figures['stored']:,} messages {where}; again in the same turn {one['again_p50']:.1f}; "
-            f"{one['recalls_per_turn']:.0f} recall for {one['views_per_turn']:.0f} calls"
+            f"LlamaIndex aget: {timing['p50']:.1f} ms (p50; limit {results['limit']:.0f}), p95 {timing['p95']:.1f}, "
+            f"with {results['stored']:,} messages {where}; again in the same turn {timing['again_p50']:.1f}; "
+            f"{timing['recalls_per_turn']:.0f} recall for {timing['views_per_turn']:.0f} calls"
         )
     print(
-        f"beside it: recall alone {figures['recall_p50']:.1f} ms, LlamaIndex's own buffer with {SHIPPED:,} messages "
-        f"{figures['shipped_buffer']:.0f} ms"
+        f"baselines: recall alone {results['recall_p50']:.1f} ms, LlamaIndex's own buffer with {SHIPPED:,} messages "
+        f"{results['shipped_buffer']:.0f} ms"
     )
 
 
-async def _turns(memory: TieredMemory, asked: Sequence[str]) -> dict[str, float]:
+async def _turns(memory: TieredMemory, queries: Sequence[str]) -> dict[str, float]:
     counted, dispatcher = _Recalls(), get_dispatcher("langmem_tiers.llamaindex")
     first, again = list[float](), list[float]()
-    await memory.aget(asked[0])  # tidies what was put in at once
+    await memory.aget(queries[0])  # tidies what was put in at once
     dispatcher.add_event_handler(counted)
     try:
-        for turn, question in enumerate(asked):
+        for turn, question in enumerate(queries):
             await memory.aput(ChatMessage(question))
             first.append(await _ms(memory))
             again.append(await _ms(memory, question))
@@ -116,13 +116,13 @@ async def _turns(memory: TieredMemory, asked: Sequence[str]) -> dict[str, float]
         "p50": statistics.median(first[WARM:]),
         "p95": statistics.quantiles(first[WARM:], n=20)[-1],
         "again_p50": statistics.median(again[2 * WARM :]),
-        "recalls_per_turn": counted.recalls / len(asked),
-        "views_per_turn": counted.views / len(asked),
+        "recalls_per_turn": counted.recalls / len(queries),
+        "views_per_turn": counted.views / len(queries),
     }
 
 
-async def _measure_shipped_buffer(said: list[ChatMessage], question: str) -> float:
-    memory = ChatMemoryBuffer.from_defaults(chat_history=said[-SHIPPED:], token_limit=_TOKENS)
+async def _measure_shipped_buffer(conversation: list[ChatMessage], question: str) -> float:
+    memory = ChatMemoryBuffer.from_defaults(chat_history=conversation[-SHIPPED:], token_limit=_TOKENS)
     await memory.aput(ChatMessage(question))
     return await _ms(memory)
 
@@ -143,15 +143,17 @@ def _make_tool_round(turn: int, question: str) -> list[ChatMessage]:
 
 
 def _talk(engine: MemoryEngine) -> list[ChatMessage]:
-    tenant, after, said = engine.namespace(_USER), None, list[ChatMessage]()
+    tenant, after, conversation = engine.namespace(_USER), None, list[ChatMessage]()
     while True:
         page = tenant.sessions(after=after, limit=100)
         for info in page.sessions:
             messages = tenant.session(info.name).messages()
-            said += [ChatMessage(role=str(message.role), content=message.content) for message in messages]
+            conversation += [
+                ChatMessage(role=str(message.role), content=message.content) for message in messages
+            ]
         after = page.next_after
         if after is None:
-            return said
+            return conversation
 
 
 def _ms_of_recall(engine: MemoryEngine, question: str) -> float:

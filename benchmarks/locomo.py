@@ -1,8 +1,8 @@
 """Benchmark of recall on conversations in the format of LoCoMo.
 
 Each conversation goes into a namespace of its own, a session for each of its sessions. Each question
-is asked a day after the last message; what counts is which of the turns that it names as evidence
-come back. Beside it, on the same turns in the same run: BM25, the embedder alone, the newest turns.
+is asked a day after the last message. The measure is the share of its evidence turns that are
+recalled. Baselines on the same turns in the same run: BM25, the embedder alone, the newest turns.
 
     python -m benchmarks.locomo --data FILE                     tables
     python -m benchmarks.locomo --data FILE --json              one JSON object
@@ -71,7 +71,7 @@ def parse(raw: list[dict[str, Any]]) -> list[Conversation]:
     """The conversations of a file that have questions with evidence."""
     if not isinstance(raw, list):
         raise TypeError(f"a {type(raw).__name__} at the top")
-    return [one for sample in raw if (one := _conversation(sample)).questions]
+    return [conversation for sample in raw if (conversation := _conversation(sample)).questions]
 
 
 def parse_locomo_time(text: str) -> datetime:
@@ -90,18 +90,18 @@ def find_evidence(named: Iterable[str], known: Iterable[str]) -> frozenset[str]:
 
 
 def _conversation(sample: Mapping[str, Any]) -> Conversation:
-    told = sample["conversation"]
-    numbers = sorted(int(match[1]) for key in told if (match := _SESSION.fullmatch(key)))
-    speakers = [turn["speaker"] for number in numbers for turn in told[f"session_{number}"]]
+    transcript = sample["conversation"]
+    numbers = sorted(int(match[1]) for key in transcript if (match := _SESSION.fullmatch(key)))
+    speakers = [turn["speaker"] for number in numbers for turn in transcript[f"session_{number}"]]
     turns = tuple(
         _turn(
             turn,
             f"session_{number}",
             speakers[0],
-            parse_locomo_time(told[f"session_{number}_date_time"]) + n * PACE,
+            parse_locomo_time(transcript[f"session_{number}_date_time"]) + n * PACE,
         )
         for number in numbers
-        for n, turn in enumerate(told[f"session_{number}"])
+        for n, turn in enumerate(transcript[f"session_{number}"])
     )
     known = {turn.id for turn in turns}
     questions = (
@@ -133,7 +133,7 @@ class Tally:
     contexts: dict[str, list[float]] = field(default_factory=lambda: {str(limit): [] for limit in CONTEXTS})
 
     def add(self, evidence: frozenset[str], ranked: list[str], contexts: Mapping[int, list[str]]) -> None:
-        """One more question: what was found, and what stands in contexts of so many tokens."""
+        """Add a question with its ranked turns and the contents of the contexts, by size."""
         self.rankings.add(evidence, ranked)
         for limit, ids in contexts.items():
             self.contexts[str(limit)].append(share_found(evidence, ids))
@@ -142,7 +142,7 @@ class Tally:
         """The part of the evidence at each depth."""
         return {str(k): self.rankings.shares(k) for k in DEPTHS}
 
-    def figures(self) -> dict[str, Any]:
+    def summarize(self) -> dict[str, Any]:
         """The means."""
         return {
             "recall": reporting.mean_by(self.shares()),
@@ -163,11 +163,11 @@ class Tally:
 
 @dataclass(slots=True)
 class Bench:
-    """Ours and the baselines at work."""
+    """Runs the engine and the baselines."""
 
     memory: Memory
     ours: Tally = field(default_factory=Tally)
-    others: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    baselines: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     categories: dict[str, Rankings] = field(default_factory=lambda: defaultdict(Rankings))
     milliseconds: list[float] = field(default_factory=list)
 
@@ -182,7 +182,7 @@ class Bench:
                 contexts = {
                     limit: baselines.take_until_full(ranked, haystack.tokens, limit) for limit in CONTEXTS
                 }
-                self.others[name].add(question.evidence, ranked, contexts)
+                self.baselines[name].add(question.evidence, ranked, contexts)
 
     def _ask(self, haystack: Haystack, question: Question, now: datetime) -> None:
         answer = haystack.ask(question.text, max(DEPTHS), now)
@@ -191,11 +191,11 @@ class Bench:
         self.ours.add(question.evidence, answer.turns, contexts)
         self.categories[question.category].add(question.evidence, answer.turns)
 
-    def figures(self) -> dict[str, Any]:
+    def summarize(self) -> dict[str, Any]:
         """All that was measured."""
         return {
             "questions": len(self.ours.rankings),
-            **self.ours.figures(),
+            **self.ours.summarize(),
             "interval": self.ours.intervals(),
             "by_category": {
                 category: {
@@ -205,15 +205,15 @@ class Bench:
                 for category, rankings in sorted(self.categories.items())
             },
             "latency_ms": latency(self.milliseconds),
-            **self.memory.ingest_figures(),
-            **reporting.build_baseline_figures(
-                {name: tally.figures() for name, tally in self.others.items()}
+            **self.memory.summarize_ingest(),
+            **reporting.build_baseline_results(
+                {name: tally.summarize() for name, tally in self.baselines.items()}
             ),
         }
 
 
 def measure(options: reporting.Options) -> dict[str, Any]:
-    """All figures."""
+    """Run all measurements."""
     conversations = load(options.data, EXPECTED, parse)
     if not conversations:
         raise UnusableError(f"{str(options.data)!r} holds no question with evidence: expected {EXPECTED}")
@@ -221,17 +221,17 @@ def measure(options: reporting.Options) -> dict[str, Any]:
         bench = Bench(memory)
         for conversation in conversations:
             bench.play(conversation)
-        return {"embedder": options.embedder, "backend": options.dialect, **bench.figures()}
+        return {"embedder": options.embedder, "backend": options.dialect, **bench.summarize()}
 
 
-def show(figures: dict[str, Any], console: Console) -> None:
+def show(results: dict[str, Any], console: Console) -> None:
     """Tables for people."""
     title = (
-        f"LoCoMo, {figures['questions']:,} questions, embedder {figures['embedder']}, {figures['backend']}"
+        f"LoCoMo, {results['questions']:,} questions, embedder {results['embedder']}, {results['backend']}"
     )
-    console.print(reporting.build_comparison_table(f"{title}: evidence turns found", figures, PARTS))
-    console.print(reporting.build_breakdown_table("Recall by category", figures["by_category"], "recall"))
-    console.print(reporting.format_costs(figures))
+    console.print(reporting.build_comparison_table(f"{title}: evidence turns found", results, PARTS))
+    console.print(reporting.build_breakdown_table("Recall by category", results["by_category"], "recall"))
+    console.print(reporting.format_costs(results))
 
 
 if __name__ == "__main__":

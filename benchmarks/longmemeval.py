@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from benchmarks.haystacks import Memory
 
 DEPTHS = (5, 10)
-TURNS = 50  # so many messages are recalled to rank turns,
-MESSAGES_FOR_SESSIONS = 100  # and so many to reach ten sessions
+TURNS = 50  # messages recalled to rank turns
+MESSAGES_FOR_SESSIONS = 100  # messages recalled to reach ten sessions
 EXPECTED = (
     "LongMemEval's JSON, plain or gzipped: a list of objects with question_id, question_type, question, "
     "question_date, haystack_session_ids, haystack_dates, haystack_sessions (turns with role, content)"
@@ -39,7 +39,7 @@ PARTS = {"session": "session {}", "turn": "turn {}"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question, its haystack and where the evidence lies in it."""
+    """A question, its haystack and the position of the evidence in it."""
 
     id: str
     kind: str
@@ -79,15 +79,15 @@ def _question(item: Mapping[str, Any]) -> Question:
     same_as: dict[str, str] = {}
     seen: Counter[str] = Counter()
     whole = zip(item["haystack_session_ids"], item["haystack_dates"], item["haystack_sessions"], strict=True)
-    for listed, date, said in whole:
+    for listed, date, raw_turns in whole:
         seen[listed] += 1
         name = listed if seen[listed] == 1 else f"{listed} ({seen[listed]})"
-        some = _user_turns(name, parse_longmemeval_time(date), said)
+        some = _user_turns(name, parse_longmemeval_time(date), raw_turns)
         turns += some.values()
         if name != listed:
             same_as |= {name: listed, **{turn.id: f"{listed}_{n}" for n, turn in some.items()}}
         if "answer" in listed:
-            marked |= {(listed, f"{listed}_{n}") for n in some if said[n - 1].get("has_answer")}
+            marked |= {(listed, f"{listed}_{n}") for n in some if raw_turns[n - 1].get("has_answer")}
     return Question(
         id=item["question_id"],
         kind=item["question_type"],
@@ -100,13 +100,13 @@ def _question(item: Mapping[str, Any]) -> Question:
     )
 
 
-def _user_turns(session: str, start: datetime, said: list[dict[str, Any]]) -> dict[int, Turn]:
+def _user_turns(session: str, start: datetime, raw_turns: list[dict[str, Any]]) -> dict[int, Turn]:
     """The user's turns by their place in the session, from 1 on as the scorer counts."""
     return {
         n: Turn(
             id=f"{session}_{n}", session=session, role="user", text=turn["content"], said_at=start + n * PACE
         )
-        for n, turn in enumerate(said, 1)
+        for n, turn in enumerate(raw_turns, 1)
         if turn["role"] == "user"
     }
 
@@ -123,7 +123,7 @@ class Tally:
         self.session.add(question.evidence_sessions, question.to_official_ids(sessions))
         self.turn.add(question.evidence_turns, question.to_official_ids(turns))
 
-    def figures(self) -> dict[str, Any]:
+    def summarize(self) -> dict[str, Any]:
         """The rates."""
         return {level: reporting.mean_by(_outcomes(getattr(self, level))) for level in PARTS}
 
@@ -141,11 +141,11 @@ def _outcomes(rankings: Rankings) -> dict[str, list[bool]]:
 
 @dataclass(slots=True)
 class Bench:
-    """Ours and the baselines at work."""
+    """Runs the engine and the baselines."""
 
     memory: Memory
     ours: Tally = field(default_factory=Tally)
-    others: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    baselines: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     kinds: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     milliseconds: list[float] = field(default_factory=list)
 
@@ -166,22 +166,22 @@ class Bench:
             turns = rank(question.text)
             by_turns = list(dict.fromkeys(home[turn] for turn in turns))
             sessions = _whole_sessions(question)(question.text) if name == "bm25" else by_turns
-            self.others[name].add(question, sessions, turns)
+            self.baselines[name].add(question, sessions, turns)
 
-    def figures(self) -> dict[str, Any]:
+    def summarize(self) -> dict[str, Any]:
         """All that was measured."""
         return {
             "questions": len(self.ours.turn),
-            **self.ours.figures(),
+            **self.ours.summarize(),
             "interval": self.ours.intervals(),
             "by_type": {
-                kind: {"questions": len(tally.turn), **tally.figures()}
+                kind: {"questions": len(tally.turn), **tally.summarize()}
                 for kind, tally in sorted(self.kinds.items())
             },
             "latency_ms": latency(self.milliseconds),
-            **self.memory.ingest_figures(),
-            **reporting.build_baseline_figures(
-                {name: tally.figures() for name, tally in self.others.items()}
+            **self.memory.summarize_ingest(),
+            **reporting.build_baseline_results(
+                {name: tally.summarize() for name, tally in self.baselines.items()}
             ),
         }
 
@@ -194,7 +194,7 @@ def _whole_sessions(question: Question) -> Callable[[str], list[str]]:
 
 
 def measure(options: reporting.Options) -> dict[str, Any]:
-    """All figures."""
+    """Run all measurements."""
     questions = load(options.data, EXPECTED, parse)
     if not questions:
         raise UnusableError(f"{str(options.data)!r} holds no question that is scored: expected {EXPECTED}")
@@ -202,16 +202,16 @@ def measure(options: reporting.Options) -> dict[str, Any]:
         bench = Bench(memory)
         for question in questions:
             bench.play(question)
-        return {"embedder": options.embedder, "backend": options.dialect, **bench.figures()}
+        return {"embedder": options.embedder, "backend": options.dialect, **bench.summarize()}
 
 
-def show(figures: dict[str, Any], console: Console) -> None:
+def show(results: dict[str, Any], console: Console) -> None:
     """Tables for people."""
-    title = f"{reporting.heading('LongMemEval', figures)}: questions whose evidence was found"
-    console.print(reporting.build_comparison_table(title, figures, PARTS))
+    title = f"{reporting.heading('LongMemEval', results)}: questions whose evidence was found"
+    console.print(reporting.build_comparison_table(title, results, PARTS))
     for level in PARTS:
-        console.print(reporting.build_breakdown_table(f"By type, {level} level", figures["by_type"], level))
-    console.print(reporting.format_costs(figures))
+        console.print(reporting.build_breakdown_table(f"By type, {level} level", results["by_type"], level))
+    console.print(reporting.format_costs(results))
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def _step(move: Move, seen: str, at: int) -> Step:
 
 
 def _page(name: str, at: int) -> str:
-    """A page of a few dozen lines, half of them the site's own, whose elements are numbered anew each time."""
+    """A page of a few dozen lines, half of them the site's own, whose elements get new numbers each time."""
     words = random.Random(name)  # noqa: S311 - chance, not secrets
     own = [f"{name} {words.randint(0, 10**6):x}" for _ in range(20)]
     return "\n".join(f"[{at * 40 + line}] link '{text}'" for line, text in enumerate([*_FRAME, *own]))

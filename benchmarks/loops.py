@@ -2,9 +2,9 @@
 
     python -m benchmarks.loops [--data DIR] [--runs FILE] [--json]
 
-The labelled runs are made up (`benchmarks.loop_runs`): figures on them say that the rules do what they are
-meant to do, not how people would judge. ``--runs FILE`` measures on labelled runs of your own, a JSON object
-a line: {"steps": [{"action": "click('a51')", "url": "...", "observation": "...", "failed": false}], "loops": true}.
+The labeled runs are synthetic (`benchmarks.loop_runs`): they show that the rules work as intended, not how
+people would judge. ``--runs FILE`` measures your own labeled runs, one JSON object per
+line: {"steps": [{"action": "click('a51')", "url": "...", "observation": "...", "failed": false}], "loops": true}.
 ``--data DIR`` replays real runs without labels and checks that every action done three times in a row is found.
 """
 
@@ -36,7 +36,7 @@ KINDS_OF_ONE_ACTION = {LoopKind.EXACT, LoopKind.NEAR, LoopKind.UNCHANGED, LoopKi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Scores:
     """Agreement of a judge with the labels."""
 
     runs: int
@@ -58,23 +58,23 @@ def judge_by_repeats(steps: Sequence[Step]) -> bool:
     return max(Counter(build_step_key(step).action for step in steps).values(), default=0) >= 3
 
 
-def compute_figures(judge: Callable[[Sequence[Step]], bool], runs: Sequence[LabeledRun]) -> Figures:
-    """The figures of a judge on labelled runs."""
-    said = [(run, judge(run.steps)) for run in runs]
-    right = sum(1 for run, loops in said if loops and run.loops)
-    called = sum(1 for _, loops in said if loops)
+def compute_scores(judge: Callable[[Sequence[Step]], bool], runs: Sequence[LabeledRun]) -> Scores:
+    """Compute the scores of a judge on labeled runs."""
+    verdicts = [(run, judge(run.steps)) for run in runs]
+    right = sum(1 for run, loops in verdicts if loops and run.loops)
+    called = sum(1 for _, loops in verdicts if loops)
     loops = sum(1 for run in runs if run.loops)
     precision = right / called if called else 0.0
     recall = right / loops if loops else 0.0
     f1 = 2 * precision * recall / (precision + recall) if right else 0.0
     wrong = tuple(
-        ("+" if called_loop else "-") + run.name for run, called_loop in said if called_loop != run.loops
+        ("+" if called_loop else "-") + run.name for run, called_loop in verdicts if called_loop != run.loops
     )
-    return Figures(runs=len(runs), loops=loops, precision=precision, recall=recall, f1=f1, wrong=wrong)
+    return Scores(runs=len(runs), loops=loops, precision=precision, recall=recall, f1=f1, wrong=wrong)
 
 
 def load_labeled_runs(path: Path) -> list[LabeledRun]:
-    """Runs of one's own, or an end with a clear message."""
+    """Load your own labeled runs; exit with a clear message if the file is invalid."""
     runs = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if not line.strip():
@@ -90,12 +90,12 @@ def load_labeled_runs(path: Path) -> list[LabeledRun]:
     return runs
 
 
-def _own_step(one: dict[str, Any]) -> Step:
+def _own_step(step: dict[str, Any]) -> Step:
     return Step.of(
-        one["action"],
-        url=one.get("url") or "",
-        observation=one.get("observation") or "",
-        failed=bool(one.get("failed")),
+        step["action"],
+        url=step.get("url") or "",
+        observation=step.get("observation") or "",
+        failed=bool(step.get("failed")),
     )
 
 
@@ -165,16 +165,16 @@ def _covers(loop: Loop, row: Row) -> bool:
     )
 
 
-def compare_judges(runs: Sequence[LabeledRun]) -> dict[str, Figures]:
-    """The guard beside the baseline on the same runs."""
+def compare_judges(runs: Sequence[LabeledRun]) -> dict[str, Scores]:
+    """Compare the guard with the baseline on the same runs."""
     return {
-        "guard": compute_figures(judge_with_guard, runs),
-        "three_times": compute_figures(judge_by_repeats, runs),
+        "guard": compute_scores(judge_with_guard, runs),
+        "three_times": compute_scores(judge_by_repeats, runs),
     }
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints the figures; 1 if a row of equal actions in real runs was missed."""
+    """Print the results; return 1 if a row of equal actions in real runs was missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -190,20 +190,22 @@ def main(arguments: list[str] | None = None) -> int:
         parts["your own"] = compare_judges(load_labeled_runs(options.runs))
     replay = replay_runs(options.data) if options.data else None
     if options.json:
-        plain = {part: {judge: asdict(one) for judge, one in both.items()} for part, both in parts.items()}
+        plain = {
+            part: {judge: asdict(scores) for judge, scores in both.items()} for part, both in parts.items()
+        }
         print(json.dumps({"figures": plain, "replay": replay}, indent=1))
     else:
         _print(parts, replay)
     return 1 if replay and replay["missed"] else 0
 
 
-def _print(parts: dict[str, dict[str, Figures]], replay: dict[str, Any] | None) -> None:
+def _print(parts: dict[str, dict[str, Scores]], replay: dict[str, Any] | None) -> None:
     print("The labelled runs are synthetic unless they are your own: no person judged them.\n")
     for part, both in parts.items():
-        for judge, one in both.items():
+        for judge, scores in both.items():
             print(
-                f"{part:18} {judge:12} {one.runs:4} runs, {one.loops:3} loops: "
-                f"precision {one.precision:.3f} recall {one.recall:.3f} F1 {one.f1:.3f}"
+                f"{part:18} {judge:12} {scores.runs:4} runs, {scores.loops:3} loops: "
+                f"precision {scores.precision:.3f} recall {scores.recall:.3f} F1 {scores.f1:.3f}"
             )
     if replay:
         print(

@@ -1,8 +1,8 @@
 """Benchmark of the middleware: the time that it adds to a model call.
 
-A user has 10,000 messages in 500 earlier threads. A thread of 30 turns goes on, each with a tool call; the
+A user has 10,000 messages in 500 earlier threads. A thread of 30 turns continues, each with a tool call; the
 model answers at once, so all time is the middleware's: writing back, recalling, laying out the prompt, and
-writing the answer. Beside it, from the same run: recall alone.
+writing the answer. Baseline of the same run: recall alone.
 Part of ``python -m benchmarks.speed``.
 """
 
@@ -31,7 +31,7 @@ _USER = "bench"
 
 
 def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
-    """The figures, in milliseconds a call."""
+    """Measure milliseconds per call."""
     remembered = 1_000 if quick else REMEMBERED
     path = folder / "agent.db"
     fill(path, [_USER], remembered)
@@ -39,7 +39,7 @@ def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
         middleware, taken = TieredMemoryMiddleware(engine), list[float]()
         for request, answer in _calls(remembered):
             start = time.perf_counter()
-            middleware.wrap_model_call(request, _answering(answer))
+            middleware.wrap_model_call(request, _build_handler(answer))
             taken.append((time.perf_counter() - start) * 1e3)
         if middleware.stats.failures:
             raise RuntimeError(f"memory failed: {middleware.stats.failures}")
@@ -56,39 +56,39 @@ def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
     }
 
 
-def show(figures: dict[str, Any]) -> None:
-    """The figures in a line."""
+def show(results: dict[str, Any]) -> None:
+    """Print the results in one line."""
     print(
-        f"middleware: {figures['p50']:.1f} ms a model call (p50; limit {figures['limit']:.0f}), "
-        f"p95 {figures['p95']:.1f}, with {figures['remembered']:,} messages remembered; "
-        f"recall alone {figures['recall_p50']:.1f}"
+        f"middleware: {results['p50']:.1f} ms a model call (p50; limit {results['limit']:.0f}), "
+        f"p95 {results['p95']:.1f}, with {results['remembered']:,} messages remembered; "
+        f"recall alone {results['recall_p50']:.1f}"
     )
 
 
 def _calls(remembered: int) -> Iterator[tuple[ModelRequest[Any], AIMessage]]:
     """Questions of the calls and answers of the model."""
-    said: list[BaseMessage] = []
+    thread: list[BaseMessage] = []
     for turn, question in enumerate(questions(_USER, remembered, seed=3)[:TURNS]):
         call = {"name": "look_up", "args": {"what": question}, "id": f"c{turn}"}
-        said.append(HumanMessage(question, id=f"q{turn}"))
+        thread.append(HumanMessage(question, id=f"q{turn}"))
         asks = AIMessage("", id=f"a{turn}", tool_calls=[call])
-        yield _request(said), asks
-        said += [asks, ToolMessage(f"Nothing about {question}", tool_call_id=f"c{turn}", id=f"r{turn}")]
+        yield _request(thread), asks
+        thread += [asks, ToolMessage(f"Nothing about {question}", tool_call_id=f"c{turn}", id=f"r{turn}")]
         answers = AIMessage(f"It is not in the book: {question}", id=f"e{turn}")
-        yield _request(said), answers
-        said.append(answers)
+        yield _request(thread), answers
+        thread.append(answers)
 
 
-def _answering(answer: AIMessage) -> Callable[[ModelRequest[Any]], ModelResponse[Any]]:
+def _build_handler(answer: AIMessage) -> Callable[[ModelRequest[Any]], ModelResponse[Any]]:
     return lambda _: ModelResponse(result=[answer])
 
 
-def _request(said: list[BaseMessage]) -> ModelRequest[Any]:
+def _request(thread: list[BaseMessage]) -> ModelRequest[Any]:
     info = ExecutionInfo(checkpoint_id="", checkpoint_ns="", task_id="", thread_id="now")
     return ModelRequest(
         model=FakeListChatModel(responses=["fine"]),
-        messages=list(said),  # type: ignore[arg-type]
-        state={"messages": list(said)},  # type: ignore[arg-type]
+        messages=list(thread),  # type: ignore[arg-type]
+        state={"messages": list(thread)},  # type: ignore[arg-type]
         runtime=Runtime(context={"user_id": _USER}, execution_info=info),
     )
 

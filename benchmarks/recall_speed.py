@@ -2,7 +2,7 @@
 
 The baseline does the least that an answer takes, with the same file, words and vectors: one BM25 query
 by the standard library's ``sqlite3``, the query embedded, one product of the matrix with it, the ten
-rows read. It ranks nothing by neighbours, sessions or time, and explains nothing.
+rows read. It does not rank by neighbors, sessions or time, and explains nothing.
 
 Sessions of 20 made-up messages share a topic. Words follow Zipf's law; the commonest are the function
 words of English, as in any text, and recall leaves those out. No question is asked twice, so no query's
@@ -49,7 +49,7 @@ _CONFIG = EngineConfig(durability=Durability.NORMAL)
 
 
 def measure(folder: Path, *, only: str | None, quick: bool) -> dict[str, Any]:
-    """The figures of a part; of all but the largest number of tenants, if none is named."""
+    """Measure one part, or all except the largest number of tenants."""
     if only == "tenants":
         return {"tenants": measure_tenants(folder, *((10, 200) if quick else (MANY_TENANTS, OF_TENANT)))}
     sizes = list(LIMITS_MS)[: 1 if quick else None]
@@ -63,15 +63,15 @@ def measure(folder: Path, *, only: str | None, quick: bool) -> dict[str, Any]:
     }
 
 
-def is_ok(figures: object) -> bool:
+def is_ok(results: object) -> bool:
     """Return True if all limits are met."""
-    if not isinstance(figures, dict):
+    if not isinstance(results, dict):
         return True
-    return bool(figures.get("ok", True)) and all(is_ok(part) for part in figures.values())
+    return bool(results.get("ok", True)) and all(is_ok(part) for part in results.values())
 
 
 def recall(path: Path, size: int) -> dict[str, Any]:
-    """Ours and the bare cost, question by question, so that what else the machine does falls on both.
+    """Measure recall and the bare cost in turns, so that other load affects both.
 
     Who comes first pays for words that are new to the process, so that goes in turns as well.
     """
@@ -126,7 +126,7 @@ class _Bare:
 def build_context(path: Path, messages: int) -> dict[str, Any]:
     """A turn of a long conversation: a new user message, not timed, and the context for it.
 
-    The very first call, which compresses the session, and calls with nothing new are told beside.
+    The very first call, which compresses the session, and calls without a new message are reported separately.
     """
     with MemoryEngine(path, config=_CONFIG) as engine:
         session = engine.session("bench", "long")
@@ -164,24 +164,24 @@ def measure_memory(path: Path, size: int) -> dict[str, Any]:
         text=True,
         check=True,
     )
-    figures: dict[str, Any] = json.loads(child.stdout)
-    return {**figures, "entries": size, "limit": MEMORY_MB, "ok": figures["peak"] <= MEMORY_MB}
+    results: dict[str, Any] = json.loads(child.stdout)
+    return {**results, "entries": size, "limit": MEMORY_MB, "ok": results["peak"] <= MEMORY_MB}
 
 
 def measure_tenants(folder: Path, number: int, entries: int) -> dict[str, Any]:
-    """A namespace among others, written in turns with them, beside the same one alone in a file."""
+    """Compare a namespace among others, written in turns with them, with the same namespace alone in a file."""
     names = [f"tenant-{n}" for n in range(number)]
-    one = names[number // 2]
+    measured = names[number // 2]
     fill(folder / "many.db", names, entries)
-    fill(folder / "alone.db", [one], entries)
+    fill(folder / "alone.db", [measured], entries)
     taken: tuple[list[float], list[float]] = ([], [])
     found: tuple[list[list[str]], list[list[str]]] = ([], [])
     with MemoryEngine(folder / "many.db") as many, MemoryEngine(folder / "alone.db") as alone:
         for turn in range(ROUNDS + 1):
-            for question in questions(one, entries, seed=turn):
+            for question in questions(measured, entries, seed=turn):
                 for side, engine in enumerate((many, alone)):
                     start = time.perf_counter()
-                    hits = engine.namespace(one).recall(question, limit=HITS).hits
+                    hits = engine.namespace(measured).recall(question, limit=HITS).hits
                     taken[side].append((time.perf_counter() - start) * 1e3)
                     found[side].append([hit.entry.id for hit in hits])
     p50, p50_alone = (statistics.median(some[QUESTIONS:]) for some in taken)  # the first round warms up
@@ -211,12 +211,12 @@ def fill(path: Path, names: Sequence[str], entries: int) -> None:
 def questions(name: str, entries: int, seed: int) -> list[str]:
     """Each about the topic of one of the sessions, none like another."""
     rng = random.Random(f"{name} {entries} {seed}")  # noqa: S311 - repeatable on purpose
-    asked: dict[str, None] = {}
-    while len(asked) < QUESTIONS:
+    unique: dict[str, None] = {}
+    while len(unique) < QUESTIONS:
         topic = _topic(name, rng.randrange(max(1, entries // PER_SESSION)))
         words = " ".join([*rng.sample(topic, 3), _words(rng, 1)[0]])
-        asked[f"What did you say about the {words}?"] = None
-    return list(asked)
+        unique[f"What did you say about the {words}?"] = None
+    return list(unique)
 
 
 def make_messages(name: str, number: int) -> list[MessageDraft]:
@@ -259,25 +259,27 @@ def _ms(work: Callable[[], object]) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-def show(figures: dict[str, Any]) -> None:
+def show(results: dict[str, Any]) -> None:
     """A table of what was measured."""
-    table = Table(title="recall beside the bare cost of the same", caption="p50; no question is asked twice")
-    for heading in ("measure", "ours", "limit", "beside", "ratio", "limit"):
+    table = Table(title="recall compared with the bare cost", caption="p50; no question is asked twice")
+    for heading in ("measure", "engine", "limit", "baseline", "ratio", "limit"):
         table.add_column(heading, justify="left" if heading == "measure" else "right", no_wrap=True)
-    sizes = figures.get("recall", {}).items()
+    sizes = results.get("recall", {}).items()
     rows = [(m, f"recall of {int(size):,}, ms", "p50_ms", "bare_ms") for size, m in sizes]
-    if m := figures.get("build_context_ms"):
+    if m := results.get("build_context_ms"):
         rows.append((m, f"context of {m['messages']:,}, ms", "p50", "p50_of_8000_tokens"))
-    if m := figures.get("memory_mb"):
+    if m := results.get("memory_mb"):
         rows.append((m, f"memory of {m['entries']:,}, MB", "peak", "before"))
-    if m := figures.get("tenants"):
+    if m := results.get("tenants"):
         same = "" if m["same_ranking"] else ", ranked otherwise"
         rows.append((m, f"1 of {m['namespaces']:,} x {m['entries_each']:,}{same}, ms", "p50_ms", "alone_ms"))
-    for m, name, ours, beside in rows:
+    for m, name, ours, baseline in rows:
         limit = m.get("limit", m.get("limit_ms"))
-        told = f"{beside.removeprefix('p50_of_').removesuffix('_ms').replace('_', ' ')} {m[beside]:.1f}"
-        others = [f"{value:.3g}" if value else "" for value in (limit, m.get("ratio"), m.get("ratio_limit"))]
-        cells = (name, f"{m[ours]:.1f}", others[0], told, *others[1:])
+        baseline_text = (
+            f"{baseline.removeprefix('p50_of_').removesuffix('_ms').replace('_', ' ')} {m[baseline]:.1f}"
+        )
+        limits = [f"{value:.3g}" if value else "" for value in (limit, m.get("ratio"), m.get("ratio_limit"))]
+        cells = (name, f"{m[ours]:.1f}", limits[0], baseline_text, *limits[1:])
         table.add_row(*cells, style=None if m["ok"] else "red")
     Console().print(table)
 
@@ -293,7 +295,7 @@ def main() -> None:
 
 
 def _peak_mb() -> float:
-    # Not by getrusage(): its figure of a child begins with what the parent held.
+    # Not by getrusage(): its value for a child starts with the memory of the parent.
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

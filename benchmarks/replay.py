@@ -91,7 +91,7 @@ class Replay:
                     sys.exit("another optimizer holds the lease on a database of our own")
                 self.snapshots.append(snapshot)
 
-    def figures(self) -> dict[str, Any]:
+    def summarize(self) -> dict[str, Any]:
         """The result in numbers."""
         usage = [snapshot.usage_after for snapshot in self.snapshots]
         outside = [index for index, value in enumerate(usage) if not BAND[0] <= value <= BAND[1]]
@@ -168,16 +168,16 @@ def plot(replay: Replay, target: Path) -> None:
     below.plot(runs, [s.parameters.min_relevance for s in replay.snapshots], label="minimum relevance")
     below.set_ylim(0, 1)
     below.set_ylabel("trigger, relevance")
-    beside = below.twinx()
-    beside.plot(
+    right_axes = below.twinx()
+    right_axes.plot(
         runs,
         [s.parameters.full_message_window for s in replay.snapshots],
         color="#6a4c93",
         label="messages shown in full (right)",
     )
-    beside.set_ylim(0, 55)
-    beside.set_ylabel("messages")
-    lines = [*below.get_lines(), *beside.get_lines()]
+    right_axes.set_ylim(0, 55)
+    right_axes.set_ylabel("messages")
+    lines = [*below.get_lines(), *right_axes.get_lines()]
     below.legend(lines, [str(line.get_label()) for line in lines], loc="upper right", fontsize=8, ncols=3)
     below.set_xlabel("messages")
     for axes in (above, below):
@@ -207,20 +207,20 @@ def main() -> None:
     replay = Replay()
     with tempfile.TemporaryDirectory() as folder:
         replay.play(islice(drafts, options.messages), Path(folder))
-    figures = replay.figures()
+    results = replay.summarize()
     if options.plot is not None:
         plot(replay, options.plot)
     if options.json:
-        print(json.dumps(figures, indent=2))
+        print(json.dumps(results, indent=2))
     else:
-        _show(figures)
-    kept = not figures["over_budget"] and figures["in_range"] and figures["continued_after_restart"]
-    sys.exit(0 if kept and figures["usage_once_settled"] is not None else 1)
+        _show(results)
+    kept = not results["over_budget"] and results["in_range"] and results["continued_after_restart"]
+    sys.exit(0 if kept and results["usage_once_settled"] is not None else 1)
 
 
-def _show(figures: dict[str, Any]) -> None:
+def _show(results: dict[str, Any]) -> None:
     table = Table(title=f"A conversation under a budget of {TOKENS:,} tokens", show_header=False)
-    for name, value in figures.items():
+    for name, value in results.items():
         table.add_row(name.replace("_", " "), json.dumps(value))
     Console().print(table)
 

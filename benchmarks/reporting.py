@@ -87,14 +87,14 @@ def report(
 ) -> None:
     """Measure and print; exit code 2 for what cannot be used."""
     try:
-        figures = measure()
+        results = measure()
     except UnusableError as error:
         print(f"{command}: {error}", file=sys.stderr)
         sys.exit(2)
     if as_json:
-        print(json.dumps(figures, indent=2))
+        print(json.dumps(results, indent=2))
     else:
-        show(figures, Console())
+        show(results, Console())
 
 
 def mean_by(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -112,53 +112,53 @@ def wilson_by(values: Mapping[str, Sequence[bool]]) -> dict[str, Interval]:
     return {key: wilson_interval(some) for key, some in values.items()}
 
 
-def build_baseline_figures(others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures of each baseline, None for one that was not run, and whether BM25 stemmed its words."""
-    figures: dict[str, Any] = {name: others.get(name) for name in BASELINES}
-    return {"baselines": {**figures, "bm25": {**figures["bm25"], "stemmed": STEMS}}}
+def build_baseline_results(baselines: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the results of each baseline (None if it was not run), and whether BM25 stemmed its words."""
+    results: dict[str, Any] = {name: baselines.get(name) for name in BASELINES}
+    return {"baselines": {**results, "bm25": {**results["bm25"], "stemmed": STEMS}}}
 
 
-def heading(benchmark: str, figures: Mapping[str, Any]) -> str:
+def heading(benchmark: str, results: Mapping[str, Any]) -> str:
     """Description of the run: data, software and machine."""
-    run_with = f"embedder {figures['embedder']}, {figures['backend']}"
-    return f"{benchmark}, {figures['questions']:,} questions, {run_with}"
+    run_with = f"embedder {results['embedder']}, {results['backend']}"
+    return f"{benchmark}, {results['questions']:,} questions, {run_with}"
 
 
-def build_comparison_table(title: str, figures: Mapping[str, Any], parts: Mapping[str, str]) -> Table:
-    """Ours with its intervals beside the baselines, a line for each key of each part.
+def build_comparison_table(title: str, results: Mapping[str, Any], parts: Mapping[str, str]) -> Table:
+    """Return a table of the engine with its intervals and the baselines, one line per key of each part.
 
     Args:
         title: Above the table.
-        figures: What was measured.
-        parts: How a line is named, for each key of the figures that is a part: ``{"recall": "recall@{}"}``.
+        results: Results of the benchmark.
+        parts: How a line is named, for each key of the results that is a part: ``{"recall": "recall@{}"}``.
     """
     table = empty_table(title, ("measure", "ours", "95 %", *BASELINES))
     table.caption = None if STEMS else "bm25 by plain words: snowballstemmer is not installed"
     for part, name in parts.items():
-        for key, value in figures[part].items():
-            low, high = figures["interval"][part][key]
-            others = (figures["baselines"][baseline] for baseline in BASELINES)
-            cells = ("" if other is None else f"{other[part][key]:.3f}" for other in others)
+        for key, value in results[part].items():
+            low, high = results["interval"][part][key]
+            baselines = (results["baselines"][baseline] for baseline in BASELINES)
+            cells = ("" if other is None else f"{other[part][key]:.3f}" for other in baselines)
             table.add_row(name.format(key), f"{value:.3f}", f"{low:.3f} to {high:.3f}", *cells)
         table.add_section()
     return table
 
 
 def build_breakdown_table(title: str, groups: Mapping[str, Mapping[str, Any]], part: str) -> Table:
-    """Ours, a line for each group of questions, with the keys of one part of their figures."""
+    """Return a table with one line per group of questions, with the keys of one part of the results."""
     keys = list(next(iter(groups.values()))[part])
     table = empty_table(title, ("group", "questions", *keys))
-    for group, figures in groups.items():
-        table.add_row(group, f"{figures['questions']:,}", *(f"{figures[part][key]:.3f}" for key in keys))
+    for group, results in groups.items():
+        table.add_row(group, f"{results['questions']:,}", *(f"{results[part][key]:.3f}" for key in keys))
     return table
 
 
-def format_costs(figures: Mapping[str, Any]) -> str:
+def format_costs(results: Mapping[str, Any]) -> str:
     """Durations of recall and ingestion."""
-    latency, ingest = figures["latency_ms"], figures["ingest"]
+    latency, ingest = results["latency_ms"], results["ingest"]
     return (
         f"recall: {latency['p50']:.1f} ms (p50), {latency['p95']:.1f} ms (p95). Ingest: "
-        f"{figures['ingest_per_second']:,.0f} messages/s with embedding; of {ingest['messages']:,} messages, "
+        f"{results['ingest_per_second']:,.0f} messages/s with embedding; of {ingest['messages']:,} messages, "
         f"storing took {ingest['store_seconds']:.1f} s and embedding {ingest['embed_seconds']:.1f} s."
     )
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Interval = tuple[float, float]
 RESAMPLES = 2000
-_Z = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
+_Z = 1.959964  # 95 % of a normal distribution are within this many standard deviations
 
 
 def share_found(evidence: frozenset[str], found: Iterable[str]) -> float:
@@ -24,7 +24,7 @@ def share_found(evidence: frozenset[str], found: Iterable[str]) -> float:
 
 @dataclass(slots=True)
 class Rankings:
-    """The evidence of each question beside the ids that were found for it, best first."""
+    """The evidence of each question and the ids found for it, best first."""
 
     _asked: list[tuple[frozenset[str], tuple[str, ...]]] = field(default_factory=list)
 

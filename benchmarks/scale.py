@@ -1,12 +1,11 @@
-"""Many workers on one PostgreSQL that is restarted in the middle, and how cost grows with what is remembered.
+"""Many workers on one PostgreSQL that is restarted during the run, and growth of cost with the stored memory.
 
-The command brings up servers of its own from wheels. First eight processes add 200,000 messages of many tenants, so
-many a second, and recall 20,000 times while PostgreSQL and Redis are stopped and started in turn; afterwards all rows
-are read: none lost, none doubled, none with another tenant. Times are taken from when a message was due. Then one
-database is filled to 10,000, 100,000 and 1,000,000 entries, and adding, recalling, disk and memory are measured at
-each size. Beside both stands the same with the driver alone: an INSERT that commits, a full-text SELECT. Processes
-share the machine's cores with the server: read the figures together with ``cores`` and the load average that others
-had made before.
+The command starts its own servers from wheels. First eight processes add 200,000 messages of many tenants at a fixed
+rate, and recall 20,000 times, while PostgreSQL and Redis are stopped and started in turn. Then all rows are read: none
+lost, none duplicated, none with another tenant. Times start when a message is due. Then one database is filled to
+10,000, 100,000 and 1,000,000 entries, and adding, recalling, disk and memory are measured at each size. The baseline of
+both is the driver alone: an INSERT that commits, a full-text SELECT. Processes share the machine's cores with the
+server: read the results together with ``cores`` and the load average of other processes.
 
     python -m benchmarks.scale                          everything; hours on a small machine
     python -m benchmarks.scale --growth "" --messages 20000 --recalls 2000
@@ -53,17 +52,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="langmem-tiers-scale-") as folder:
         Path(folder).chmod(0o755)  # the server runs as a user of its own
         with TemporaryPostgres(Path(folder) / "server", SETTINGS) as server:
-            figures = _machine(server.url)
+            results = _machine(server.url)
             if options.messages:
                 with nullcontext() if options.no_redis else TemporaryRedis() as redis:
-                    figures |= _load(server, redis, folder, options)
+                    results |= _load(server, redis, folder, options)
             if sizes:
-                figures["growth"] = scale_growth.grow(server.new_database(), sizes)
+                results["growth"] = scale_growth.grow(server.new_database(), sizes)
     if options.json:
-        print(json.dumps(figures, indent=2))
+        print(json.dumps(results, indent=2))
     else:
-        _show(figures, Console())
-    if not figures.get("load", {}).get("ok", True):
+        _show(results, Console())
+    if not results.get("load", {}).get("ok", True):
         sys.exit("a limit was exceeded")
 
 
@@ -126,19 +125,19 @@ def _load(
     return {"load": ours, "plain": scale_load.run_plain(fewer)}
 
 
-def _is_ok(load: scale_load.Load, figures: dict[str, Any]) -> bool:
-    whole = figures["acknowledged"] == figures["stored"] == load.messages
-    sound = not (figures["lost"] or figures["doubled"] or figures["wrong_tenant"] or figures["unseen"])
+def _is_ok(load: scale_load.Load, results: dict[str, Any]) -> bool:
+    whole = results["acknowledged"] == results["stored"] == load.messages
+    sound = not (results["lost"] or results["doubled"] or results["wrong_tenant"] or results["unseen"])
     return (
-        whole and sound and not figures["crashes"] and figures["recall_ms"].get("p95", 0.0) <= RECALL_P95_MS
+        whole and sound and not results["crashes"] and results["recall_ms"].get("p95", 0.0) <= RECALL_P95_MS
     )
 
 
-def _show(figures: dict[str, Any], console: Console) -> None:
-    if "load" in figures:
-        console.print(_load_table(figures["load"], figures["plain"], figures["cores"]))
-    if "growth" in figures:
-        console.print(_growth_table(figures["growth"]))
+def _show(results: dict[str, Any], console: Console) -> None:
+    if "load" in results:
+        console.print(_load_table(results["load"], results["plain"], results["cores"]))
+    if "growth" in results:
+        console.print(_growth_table(results["growth"]))
 
 
 def _load_table(ours: dict[str, Any], plain: dict[str, Any], cores: int) -> Table:
@@ -159,10 +158,10 @@ def _load_table(ours: dict[str, Any], plain: dict[str, Any], cores: int) -> Tabl
     for name, limit in (("add_ms", None), ("recall_ms", RECALL_P95_MS), ("latest_ms", None)):
         for share in ("p50", "p95", "p99"):
             value, other = ours[name].get(share, 0.0), plain[name].get(share, 0.0)
-            told = f"{limit:g}" if limit and share == "p95" else ""
-            over = bool(told) and value > RECALL_P95_MS
+            limit_text = f"{limit:g}" if limit and share == "p95" else ""
+            over = bool(limit_text) and value > RECALL_P95_MS
             table.add_row(
-                f"{name} {share}", f"{value:.1f}", told, f"{other:.1f}", style="red" if over else None
+                f"{name} {share}", f"{value:.1f}", limit_text, f"{other:.1f}", style="red" if over else None
             )
     return table
 
@@ -170,8 +169,8 @@ def _load_table(ours: dict[str, Any], plain: dict[str, Any], cores: int) -> Tabl
 def _growth_table(growth: list[dict[str, Any]]) -> Table:
     table = Table(title="what one more entry costs, by how many there are", caption="p50, milliseconds")
     table.add_column("measure", no_wrap=True)
-    for figures in growth:
-        table.add_column(f"{figures['entries']:,}", justify="right", no_wrap=True)
+    for results in growth:
+        table.add_column(f"{results['entries']:,}", justify="right", no_wrap=True)
     rows: dict[str, tuple[str, ...]] = {
         "add": ("ordinary", "add_ms", "p50"),
         "  plain INSERT": ("plain", "add_ms", "p50"),
@@ -188,12 +187,12 @@ def _growth_table(growth: list[dict[str, Any]]) -> Table:
         "memory of the process, MB": ("memory_mb", "peak"),
     }
     for name, path in rows.items():
-        table.add_row(name, *(f"{_at(figures, path):,.1f}" for figures in growth))
+        table.add_row(name, *(f"{_at(results, path):,.1f}" for results in growth))
     return table
 
 
-def _at(figures: dict[str, Any], path: tuple[str, ...]) -> float:
-    value: Any = figures
+def _at(results: dict[str, Any], path: tuple[str, ...]) -> float:
+    value: Any = results
     for name in path:
         value = value[name]
     return float(value)

@@ -50,7 +50,7 @@ class TenantBatch:
 
 
 def fill(url: str, before: int, after: int) -> None:
-    """Bring a database from so many entries to so many."""
+    """Fill a database from one number of entries up to another."""
     with MemoryEngine(url) as engine:  # makes tables, and the model's index
         engine.session(tenant_name(LARGE), "s").add("user", "Hello")
         engine.namespace(tenant_name(LARGE)).embed()
@@ -79,8 +79,8 @@ def _pieces(url: str, connection: psycopg.Connection[Any], before: int, after: i
         namespace_pk = _namespace(connection, tenant)
         for first in range(have.get(tenant, 0), count, 10 * OF_TENANT):
             some = min(count - first, 10 * OF_TENANT)
-            place = (tenant, namespace_pk, first, some, message_pk, session_pk, embedder_pk)
-            pieces.append(TenantBatch(url, *place))
+            index = (tenant, namespace_pk, first, some, message_pk, session_pk, embedder_pk)
+            pieces.append(TenantBatch(url, *index))
             message_pk, session_pk = message_pk + some, session_pk + -(-some // PER_SESSION)
     for table, pk in (("lmt_messages", message_pk), ("lmt_sessions", session_pk)):
         connection.execute("SELECT setval(pg_get_serial_sequence(%s, 'pk'), %s)", (table, pk))
@@ -121,13 +121,13 @@ def _load(piece: TenantBatch) -> None:
 
 
 def _message(counter: ContentAwareCounter, piece: TenantBatch, number: int) -> Message:
-    place = piece.first + number
-    content = make_text(piece.tenant, place)
+    index = piece.first + number
+    content = make_text(piece.tenant, index)
     return Message(
-        id=f"b{place}",
-        role=Role.ASSISTANT if place % 2 else Role.USER,
+        id=f"b{index}",
+        role=Role.ASSISTANT if index % 2 else Role.USER,
         content=content,
-        created_at=START + timedelta(minutes=place),
+        created_at=START + timedelta(minutes=index),
         token_count=counter.count(content),
         token_counter=counter.name,
     )

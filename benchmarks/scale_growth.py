@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ADDS, COLD, WARM = 200, 20, 100
 TO_INDEX = 2_200
-"""More than may wait beside the index of a large namespace."""
+"""More messages than the index of a large namespace leaves unindexed."""
 _FROM_OURS = """INSERT INTO plain (id, tenant, session, role, content, created_at)
     SELECT m.pk::text, n.path, m.session_pk::text, m.role, m.content, m.created_at
     FROM lmt_messages m JOIN lmt_namespaces n ON n.pk = m.namespace_pk WHERE m.id LIKE 'b%'"""
@@ -37,8 +37,8 @@ _SIZES = """SELECT pg_database_size(current_database()) - pg_total_relation_size
 
 
 def grow(url: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """The figures of each size, in one database that grows."""
-    figures, before = [], 0
+    """Measure each size, in one database that grows."""
+    results, before = [], 0
     for size in sorted(sizes):
         start = time.perf_counter()
         scale_bulk.fill(url, before, size)
@@ -52,10 +52,10 @@ def grow(url: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
         )
         if child.returncode:
             raise RuntimeError(f"the measuring process failed: {child.stderr[-2000:]}")
-        told = json.loads(child.stdout)
-        figures.append({"entries": size, "bulk_load_seconds": seconds, **told, "bytes": _bytes(url, size)})
+        sample = json.loads(child.stdout)
+        results.append({"entries": size, "bulk_load_seconds": seconds, **sample, "bytes": _bytes(url, size)})
         before = size
-    return figures
+    return results
 
 
 def _fill_plain(url: str) -> None:
@@ -90,14 +90,14 @@ def main() -> None:
     with MemoryEngine(url) as engine:
         if engine.embedder is not None:
             engine.embedder.embed_query("It is loaded before time is taken")
-        told: dict[str, Any] = {"open_ms": (time.perf_counter() - start) * 1e3}
+        sample: dict[str, Any] = {"open_ms": (time.perf_counter() - start) * 1e3}
         some = rng.sample(list(ordinary), min(COLD, len(ordinary)))
-        told |= _ours(engine, some, scale_bulk.OF_TENANT, "ordinary")
-        told |= _ours(engine, [scale_bulk.LARGE], entries // 10, "large")
-        told["large"]["index_ms_each"] = _indexed(engine, entries // 10)
-    told["memory_mb"] = {"before": before, "peak": _peak_mb()}
-    told["plain"] = _plain(url, some)
-    print(json.dumps(told))
+        sample |= _ours(engine, some, scale_bulk.OF_TENANT, "ordinary")
+        sample |= _ours(engine, [scale_bulk.LARGE], entries // 10, "large")
+        sample["large"]["index_ms_each"] = _indexed(engine, entries // 10)
+    sample["memory_mb"] = {"before": before, "peak": _peak_mb()}
+    sample["plain"] = _plain(url, some)
+    print(json.dumps(sample))
 
 
 def _ours(engine: MemoryEngine, tenants: Sequence[int], entries: int, name: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Many processes that add to and recall from one database while its server is restarted.
 
-Each message has an id and a tenant of its own, and each process notes what was acknowledged. At the end the rows
-themselves are read, by plain SQL: none may be missing, none be there twice, none stand with another tenant, and no
-recall may have told a tenant what is another's. What was just added must be among the latest of its session.
+Each message has its own id and a tenant, and each process notes acknowledged messages. At the end the rows are read by
+plain SQL: none may be missing, duplicated or stored with another tenant, and no recall may have returned a message of
+another tenant. A message that was just added must be among the latest of its session.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ class Load:
 def run(load: Load, server: TemporaryPostgres, redis: TemporaryRedis | None, restarts: int) -> dict[str, Any]:
     """Let all workers run, restart the servers in the middle, and read what is there."""
     start = time.perf_counter()
-    told, seconds = _work(load, work, _restarter(server, redis, restarts))
-    figures = _figures(load, told, seconds)
-    figures["restarts"] = server.restarts
-    figures["redis_restarts"] = 0 if redis is None else redis.restarts
-    figures |= check(load, told)
-    figures["seconds_in_all"] = time.perf_counter() - start
-    return figures
+    all_notes, seconds = _work(load, work, _restarter(server, redis, restarts))
+    results = _summarize(load, all_notes, seconds)
+    results["restarts"] = server.restarts
+    results["redis_restarts"] = 0 if redis is None else redis.restarts
+    results |= check(load, all_notes)
+    results["seconds_in_all"] = time.perf_counter() - start
+    return results
 
 
 def run_plain(load: Load) -> dict[str, Any]:
@@ -101,8 +101,8 @@ def run_plain(load: Load) -> dict[str, Any]:
     from benchmarks import scale_plain  # noqa: PLC0415 - of the baseline alone
 
     scale_plain.prepare(load.url)
-    told, seconds = _work(load, scale_plain.work, lambda _share: None)
-    return _figures(load, told, seconds)
+    all_notes, seconds = _work(load, scale_plain.work, lambda _share: None)
+    return _summarize(load, all_notes, seconds)
 
 
 def _work(
@@ -115,12 +115,12 @@ def _work(
     for worker in workers:
         worker.start()
     ready.wait(300)
-    start, done, ended = time.perf_counter(), 0.0, 0
+    start, progress, ended = time.perf_counter(), 0.0, 0
     while ended < load.workers:
         step = steps.get(timeout=600)
         ended += step == 0
-        done += step
-        progressed(done / load.messages)
+        progress += step
+        progressed(progress / load.messages)
     seconds = time.perf_counter() - start
     for worker in workers:
         worker.join(60)
@@ -155,7 +155,7 @@ class WorkerNotes:
     def __init__(self, load: Load, worker: int, steps: Any) -> None:  # noqa: ANN401 - a queue of another process
         self._load, self._worker, self._steps = load, worker, steps
         self._each = max(1, load.messages // load.workers // _STEPS)
-        self._untold = 0
+        self._unreported = 0
         self.acknowledged: list[int] = []
         self.add_ms: list[float] = []
         self.recall_ms: list[float] = []
@@ -170,10 +170,10 @@ class WorkerNotes:
         """Note a message that was acknowledged."""
         self.acknowledged.append(number)
         self.add_ms.append(taken_ms)
-        self._untold += 1
-        if self._untold >= self._each:
-            self._steps.put(self._untold)
-            self._untold = 0
+        self._unreported += 1
+        if self._unreported >= self._each:
+            self._steps.put(self._unreported)
+            self._unreported = 0
 
     def end(self) -> None:
         """Write it all down and say so."""
@@ -193,7 +193,7 @@ def work(load: Load, worker: int, ready: Any, steps: Any) -> None:  # noqa: ANN4
             before = time.process_time()
             _add_and_recall(load, engine, worker, notes)
             notes.cpu_seconds = time.process_time() - before
-    except BaseException as error:  # noqa: BLE001 - told as a failure of the run
+    except BaseException as error:  # noqa: BLE001 - reported as a failure of the run
         notes.crash = f"{type(error).__name__}: {error}"
     notes.end()
 
@@ -201,11 +201,11 @@ def work(load: Load, worker: int, ready: Any, steps: Any) -> None:  # noqa: ANN4
 def _add_and_recall(load: Load, engine: MemoryEngine, worker: int, notes: WorkerNotes) -> None:
     sessions: dict[tuple[int, int], Session] = {}
     began = time.perf_counter()
-    for nth, (number, tenant, place) in enumerate(load.numbers(worker)):
-        key = (tenant, place // PER_SESSION)
+    for nth, (number, tenant, index) in enumerate(load.numbers(worker)):
+        key = (tenant, index // PER_SESSION)
         if key not in sessions:
             sessions[key] = _retry(notes, partial(engine.session, tenant_name(tenant), f"s{key[1]}"))
-        draft = MessageDraft(("user", "assistant")[place % 2], make_text(tenant, place), id=f"m{number}")
+        draft = MessageDraft(("user", "assistant")[index % 2], make_text(tenant, index), id=f"m{number}")
         start = wait_until(began + load.due(worker, nth) if load.rate else 0.0)
         _retry(notes, partial(sessions[key].add_many, [draft], expect_new=True))
         notes.record_added(number, (time.perf_counter() - start) * 1e3)
@@ -248,9 +248,9 @@ def _retry(notes: WorkerNotes, step: Callable[[], Any]) -> Any:  # noqa: ANN401 
             notes.retried[type(error).__name__] += 1
 
 
-def check(load: Load, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def check(load: Load, all_notes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Count acknowledged messages that are stored, by reading the rows."""
-    acknowledged = {number for notes in told for number in notes["acknowledged"]}
+    acknowledged = {number for notes in all_notes for number in notes["acknowledged"]}
     there: Counter[str] = Counter()
     strayed = 0
     with psycopg.connect(load.url) as connection, connection.cursor(name="all") as cursor:
@@ -266,18 +266,18 @@ def check(load: Load, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "stored": there.total(),
         "lost": len(names - set(there)),
         "doubled": there.total() - len(there),
-        "wrong_tenant": strayed + sum(notes["wrong_tenant"] for notes in told),
-        "unseen": sum(notes["unseen"] for notes in told),
+        "wrong_tenant": strayed + sum(notes["wrong_tenant"] for notes in all_notes),
+        "unseen": sum(notes["unseen"] for notes in all_notes),
     }
 
 
-def _figures(load: Load, told: Sequence[dict[str, Any]], seconds: float) -> dict[str, Any]:
+def _summarize(load: Load, all_notes: Sequence[dict[str, Any]], seconds: float) -> dict[str, Any]:
     retried: Counter[str] = Counter()
-    for notes in told:
+    for notes in all_notes:
         retried.update(notes["retried"])
-    adds = sorted(ms for notes in told for ms in notes["add_ms"])
-    recalls = sorted(ms for notes in told for ms in notes["recall_ms"])
-    latest = sorted(ms for notes in told for ms in notes["latest_ms"])
+    adds = sorted(ms for notes in all_notes for ms in notes["add_ms"])
+    recalls = sorted(ms for notes in all_notes for ms in notes["recall_ms"])
+    latest = sorted(ms for notes in all_notes for ms in notes["latest_ms"])
     return {
         "workers": load.workers,
         "tenants": load.tenants,
@@ -289,14 +289,14 @@ def _figures(load: Load, told: Sequence[dict[str, Any]], seconds: float) -> dict
         "add_ms": quantiles(adds),
         "recall_ms": quantiles(recalls),
         "latest_ms": quantiles(latest),
-        "workers_cpu_seconds": sum(notes["cpu_seconds"] for notes in told),
+        "workers_cpu_seconds": sum(notes["cpu_seconds"] for notes in all_notes),
         "retried_by_workers": dict(retried),
-        "crashes": [notes["crash"] for notes in told if notes["crash"]],
+        "crashes": [notes["crash"] for notes in all_notes if notes["crash"]],
     }
 
 
 def quantiles(ordered: Sequence[float]) -> dict[str, float]:
-    """Of figures in order."""
+    """Return quantiles of sorted values."""
     if not ordered:
         return {}
     last = len(ordered) - 1

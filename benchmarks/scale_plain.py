@@ -50,21 +50,21 @@ def work(load: Load, worker: int, ready: Any, steps: Any) -> None:  # noqa: ANN4
         with psycopg.connect(load.url, autocommit=True) as connection:
             ready.wait(300)
             _add_and_recall(load, connection, worker, notes)
-    except BaseException as error:  # noqa: BLE001 - told as a failure of the run
+    except BaseException as error:  # noqa: BLE001 - reported as a failure of the run
         notes.crash = f"{type(error).__name__}: {error}"
     notes.end()
 
 
 def _add_and_recall(load: Load, connection: psycopg.Connection[Any], worker: int, notes: WorkerNotes) -> None:
     began = time.perf_counter()
-    for nth, (number, tenant, place) in enumerate(load.numbers(worker)):
-        session, role = f"s{place // PER_SESSION}", ("user", "assistant")[place % 2]
-        row = (f"m{number}", tenant_name(tenant), session, role, make_text(tenant, place))
+    for nth, (number, tenant, index) in enumerate(load.numbers(worker)):
+        session, role = f"s{index // PER_SESSION}", ("user", "assistant")[index % 2]
+        row = (f"m{number}", tenant_name(tenant), session, role, make_text(tenant, index))
         start = wait_until(began + load.due(worker, nth) if load.rate else 0.0)
         connection.execute(INSERT, row)
         notes.record_added(number, (time.perf_counter() - start) * 1e3)
         for _ in range(load.recalls_after(number)):
-            query = query_of(make_question(tenant, place // PER_SESSION + 1, number))
+            query = query_of(make_question(tenant, index // PER_SESSION + 1, number))
             start = time.perf_counter()
             found = connection.execute(SELECT, (tenant_name(tenant), query, query)).fetchall()
             notes.recall_ms.append((time.perf_counter() - start) * 1e3)

@@ -1,10 +1,10 @@
 """Benchmark of the HTTP server compared with in-process calls in the same run.
 
-A real server process is asked over loopback. Recalls come at a fixed rate, whether those before were answered or not,
-and are timed from when they were due, so that what waits behind a slow one counts. The baselines: the same questions
-asked of the engine in this process, one after the other, and ``/health`` at the same rate; for the timeline the bare
-page of the record. A real browser is timed as well, until the first rows of the page are drawn.
-``python -m benchmarks.server --json`` prints the figures as one object.
+A real server process is called over loopback. Recalls are sent at a fixed rate, whether earlier ones were answered or
+not. Times start when a recall is due, so that waiting behind a slow one counts. The baselines are the same questions to
+the engine in this process, one after the other, and ``/health`` at the same rate; for the timeline, the bare page of
+the record. A real browser is timed as well, until it draws the first rows of the page.
+``python -m benchmarks.server --json`` prints the results as one object.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ def main() -> int:
     arguments = parser.parse_args()
     part = 10 if arguments.quick else 1
     with tempfile.TemporaryDirectory() as folder:
-        figures = {
+        results = {
             "recall": recalls(Path(folder) / "recall.db", 10_000 // part, 10 // min(part, 5)),
             "timeline": timeline(Path(folder) / "timeline.db", 100_000 // part),
         }
     if arguments.json:
-        print(json.dumps(figures))
+        print(json.dumps(results))
     else:
-        _show(figures)
-    return 0 if all(figure["ok"] for figure in figures.values()) else 1
+        _show(results)
+    return 0 if all(result["ok"] for result in results.values()) else 1
 
 
 def recalls(path: Path, entries: int, seconds: int) -> dict[str, Any]:
-    """Recalls at a fixed rate, over so many messages."""
+    """Measure recalls at a fixed rate, over a number of messages."""
     recall_speed.fill(path, [_SPACE], entries)
     queries = [query for seed in range(seconds) for query in recall_speed.questions(_SPACE, entries, seed)]
     queries = queries[: RATE * seconds]
@@ -113,8 +113,8 @@ def timeline(path: Path, messages: int) -> dict[str, Any]:
         client = _Client(port)
 
         def first_page(**more: str) -> float:
-            asked = f"/sessions/long/timeline?{urlencode({'namespace': _SPACE, **more})}"
-            return _timed(lambda: client.ask("GET", asked))
+            target = f"/sessions/long/timeline?{urlencode({'namespace': _SPACE, **more})}"
+            return _timed(lambda: client.ask("GET", target))
 
         cold, warm = first_page(), [first_page() for _ in range(5)]
         small = [first_page(budget="8000") for _ in range(5)]
@@ -154,9 +154,9 @@ class _Client:
         text = None if body is None else json.dumps(body)
         self._connection.request(method, path, text, {"Content-Type": "application/json"})
         answer = self._connection.getresponse()
-        told = answer.read()
+        content = answer.read()
         if answer.status != 200:
-            raise RuntimeError(f"{method} {path} was answered {answer.status}: {told[:300]!r}")
+            raise RuntimeError(f"{method} {path} was answered {answer.status}: {content[:300]!r}")
 
 
 def _send_at_rate(port: int, requests: list[tuple[str, str, dict[str, Any] | None]]) -> list[float]:
@@ -204,12 +204,12 @@ def _percentile(values: list[float], percent: int) -> float:
     return sorted(values)[min(len(values) - 1, len(values) * percent // 100)]
 
 
-def _show(figures: dict[str, dict[str, Any]]) -> None:
-    for name, figure in figures.items():
+def _show(results: dict[str, dict[str, Any]]) -> None:
+    for name, result in results.items():
         table = Table(title=name)
-        table.add_column("figure")
+        table.add_column("measure")
         table.add_column("value", justify="right")
-        for what, value in figure.items():
+        for what, value in result.items():
             table.add_row(what, f"{value:,.3f}" if isinstance(value, float) else str(value))
         Console().print(table)
 

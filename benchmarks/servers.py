@@ -108,7 +108,7 @@ class TemporaryPostgres:
 
 
 class TemporaryRedis:
-    """A real server on a socket in a folder of its own; it keeps nothing over a restart unless told to.
+    """A real server on a socket in a folder of its own; it keeps nothing over a restart unless configured.
 
     Args:
         *settings: Of the server, as on its command line.
@@ -131,7 +131,7 @@ class TemporaryRedis:
 
     @property
     def client(self) -> Any:  # noqa: ANN401 - as the driver has it
-        """A client that tries once more and no longer."""
+        """Return a client that retries once."""
         from redis import Redis  # noqa: PLC0415 - an extra
         from redis.backoff import NoBackoff  # noqa: PLC0415 - as above
         from redis.retry import Retry  # noqa: PLC0415 - as above

@@ -3,7 +3,7 @@
 The baseline writes *the same rows* into the same tables under the same pragmas with the
 standard library's driver and nothing else: no ids made, no tokens counted, no checks, no
 count of the session kept, no report. The full-text index is part of those rows; what they
-cost without it is printed beside, as ``no index``. Machines are noisy, so the sides take
+cost without it is printed too, as ``no index``. Machines are noisy, so the sides take
 turns and their medians are compared: read the ratios, not the milliseconds.
 
     python -m benchmarks.speed            a table
@@ -44,7 +44,7 @@ TEXT = (
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """One figure beside its baseline."""
+    """A measurement and its baseline."""
 
     unit: str
     ours: float
@@ -53,11 +53,11 @@ class Measure:
     no_index: float | None = None
     """Bare ``sqlite3`` with the same rows, less the full-text index."""
     ratio: float | None = None
-    """Ours beside the baseline."""
+    """Ratio of the engine to the baseline."""
     ratio_no_index: float | None = None
-    """Ours, which keeps the index, beside rows without one."""
+    """Ratio of the engine, which keeps the index, to rows without an index."""
     limit: float | None = None
-    """Of the ratio, or of the figure itself where there is no baseline."""
+    """Limit of the ratio, or of the value itself if there is no baseline."""
 
     @property
     def ok(self) -> bool:
@@ -109,12 +109,12 @@ def _print(measures: dict[str, Measure], recall: dict[str, Any], agents: dict[st
 
 
 def measure(folder: Path, scale: float) -> dict[str, Measure]:
-    """All figures."""
-    one, many, long = (int(n * scale) for n in (200, 10_000, 100_000))
+    """Run all measurements."""
+    few, many, long = (int(n * scale) for n in (200, 10_000, 100_000))
     session = _long_session(folder, long)
     return {
-        "durable_add": _add_one_by_one(folder, one, Durability.FULL, limit=2.5),
-        "normal_add": _add_one_by_one(folder, one, Durability.NORMAL, limit=None),
+        "durable_add": _add_one_by_one(folder, few, Durability.FULL, limit=2.5),
+        "normal_add": _add_one_by_one(folder, few, Durability.NORMAL, limit=None),
         "bulk_add": _add_bulk(folder, many, limit=3.0),
         "latest_30_cold": _read_latest(session, CacheConfig(max_characters=0)),
         "latest_30_cached": _read_latest(session, CacheConfig()),
@@ -294,7 +294,7 @@ def _as_json(measures: dict[str, Measure]) -> dict[str, object]:
 
 def _show(measures: dict[str, Measure]) -> None:
     table = Table(
-        title="langmem-tiers beside bare sqlite3, the same rows in the same run",
+        title="langmem-tiers compared with bare sqlite3, the same rows in the same run",
         caption="no index: bare and without full text, and how many times that ours is",
     )
     for heading in ("measure", "unit", "ours", "bare", "ratio", "limit", "no index"):

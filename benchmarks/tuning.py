@@ -84,7 +84,7 @@ class EvidenceTarget:
 class AskedQuestion:
     """A question on a haystack, with the signals of all its messages."""
 
-    sought: EvidenceTarget
+    target: EvidenceTarget
     choice: RankingExample
     turns: tuple[Turn, ...]
     recalled: tuple[int, ...]
@@ -107,20 +107,20 @@ class Signals:
     def compute(self, question: str, now: datetime) -> Floats:
         """A row for each message, a column for each weight."""
         places = self._index.positions
-        wish = build_recall_request(question, now=now, limit=DEEPEST)
+        request = build_recall_request(question, now=now, limit=DEEPEST)
         evidence = QueryExecution(
-            self._retriever, self._index, wish, self._retriever.get_query_vector(self._index, wish)
+            self._retriever, self._index, request, self._retriever.get_query_vector(self._index, request)
         ).gather_evidence()
         columns = compute_features(places, evidence, np.arange(places.count))
         return np.stack([np.asarray(columns[name], np.float64) for name in asdict(Weights())], axis=1)
 
-    def build_question(self, question: str, now: datetime, sought: EvidenceTarget) -> AskedQuestion:
+    def build_question(self, question: str, now: datetime, target: EvidenceTarget) -> AskedQuestion:
         """The question with its signals, and with what the library recalls for it."""
         turns = self._haystack.turns
         rows = {turn.id: row for row, turn in enumerate(turns)}
-        answers = [row for row, turn in enumerate(sought.to_official_ids(rows)) if turn in sought.turns]
+        answers = [row for row, turn in enumerate(target.to_official_ids(rows)) if turn in target.turns]
         return AskedQuestion(
-            sought=sought,
+            target=target,
             choice=RankingExample(self.compute(question, now), np.array(answers, np.int64)),
             turns=turns,
             recalled=tuple(rows[turn] for turn in self._haystack.ask(question, DEEPEST, now).turns),
@@ -142,7 +142,7 @@ def ask_conversation(memory: Memory, part: int, conversation: locomo.Conversatio
 
 def ask_question(memory: Memory, part: int, question: longmemeval.Question) -> AskedQuestion:
     """A question on its own haystack."""
-    sought = EvidenceTarget(
+    target = EvidenceTarget(
         data=LONGMEMEVAL,
         part=part,
         turns=question.evidence_turns,
@@ -150,36 +150,36 @@ def ask_question(memory: Memory, part: int, question: longmemeval.Question) -> A
         same_as=question.same_as,
     )
     return Signals(memory.ingest(question.id, question.turns)).build_question(
-        question.text, question.asked_at, sought
+        question.text, question.asked_at, target
     )
 
 
-def weight_choices(asked: Iterable[AskedQuestion], share: float) -> list[RankingExample]:
+def weight_choices(asked_questions: Iterable[AskedQuestion], share: float) -> list[RankingExample]:
     """Weight the choices so that LoCoMo has its share, independent of the numbers of questions."""
-    questions = list(asked)
+    questions = list(asked_questions)
     shares = {LOCOMO: share, LONGMEMEVAL: 1 - share}
-    counts = Counter(question.sought.data for question in questions)
+    counts = Counter(question.target.data for question in questions)
     return [
-        replace(question.choice, weight=shares[question.sought.data] / counts[question.sought.data])
+        replace(question.choice, weight=shares[question.target.data] / counts[question.target.data])
         for question in questions
     ]
 
 
-def measure_ranker(asked: Sequence[AskedQuestion], ranker: Ranker) -> dict[str, float]:
+def measure_ranker(asked_questions: Sequence[AskedQuestion], ranker: Ranker) -> dict[str, float]:
     """Return the quality of the results."""
     turns: dict[str, Rankings] = {LOCOMO: Rankings(), LONGMEMEVAL: Rankings()}
     sessions = Rankings()
-    for question in asked:
-        found, sought = [question.turns[row] for row in ranker(question)], question.sought
-        turns[sought.data].add(sought.turns, sought.to_official_ids(turn.id for turn in found))
-        if sought.sessions:
+    for question in asked_questions:
+        found, target = [question.turns[row] for row in ranker(question)], question.target
+        turns[target.data].add(target.turns, target.to_official_ids(turn.id for turn in found))
+        if target.sessions:
             named = dict.fromkeys(turn.session for turn in found)
-            sessions.add(sought.sessions, sought.to_official_ids(named))
-    figures = {f"{LOCOMO} recall@{k}": statistics.fmean(turns[LOCOMO].shares(k)) for k in locomo.DEPTHS}
+            sessions.add(target.sessions, target.to_official_ids(named))
+    results = {f"{LOCOMO} recall@{k}": statistics.fmean(turns[LOCOMO].shares(k)) for k in locomo.DEPTHS}
     if len(sessions):
-        figures[f"{LONGMEMEVAL} turn all@10"] = statistics.fmean(turns[LONGMEMEVAL].all_found(10))
-        figures[f"{LONGMEMEVAL} session all@5"] = statistics.fmean(sessions.all_found(5))
-    return figures
+        results[f"{LONGMEMEVAL} turn all@10"] = statistics.fmean(turns[LONGMEMEVAL].all_found(10))
+        results[f"{LONGMEMEVAL} session all@5"] = statistics.fmean(sessions.all_found(5))
+    return results
 
 
 def ask_all(settings: Settings) -> list[AskedQuestion]:
@@ -194,45 +194,49 @@ def ask_all(settings: Settings) -> list[AskedQuestion]:
             f"{str(settings.locomo)!r} holds {len(conversations)} conversation(s) with questions: "
             "to leave one out takes two or more"
         )
-    others: list[longmemeval.Question] = []
+    histories: list[longmemeval.Question] = []
     if settings.longmemeval is not None:
-        others = load(settings.longmemeval, longmemeval.EXPECTED, longmemeval.parse)
+        histories = load(settings.longmemeval, longmemeval.EXPECTED, longmemeval.parse)
     with reporting.Options(settings.locomo, settings.embedder).memory() as memory:
-        asked = [
+        asked_questions = [
             question
             for part, conversation in enumerate(conversations)
             for question in ask_conversation(memory, part, conversation)
         ]
-        asked += [ask_question(memory, n % len(conversations), other) for n, other in enumerate(others)]
-    return asked
+        asked_questions += [
+            ask_question(memory, n % len(conversations), other) for n, other in enumerate(histories)
+        ]
+    return asked_questions
 
 
 def measure(settings: Settings) -> dict[str, Any]:
-    """All figures."""
-    asked = ask_all(settings)
+    """Run all measurements."""
+    asked_questions = ask_all(settings)
     code = np.array(list(asdict(Weights()).values()))
-    fitted = fit(weight_choices(asked, settings.share), settings.l2)
+    fitted = fit(weight_choices(asked_questions, settings.share), settings.l2)
     without = {
         part: fit(
-            weight_choices((question for question in asked if question.sought.part != part), settings.share),
+            weight_choices(
+                (question for question in asked_questions if question.target.part != part), settings.share
+            ),
             settings.l2,
         )
-        for part in sorted({question.sought.part for question in asked})
+        for part in sorted({question.target.part for question in asked_questions})
     }
     rankers: dict[str, Ranker] = {
-        "left_out": lambda question: question.ranked(without[question.sought.part]),
+        "left_out": lambda question: question.ranked(without[question.target.part]),
         "fitted": lambda question: question.ranked(fitted),
         "code": lambda question: question.ranked(code),
         "recall": lambda question: question.recalled,
     }
-    figures = {name: measure_ranker(asked, ranker) for name, ranker in rankers.items()}
-    _check_same(figures["code"], figures["recall"])
+    results = {name: measure_ranker(asked_questions, ranker) for name, ranker in rankers.items()}
+    _check_same(results["code"], results["recall"])
     return {
         "embedder": settings.embedder,
         "share": settings.share,
         "l2": settings.l2,
-        "questions": dict(Counter(question.sought.data for question in asked)),
-        "figures": figures,
+        "questions": dict(Counter(question.target.data for question in asked_questions)),
+        "figures": results,
         "weights": {
             "code": _named(code),
             "fitted": _named(fitted),
@@ -254,15 +258,15 @@ def _check_same(code: Mapping[str, float], recall: Mapping[str, float]) -> None:
             )
 
 
-def show(figures: dict[str, Any], console: Console) -> None:
+def show(results: dict[str, Any], console: Console) -> None:
     """Tables for people."""
-    asked = ", ".join(f"{count:,} of {data}" for data, count in figures["questions"].items())
-    title = f"Questions: {asked}; embedder {figures['embedder']}"
+    asked_questions = ", ".join(f"{count:,} of {data}" for data, count in results["questions"].items())
+    title = f"Questions: {asked_questions}; embedder {results['embedder']}"
     found = reporting.empty_table(f"{title}: evidence found with weights", ("measure", *COLUMNS.values()))
-    for name in figures["figures"]["code"]:
-        found.add_row(name, *(f"{figures['figures'][column][name]:.3f}" for column in COLUMNS))
+    for name in results["figures"]["code"]:
+        found.add_row(name, *(f"{results['figures'][column][name]:.3f}" for column in COLUMNS))
     console.print(found)
-    weights = figures["weights"]
+    weights = results["weights"]
     each = reporting.empty_table("Weights", ("signal", "in the code", "fitted on all", "with parts left out"))
     for name, value in weights["code"].items():
         folds = [fold[name] for fold in weights["left_out"]]

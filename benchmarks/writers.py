@@ -1,7 +1,7 @@
 """Benchmark of 8 threads with a shared writer compared with ``session.add`` in the same run.
 
-Every message is on the disk before it is acknowledged (``Durability.FULL``), except with ``queued``, which is timed
-until ``flush()`` returns. The ways take turns and their medians are compared: read the ratios, not the figures.
+Every message is on disk before it is acknowledged (``Durability.FULL``), except with ``queued``, which is timed
+until ``flush()`` returns. The methods take turns and their medians are compared: read the ratios, not the values.
 
     python -m benchmarks.writers            a table
     python -m benchmarks.writers --json     one JSON object
@@ -126,9 +126,9 @@ def _show(measured: dict[str, dict[str, float]]) -> None:
     table = Table(title="messages a second", caption="in brackets: times plain session.add")
     for heading in ("database", *_WAYS):
         table.add_column(heading, justify="left" if heading == "database" else "right")
-    for name, figures in measured.items():
+    for name, results in measured.items():
         cells = [
-            f"{figures[way]:,.0f}" + (f" ({figures[f'{way}_ratio']:.1f} x)" if way != "plain" else "")
+            f"{results[way]:,.0f}" + (f" ({results[f'{way}_ratio']:.1f} x)" if way != "plain" else "")
             for way in _WAYS
         ]
         table.add_row(name, *cells)

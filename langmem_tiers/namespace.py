@@ -250,5 +250,7 @@ class Namespace(NotebookDisplayable):
         self._services.short_term.cache.invalidate()
         self._services.views.invalidate()
         self._services.retriever.invalidate(self.path)
+        # Pools before sessions: if the process dies in between, the namespace still exists, and deleting it again also
+        # deletes the rest. In the other order its contributions would stay, without a namespace to delete.
         self._services.pools.delete_namespace(self.path)
         return self._services.short_term.sessions.delete_namespace(self.path)

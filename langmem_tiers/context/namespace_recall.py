@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.retriever import RecallRequest
     from langmem_tiers.services import EngineServices
 
+# These rank all messages, so they need no words to search for.
 _STRATEGIES_WITHOUT_QUERY = {Strategy.RECENCY, Strategy.IMPORTANCE}
 
 
@@ -83,6 +84,7 @@ def _execute_recall(
     counts: bool,
     max_memory_hits: int | None,
 ) -> Recall:
+    # Messages first: their recall reads the changes of the namespace, with the flag that may_have_knowledge() returns.
     if request.filters is None or request.filters.messages:
         recall = services.retriever.recall(namespace, build_message_request(request), counts=counts)
     else:
@@ -103,6 +105,7 @@ def merge_hits(recall: Recall, others: Sequence[Hit], limit: int) -> Recall:
     """Merge other hits into a recall by score; return the best ``limit`` hits."""
     if not others:
         return recall
+    # The sort is stable: of hits with equal scores, those of the recall come first.
     merged = sorted((*recall.hits, *others), key=lambda hit: -hit.score)[:limit]
     return replace(recall, hits=tuple(merged), candidates=recall.candidates + len(others))
 

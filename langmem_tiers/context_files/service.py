@@ -241,6 +241,7 @@ class ContextFiles(Closeable):
     def restore(self, session_id: str, number: int) -> SaveReport:
         """Save an earlier version again as the newest one. The versions in between are kept."""
         earlier = self.version(session_id, number)
+        # Based on the current version: as the version it was loaded from, saving it would be a conflict.
         return self.update(session_id, lambda now: replace(earlier, based_on=now.based_on, recovery=None))
 
     def to_engine(

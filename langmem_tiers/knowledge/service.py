@@ -210,6 +210,7 @@ class KnowledgeBase(NotebookDisplayable):
     def valid_at(self, moment: datetime) -> tuple[Knowledge, ...]:
         """Return all knowledge that was valid at a time, by category and key."""
         since = check_time(moment)
+        # Values that were superseded or removed since then are only in the history.
         known = [item for item in self if item.created_at <= since]
         return tuple(
             sorted(
@@ -278,6 +279,7 @@ class KnowledgeBase(NotebookDisplayable):
 
     def _try_note(self, fresh: Knowledge) -> KnowledgeReport | None:
         report = self._change(fresh, lambda old: apply_note(old, fresh))
+        # Another text under the key: the caller tries the next key. Differences in spaces do not count.
         return (
             None
             if report is None or collapse_spaces(report.knowledge.value) != collapse_spaces(fresh.value)

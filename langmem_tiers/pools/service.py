@@ -109,6 +109,7 @@ def _compare_updates(
             continue
         new = _copy_entry(dependencies, pool, namespace, stored, now)
         assert new.valid_from is not None  # noqa: S101 - every stored entry has one
+        # With archived entries: a statement that the member has archived is restored, not copied again.
         filters = EntryFilters(overlaps=(new.valid_from, new.valid_until), archived=True)
         search = EntrySearchRequest(
             namespace=namespace,
@@ -118,6 +119,7 @@ def _compare_updates(
             limit=MAX_SIMILAR_ENTRIES,
         )
         similar = dependencies.search.find_similar(search)
+        # The revision at which this entry was compared: the write is only valid if the memory has not changed since.
         batch.revisions.add(similar.revision)
         resolution = resolve_conflicts(
             new,

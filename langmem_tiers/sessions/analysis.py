@@ -130,6 +130,8 @@ class Analyzer:
         duplicates = find_redundant([texts[index] for index in live], self.redundancy_threshold)
         redundant = {live[older]: live[newer] for older, newer in duplicates.items()}
         droppable = self._find_droppable(items, scores, min_relevance)
+        # The first case that applies decides. A full duplicate is compressed, never promoted, because the newer message
+        # has the same content; promotion comes last, so that it never applies to an entry below the threshold.
         for index in live:
             item, score = items[index], scores[index]
             if index in droppable:

@@ -141,6 +141,7 @@ class OverrideRepository:
             MessageNotFoundError: A key is not of a message of this session; nothing was written.
         """
         with self._database.write() as connection:
+            # Lock the session, then compare: nobody can change it between the comparison and the writes.
             if not lock_and_check_hidden(connection, key, was_hidden) or not _are_overrides_unchanged(
                 connection, key, seen or {}
             ):

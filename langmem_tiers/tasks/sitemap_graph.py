@@ -131,6 +131,8 @@ def clean_page_text(value: object, most: int) -> str:
     """Return text from a page as one line of valid UTF-8, truncated; empty if it is not a string."""
     if not isinstance(value, str):
         return ""
+    # Cut before splitting, so that a huge text costs no more than a short one. Twice the length leaves some text when
+    # whitespace is collapsed.
     line = " ".join(value[: most * 2].split())[:most].rstrip()
     return line.encode("utf-8", "replace").decode("utf-8")
 
@@ -160,6 +162,7 @@ def parse_links(links: object, most: int) -> Iterator[FoundLink]:
         iterator = iter(links)
         for entry in islice(iterator, most):
             yield _parse_link(entry)
+        # Read one more value to find out if the list exceeds the limit. It may be infinite, so it is not counted.
         if next(iterator, None) is not None:
             yield FoundLink("...", problem=f"only the first {most} links were read")
     except Exception as error:  # noqa: BLE001 - an iterator of the caller may raise anything; keep the other links
@@ -278,6 +281,8 @@ class PageGraph:
 
     def _shorten_paths(self, parent: PageNode, node: PageNode) -> None:
         """Use the path over ``parent`` if it is shorter, and update all pages behind ``node``."""
+        # Breadth-first: pages are reached in the order of their new depth, so each is updated once. With a stack,
+        # longer paths could come first, and the pages behind them would be updated repeatedly.
         pending = deque([(parent, node)])
         while pending:
             source, target = pending.popleft()
@@ -304,6 +309,7 @@ class PageGraph:
             return "visited"
         if node.failure:
             return "failed"
+        # The homepage ignores the limits: without it nothing could be explored.
         if node.order == 0:
             return "open"
         is_ignored = self.limits.stay_on_site and (

@@ -250,7 +250,7 @@ def test_either_copy_of_an_evidence_session_is_the_evidence() -> None:
     (question,) = longmemeval.parse([sample])
     tally = longmemeval.Tally()
     tally.add(question, ["answer_ab_1 (2)"], ["answer_ab_1 (2)_3"])
-    assert tally.figures() == {
+    assert tally.summarize() == {
         level: {"all@5": 1.0, "all@10": 1.0, "any@5": 1.0, "any@10": 1.0} for level in ("session", "turn")
     }
 
@@ -259,8 +259,8 @@ def test_evidence_behind_the_fifth_place_counts_at_ten_only() -> None:
     (question,) = longmemeval.parse([longmemeval_sample()])
     tally = longmemeval.Tally()
     tally.add(question, ["a", "b", "c", "d", "e", "answer_ab_1"], ["answer_ab_1_1"] * 10 + ["answer_ab_1_3"])
-    assert tally.figures()["session"] == {"all@5": 0.0, "all@10": 1.0, "any@5": 0.0, "any@10": 1.0}
-    assert set(tally.figures()["turn"].values()) == {0.0}
+    assert tally.summarize()["session"] == {"all@5": 0.0, "all@10": 1.0, "any@5": 0.0, "any@10": 1.0}
+    assert set(tally.summarize()["turn"].values()) == {0.0}
 
 
 def test_a_file_may_be_gzipped_whatever_its_name(tmp_path: Path) -> None:

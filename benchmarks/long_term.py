@@ -1,13 +1,13 @@
 """Benchmark of long-term memory: consolidation, storing with comparison, search, learning from messages.
 
-The baseline of consolidation is what the design document describes: all memories are read from a JSON file, the decay
-of each is computed and written into it, those that are old and matter little are marked, and the file is written again.
+The baseline of consolidation is a plain JSON file: all memories are read, the decay
+of each is computed and stored, old entries of low importance are marked, and the file is written again.
 
-    python -m benchmarks.lasting            a table
-    python -m benchmarks.lasting --json     one JSON object
-    python -m benchmarks.lasting --quick    fewer memories
+    python -m benchmarks.long_term            a table
+    python -m benchmarks.long_term --json     one JSON object
+    python -m benchmarks.long_term --quick    fewer memories
 
-Each figure is measured in a process of its own. The exit code is 1 if a limit was missed.
+Each measurement runs in its own process. The exit code is 1 if a limit was missed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 FEW, MANY = 100, 100_000
 FEW_MS, MANY_SECONDS = 100.0, 30.0
 FLAT_MEGABYTES = 30.0
-"""By how much consolidating ten times as many may raise the peak of memory."""
+"""Maximum growth of peak memory when ten times as many entries are consolidated."""
 FIND_MS = 5.0
 OLD_DAYS = 50.0
 """Age of the older half; the other half is half as old, and too young to be archived."""
@@ -51,22 +51,22 @@ _WORDS = (
 
 
 def statements(number: int) -> list[EntryDraft]:
-    """Facts, decisions and goals about things with names of their own."""
+    """Return facts, decisions and goals about things with distinct names."""
     rng = random.Random(11)  # noqa: S311 - repeatable on purpose
     kinds = list(EntryKind)
     return [
         EntryDraft(
-            content=f"The {rng.choice(_WORDS)} {rng.choice(_WORDS)} service {place} takes {rng.randint(2, 900)} "
+            content=f"The {rng.choice(_WORDS)} {rng.choice(_WORDS)} service {index} takes {rng.randint(2, 900)} "
             f"{rng.choice(_WORDS)} units from {rng.choice(_WORDS)}.",
             kind=rng.choice(kinds),
             importance=round(rng.random(), 2),
         )
-        for place in range(number)
+        for index in range(number)
     ]
 
 
 def build_filled_engine(folder: Path, number: int, clock: FrozenClock) -> MemoryEngine:
-    """An engine with so many entries, half of them old."""
+    """Return an engine with a number of entries, half of them old."""
     engine = MemoryEngine(folder / "memory.db", clock=clock, embedder=None)
     drafts, long_term = statements(number), engine.namespace("bench").long_term
     for half in (drafts[: number // 2], drafts[number // 2 :]):
@@ -77,7 +77,7 @@ def build_filled_engine(folder: Path, number: int, clock: FrozenClock) -> Memory
 
 
 def consolidate(number: int) -> dict[str, float]:
-    """Seconds for one consolidation, and what memory it took beyond what the process had before."""
+    """Measure the seconds of one consolidation and the growth of the process's memory."""
     with tempfile.TemporaryDirectory() as folder:
         clock = FrozenClock()
         with build_filled_engine(Path(folder), number, clock) as engine:
@@ -101,7 +101,7 @@ def consolidate_file(number: int) -> dict[str, float]:
         path = Path(folder) / "long-term-memory.json"
         path.write_text(
             json.dumps(
-                [_as_json(draft, place, number, now) for place, draft in enumerate(statements(number))]
+                [_as_json(draft, index, number, now) for index, draft in enumerate(statements(number))]
             )
         )
         before = _peak()
@@ -123,10 +123,10 @@ def consolidate_file(number: int) -> dict[str, float]:
         }
 
 
-def _as_json(draft: EntryDraft, place: int, number: int, now: datetime) -> dict[str, Any]:
-    then = now - timedelta(days=OLD_DAYS if place < number // 2 else OLD_DAYS / 2)
+def _as_json(draft: EntryDraft, index: int, number: int, now: datetime) -> dict[str, Any]:
+    then = now - timedelta(days=OLD_DAYS if index < number // 2 else OLD_DAYS / 2)
     return {
-        "id": f"{place}",
+        "id": f"{index}",
         "type": draft.kind,
         "content": draft.content,
         "importance": draft.importance,
@@ -137,30 +137,30 @@ def _as_json(draft: EntryDraft, place: int, number: int, now: datetime) -> dict[
 
 
 def store(number: int) -> dict[str, float]:
-    """Milliseconds to store one more among so many, compared with those like it, and to find one."""
+    """Measure milliseconds to store and compare one more entry, and to find one."""
     with tempfile.TemporaryDirectory() as folder:
         clock = FrozenClock()
         with build_filled_engine(Path(folder), number, clock) as engine:
             space = engine.namespace("bench")
             more = [draft.content.replace("service", "depot") for draft in statements(300)]
-            space.long_term.store(more[0])  # what is held in memory is loaded here
+            space.long_term.store(more[0])  # this call loads the in-memory index
             stored = [_timed(partial(space.long_term.store, text)) for text in more[1:200]]
             found = [_timed(partial(space.long_term.search, text)) for text in more[200:]]
             return {"store_ms": statistics.median(stored), "find_ms": statistics.median(found)}
 
 
 def learn(number: int) -> dict[str, float]:
-    """Milliseconds a message, to store it alone and to learn from it as well."""
+    """Measure milliseconds per message, to store it and to store it and learn from it."""
     with (
         tempfile.TemporaryDirectory() as folder,
         MemoryEngine(Path(folder) / "memory.db", embedder=None) as engine,
     ):
         alone, learning = engine.session("bench", "alone"), engine.session("bench", "learning")
-        said = [draft.content for draft in statements(number)]
-        plain = [_timed(partial(alone.add, "user", text)) for text in said]
+        texts = [draft.content for draft in statements(number)]
+        plain = [_timed(partial(alone.add, "user", text)) for text in texts]
         began = time.perf_counter()
-        for place, text in enumerate(said):
-            learning.add("user", f"We decided: {text}" if place % 5 == 0 else text)
+        for index, text in enumerate(texts):
+            learning.add("user", f"We decided: {text}" if index % 5 == 0 else text)
             learning.learn()
         return {
             "add_ms": statistics.mean(plain),
@@ -187,15 +187,15 @@ PARTS: dict[str, Callable[[int], dict[str, float]]] = {
 
 
 def measure_in_process(part: str, number: int) -> dict[str, float]:
-    """One part in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.lasting", "--part", part, "--number", str(number)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - ourselves
-    found: dict[str, float] = json.loads(done.stdout)
+    """Run one measurement in its own process."""
+    command = [sys.executable, "-m", "benchmarks.long_term", "--part", part, "--number", str(number)]
+    process = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - ourselves
+    found: dict[str, float] = json.loads(process.stdout)
     return found
 
 
 def run(few: int, many: int) -> dict[str, Any]:
-    """All figures, and whether the limits hold."""
+    """Run all measurements and check the limits."""
     result: dict[str, Any] = {
         f"{part}_{number}": measure_in_process(part, number)
         for number in (few, many // 10, many)
@@ -222,14 +222,14 @@ def run(few: int, many: int) -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    """The figures as a table."""
-    table = Table(title="Lasting memory")
-    for heading in ("what", "figures"):
+    """Print the results as a table."""
+    table = Table(title="Long-term memory")
+    for heading in ("measure", "results"):
         table.add_column(heading)
     for name, value in result.items():
         if name != "limits":
-            figures = value if isinstance(value, dict) else {"": value}
-            table.add_row(name, "  ".join(f"{key} {figure:.4g}" for key, figure in figures.items()))
+            values = value if isinstance(value, dict) else {"": value}
+            table.add_row(name, "  ".join(f"{key} {number:.4g}" for key, number in values.items()))
     for name, holds in result["limits"].items():
         table.add_row(name, "holds" if holds else "MISSED")
     Console().print(table)
@@ -244,12 +244,12 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer memories")
     parser.add_argument("--part", choices=sorted(PARTS), help=argparse.SUPPRESS)
     parser.add_argument("--number", type=int, default=FEW, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.part:
-        sys.stdout.write(json.dumps(PARTS[given.part](given.number)))
+    options = parser.parse_args()
+    if options.part:
+        sys.stdout.write(json.dumps(PARTS[options.part](options.number)))
         return 0
-    result = run(FEW, MANY // 20 if given.quick else MANY)
-    if given.json:
+    result = run(FEW, MANY // 20 if options.quick else MANY)
+    if options.json:
         sys.stdout.write(json.dumps(result, indent=2) + "\n")
     else:
         show(result)
