@@ -137,6 +137,7 @@ class TieredMemoryBlock(EngineBackedModel, BaseMemoryBlock[str]):
             # the same text, store None: truncating must not use the memories of the other tenant.
             is_ours = cached is not None and cached.namespace == query.namespace
             self._queries[text] = query if is_ours else None
+            # First in, first out: a text is truncated soon after it was built, or never.
             while len(self._queries) > _MAX_CACHED_QUERIES:
                 self._queries.popitem(last=False)
 

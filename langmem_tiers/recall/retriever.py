@@ -93,6 +93,7 @@ class Retriever:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
+        # No SizedLruCache: an index grows after it was inserted, and is measured again after each use.
         self._indexes: OrderedDict[NamespacePath, NamespaceIndex] = OrderedDict()
         self._index_bytes: dict[NamespacePath, int] = {}
         self._total_bytes = 0
