@@ -21,7 +21,6 @@ from langmem_tiers.erasure.scrub import PendingScrub
 from langmem_tiers.errors import LangmemTiersError, StorageError
 from langmem_tiers.knowledge.models import id_from_name
 from langmem_tiers.long_term.conflicts.resolution import invalidate_statement_cache
-from langmem_tiers.sessions.batch_writer import flush_all
 from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.tasks.journal import NOTES_SUFFIX
 
@@ -128,7 +127,7 @@ def invalidate_caches(services: EngineServices, erased: ErasedIds) -> None:
 def _flush_pending(services: EngineServices, request: ErasureRequest) -> tuple[str, ...]:
     # A write that is still queued in this process would be stored after the receipt, and the data would be back.
     try:
-        flush_all(services, request.namespace, request.session)
+        services.flush(request.namespace, request.session)
     except StorageError as error:
         return (
             f"some queued writes could not be stored and then erased ({error}): forget the same data again",
