@@ -38,7 +38,7 @@ _log = logging.getLogger("langmem_tiers")
 _SESSION_KEY = "session_id"
 _MAX_CACHED_QUERIES = 64
 """Number of cached queries, needed if ``Memory`` truncates their text later."""
-_MAX_TRIES = 6
+_MAX_ATTEMPTS = 6
 """Attempts to fit the limit: LlamaIndex's tokenizer may count more tokens than the engine's counter."""
 _FOLLOW_UP_MESSAGES = 3
 """Number of newest messages that provide the topic of a short question."""
@@ -157,7 +157,7 @@ class TieredMemoryBlock(EngineBackedModel, BaseMemoryBlock[str]):
 
     def _render_to_fit(self, query: _BlockQuery, limit: int) -> str:
         tokenize, budget, tenant = get_tokenizer(), limit, self._engine.namespace(query.namespace)
-        for _ in range(_MAX_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             if budget < 1:
                 break
             context = tenant.build_context(query.query, budget=TokenBudget.of(budget), seen=query.seen_texts)

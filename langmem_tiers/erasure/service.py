@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from langmem_tiers.erasure.records import ErasureImpact, ErasurePlan, MessageRef, SessionRef
     from langmem_tiers.services import EngineServices
 
-# Attempts per step. Each one fails only if another writer changed the affected rows since they were read.
-_MAX_ATTEMPTS = 50
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureResult:
@@ -220,7 +217,6 @@ def _plan_and_delete(
         attempt,
         "the memory is being modified concurrently: forget the same data again later. "
         "Nothing was erased in this step",
-        max_attempts=_MAX_ATTEMPTS,
     )
 
 
