@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from langmem_tiers.services import EngineServices
     from langmem_tiers.sessions.models import DeleteReport, SessionInfo, StoredView
 
-_log = logging.getLogger("langmem_tiers")
 # Share of the summarized messages that must belong to a branch for the summary to count as its own.
 _MIN_SUMMARY_OVERLAP = 0.75
 

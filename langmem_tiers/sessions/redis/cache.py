@@ -13,7 +13,7 @@ from langmem_tiers.sessions.models import IN_LIST, VersionedMessages
 from langmem_tiers.sessions.redis.connection import RedisConnection, RedisStatus
 from langmem_tiers.sessions.redis.windows import RedisWindows, WindowKind
 from langmem_tiers.sessions.session_version import SessionVersionRepository, SessionWrite, to_session_version
-from langmem_tiers.storage.migrations import identity_of
+from langmem_tiers.storage.migrations import get_database_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -94,7 +94,7 @@ class RedisCache:
         self._label = config.label
         self._ttl_seconds = config.ttl_seconds
         self._connection = RedisConnection(config, timer)
-        self._windows = RedisWindows(self._connection, config, identity_of(database))
+        self._windows = RedisWindows(self._connection, config, get_database_id(database))
         self._tails = TailCache(self._windows, SessionVersionRepository(database), timer)
 
     def wrap_message_store(self, record: MessageStore) -> RedisMessageStore:
