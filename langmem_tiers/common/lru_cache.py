@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cachetools import LRUCache, TTLCache
 
+from langmem_tiers.common.clock import SystemClock
 from langmem_tiers.common.fork_safety import register_fork_aware
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cachetools import Cache
 
 _Value = TypeVar("_Value")
+_TIMER = SystemClock().monotonic
 
 
 class SizedLruCache(Generic[_Value]):
@@ -31,7 +32,7 @@ class SizedLruCache(Generic[_Value]):
         self,
         max_size: float,
         ttl_seconds: float | None = None,
-        timer: Callable[[], float] = time.monotonic,
+        timer: Callable[[], float] = _TIMER,
     ) -> None:
         self._lock = threading.RLock()  # reentrant: another fork hook may read the cache while forking
         register_fork_aware(self)
