@@ -315,7 +315,9 @@ class RecallConfig:
         object.__setattr__(self, "strategy", check_strategy(self.strategy))
         for name, kind in (("hybrid", HybridWeights), ("tf_idf", TfIdfWeights)):
             if not isinstance(part := getattr(self, name), kind):
-                raise InvalidConfigError(f"{name} must be a {kind.__name__}, got {part!r}")
+                raise InvalidConfigError(
+                    f"expected {kind.__name__} for {name}, got {part!r}: pass {kind.__name__}(...)"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,7 +379,9 @@ class MaintenanceConfig:
         if self.retention_days is not None:
             check_positive(self.retention_days, "retention_days", most=1_000_000)
         if not isinstance(self.compaction, bool):
-            raise InvalidConfigError(f"compaction must be True or False, got {self.compaction!r}")
+            raise InvalidConfigError(
+                f"expected a bool for compaction, got {self.compaction!r}: pass True or False"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,10 +419,12 @@ class EngineConfig:
             ) from error
         for name, kind in _SECTION_TYPES.items():
             if not isinstance(part := getattr(self, name), kind):
-                raise InvalidConfigError(f"{name} must be a {kind.__name__}, got {part!r}")
+                raise InvalidConfigError(
+                    f"expected {kind.__name__} for {name}, got {part!r}: pass {kind.__name__}(...)"
+                )
         if self.redis is not None and not isinstance(self.redis, RedisConfig):
             raise InvalidConfigError(
-                f"redis must be a RedisConfig or None, got a {type(self.redis).__name__}"
+                f"expected RedisConfig or None for redis, got {type(self.redis).__name__}: pass RedisConfig(...)"
             )
         if check_fraction(self.redundancy_threshold, "redundancy_threshold") == 0:
             raise InvalidConfigError("redundancy_threshold must be above 0, got 0: use e.g. 0.9")

@@ -341,14 +341,18 @@ def _check_config(config: object) -> None:
     if config is None:
         return
     if not isinstance(config, EngineConfig):
-        raise InvalidConfigError(f"config must be an EngineConfig, got {type(config).__name__}")
+        raise InvalidConfigError(
+            f"expected EngineConfig for config, got {type(config).__name__}: pass EngineConfig(...)"
+        )
     # Reject an invalid schedule before the database is opened.
     Schedule(config.maintenance)
 
 
 def _check_scoring(scoring: object) -> None:
     if scoring is not None and not isinstance(scoring, Scoring):
-        raise InvalidConfigError(f"scoring must be a Scoring, got {type(scoring).__name__}")
+        raise InvalidConfigError(
+            f"expected Scoring for scoring, got {type(scoring).__name__}: pass Scoring(...)"
+        )
 
 
 def _check_model(model: object) -> None:

@@ -114,7 +114,7 @@ def _to_label(value: object, name: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | UUID) or not str(value):
         shown = repr(value) if isinstance(value, str | bool) else f"a {type(value).__name__}"
         raise InvalidNameError(
-            f"the value for {name!r} must be a non-empty str, an int or a UUID, got {shown}"
+            f"expected a non-empty str, an int or a UUID for {name!r}, got {shown}: pass the id as a str"
         )
     return str(value)
 

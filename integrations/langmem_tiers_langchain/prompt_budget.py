@@ -93,7 +93,7 @@ class PromptBudgeter:
     def __init__(self, given: TokenBudget | int | None, default: TokenBudget, counter: TokenCounter) -> None:
         if given is not None and not isinstance(given, TokenBudget) and (type(given) is not int or given < 1):
             raise InvalidConfigError(
-                f"budget must be a TokenBudget or a number of tokens from 1, got {given!r}"
+                f"expected a TokenBudget or a number of tokens from 1 for budget, got {given!r}: pass for example 8000"
             )
         self._requested = given
         self._default = default

@@ -249,7 +249,9 @@ def _check_actions(actions: Sequence[MemoryAction]) -> tuple[MemoryAction, ...]:
 
 def _build_search_arguments(limit: object, *, with_filter: bool) -> type[BaseModel]:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_MEMORIES:
-        raise InvalidConfigError(f"limit must be a whole number from 1 to {_MAX_MEMORIES}, got {limit!r}")
+        raise InvalidConfigError(
+            f"expected a whole number from 1 to {_MAX_MEMORIES} for limit, got {limit!r}: use the offset for more"
+        )
     fields: dict[str, Any] = {
         "query": (str, Field(description="A question or keywords.")),
         "limit": (int, Field(limit, ge=1, le=_MAX_MEMORIES, description="Maximum number of memories.")),

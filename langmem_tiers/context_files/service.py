@@ -303,4 +303,6 @@ def _build_endpoint(engine: MemoryEngine, namespace: str | Iterable[str], sessio
 
 def _check_config(config: object) -> None:
     if config is not None and not isinstance(config, ContextFilesConfig):
-        raise InvalidConfigError(f"config must be a ContextFilesConfig, got a {type(config).__name__}")
+        raise InvalidConfigError(
+            f"expected ContextFilesConfig for config, got {type(config).__name__}: pass ContextFilesConfig(...)"
+        )

@@ -61,7 +61,8 @@ class ContextFilesConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.compaction, CompactionConfig):
             raise InvalidConfigError(
-                f"compaction must be a CompactionConfig, got a {type(self.compaction).__name__}"
+                f"expected CompactionConfig for compaction, got {type(self.compaction).__name__}: "
+                "pass CompactionConfig(...)"
             )
         check_whole(self.keep_versions, 1, "keep_versions", most=100_000)
         check_whole(self.max_bytes, 1000, "max_bytes")

@@ -66,7 +66,9 @@ class Episodes(NotebookDisplayable):
             EntryNotFoundError: The session, or an entry that the episode is linked to, does not exist.
         """
         if not isinstance(draft, EpisodeDraft):
-            raise InvalidInputError(f"record() takes an EpisodeDraft, got a {type(draft).__name__}")
+            raise InvalidInputError(
+                f"record() expected an EpisodeDraft, got {type(draft).__name__}: pass EpisodeDraft(...)"
+            )
         key = self._require_session_key(session)
         linked = self._store.get(self._namespace, draft.linked)
         for entry_id in draft.linked:

@@ -74,7 +74,9 @@ def check_page(limit: object, offset: object) -> None:
     """Check a limit and an offset."""
     for name, value in (("limit", limit), ("offset", offset)):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_LIMIT:
-            raise InvalidInputError(f"{name} must be a whole number from 0 to {MAX_LIMIT}, got {value!r}")
+            raise InvalidInputError(
+                f"expected a whole number from 0 to {MAX_LIMIT} for {name}, got {value!r}: read page by page"
+            )
 
 
 def _check_texts(change: ItemChange) -> None:

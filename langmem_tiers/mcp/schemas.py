@@ -42,7 +42,7 @@ MAX_RESULT_CHARACTERS = 200_000
 
 def _check_not_blank(text: str) -> str:
     if not text.strip():
-        raise ValueError("must say something, got only spaces")
+        raise ValueError("must not be blank")
     return text
 
 

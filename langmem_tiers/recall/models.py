@@ -182,5 +182,7 @@ def _check_tier(tier: object) -> Tier:
 
 def _check_filter_name(word: object) -> str:
     if not isinstance(word, str) or not word:
-        raise InvalidInputError(f"filter values must be non-empty strings, got {word!r}")
+        raise InvalidInputError(
+            f"expected a non-empty str as filter value, got {word!r}: omit the filter to match all"
+        )
     return word

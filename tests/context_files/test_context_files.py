@@ -156,7 +156,7 @@ def test_nothing_is_made_before_the_first_save(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ({"config": {}}, "config must be a ContextFilesConfig, got a dict"),
+        ({"config": {}}, "expected ContextFilesConfig for config, got dict"),
         ({"model": object()}, "model must have complete"),
         ({"embedder": 5}, "embedder must have"),
     ],

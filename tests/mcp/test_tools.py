@@ -101,7 +101,7 @@ async def test_what_memory_told_is_not_remembered_again(client: InProcess, engin
     [
         ("remember", {}, "text: Field required"),
         ("remember", {"text": ""}, "text: String should have at least 1 character"),
-        ("remember", {"text": " \n"}, "text: must say something"),
+        ("remember", {"text": " \n"}, "text: must not be blank"),
         ("remember", {"text": 7}, "text: Input should be a valid string"),
         ("remember", {"text": "x" * 100_001}, "text: String should have at most 100000 characters"),
         ("remember", {"text": "x", "role": "system"}, "role: Input should be 'user' or 'assistant'"),

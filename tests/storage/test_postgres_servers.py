@@ -201,7 +201,7 @@ def test_a_setting_that_makes_no_sense_is_named(wrong: dict[str, Any]) -> None:
 
 
 def test_a_part_of_another_kind_is_refused() -> None:
-    with pytest.raises(LangmemTiersError, match="postgres must be a PostgresConfig"):
+    with pytest.raises(LangmemTiersError, match="expected PostgresConfig for postgres"):
         EngineConfig(postgres={"pool_size": 3})  # type: ignore[arg-type]
 
 

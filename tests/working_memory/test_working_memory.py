@@ -393,7 +393,7 @@ def test_a_fork_stores_what_both_hold_once(file_url: str) -> None:
 def test_what_makes_no_sense_is_refused(small: MemoryEngine) -> None:
     with pytest.raises(InvalidConfigError, match="max_agents"):
         WorkingConfig(max_agents=0)
-    with pytest.raises(InvalidConfigError, match="working must be a WorkingConfig"):
+    with pytest.raises(InvalidConfigError, match="expected WorkingConfig for working"):
         EngineConfig(working=None)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="without a namespace"):
         small.working.flush(session="s")

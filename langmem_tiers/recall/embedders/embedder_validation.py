@@ -150,9 +150,13 @@ def _get_method(model: object, name: str) -> Callable[[Any], object]:
 def _check_identity(identity: object) -> str:
     # The value is not quoted: somebody may have passed the model, whose repr may contain a key.
     if not isinstance(identity, str):
-        raise InvalidConfigError(f"identity must be a str, got a {type(identity).__name__}")
+        raise InvalidConfigError(
+            f"expected a str for identity, got {type(identity).__name__}: pass a name of the model"
+        )
     if not identity.strip() or not identity.isprintable():
-        raise InvalidConfigError(f"identity must be a printable name, got {identity!r}")
+        raise InvalidConfigError(
+            f"expected a printable name for identity, got {identity!r}: use for example 'my-model-2'"
+        )
     return identity.strip()
 
 
@@ -187,6 +191,8 @@ def _is_left_at_default(model: object, attribute: str) -> bool:
 
 def _to_sendable_text(text: object) -> str:
     if not isinstance(text, str):
-        raise InvalidInputError(f"a text to embed must be a str, got a {type(text).__name__}")
+        raise InvalidInputError(
+            f"expected a str to embed, got {type(text).__name__}: pass the text of the message"
+        )
     # Replace lone surrogates, which cannot be sent as UTF-8.
     return text.encode("utf-8", "replace").decode()

@@ -136,11 +136,13 @@ class EmbeddingClient:
         identity, dimension = metadata
         if not isinstance(identity, str) or not identity:
             raise EmbeddingError(
-                f"identity of the embedder must be a non-empty str, got a {type(identity).__name__}"
+                f"expected a non-empty str as identity of the embedder, got {type(identity).__name__}: "
+                "return a name that changes with the model"
             )
         if isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1:
             raise EmbeddingError(
-                f"dimension of the embedder must be a whole number from 1, got {dimension!r}"
+                f"expected a whole number from 1 as dimension of the embedder, got {dimension!r}: "
+                "return the length of its vectors"
             )
         return identity, dimension
 
