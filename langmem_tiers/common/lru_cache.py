@@ -29,10 +29,7 @@ class SizedLruCache(Generic[_Value]):
     """
 
     def __init__(
-        self,
-        max_size: float,
-        ttl_seconds: float | None = None,
-        timer: Callable[[], float] = _TIMER,
+        self, max_size: float, ttl_seconds: float | None = None, timer: Callable[[], float] = _TIMER
     ) -> None:
         self._lock = threading.RLock()  # reentrant: another fork hook may read the cache while forking
         register_fork_aware(self)

@@ -67,7 +67,7 @@ class Episodes(NotebookDisplayable):
         """
         if not isinstance(draft, EpisodeDraft):
             raise InvalidInputError(
-                f"record() expected an EpisodeDraft, got {type(draft).__name__}: pass EpisodeDraft(...)"
+                f"expected EpisodeDraft, got {type(draft).__name__}: pass EpisodeDraft(...)"
             )
         key = self._require_session_key(session)
         linked = self._store.get(self._namespace, draft.linked)
