@@ -27,7 +27,7 @@ from benchmarks.listwise import RankingExample, fit, sort_best_first
 from benchmarks.retrieval import Rankings
 from langmem_tiers.recall.execution import QueryExecution
 from langmem_tiers.recall.namespace_index import NamespaceIndex
-from langmem_tiers.recall.ranking import Weights, compute_features
+from langmem_tiers.recall.ranking import Weights, _compute_form_features, _compute_match_features
 from langmem_tiers.recall.retriever import build_recall_request
 
 if TYPE_CHECKING:
@@ -111,7 +111,8 @@ class Signals:
         evidence = QueryExecution(
             self._retriever, self._index, request, self._retriever.get_query_vector(self._index, request)
         ).gather_evidence()
-        columns = compute_features(places, evidence, np.arange(places.count))
+        rows = np.arange(places.count)
+        columns = _compute_match_features(places, evidence, rows) | _compute_form_features(places, rows)
         return np.stack([np.asarray(columns[name], np.float64) for name in asdict(Weights())], axis=1)
 
     def build_question(self, question: str, now: datetime, target: EvidenceTarget) -> AskedQuestion:

@@ -24,8 +24,9 @@ from langmem_tiers.namespace import Namespace
 from langmem_tiers.pools.service import Pools, erase_from_pools
 from langmem_tiers.recall.vector_repository import list_embedders
 from langmem_tiers.sessions.batch_models import Acknowledge, WriterConfig
-from langmem_tiers.sessions.batch_writer import delete_erased_from_writers, flush_all
+from langmem_tiers.sessions.batch_writer import delete_erased_from_writers
 from langmem_tiers.sessions.service import complete_drafts
+from langmem_tiers.storage.migrations import get_database_id
 from langmem_tiers.tuning.background import ChangedNamespaces
 from langmem_tiers.tuning.service import Optimizer
 from langmem_tiers.wiring import (
@@ -35,7 +36,6 @@ from langmem_tiers.wiring import (
     assemble_services,
     assemble_writer,
     build_figures_reader,
-    get_database_id,
     open_database,
     open_redis,
 )
@@ -136,7 +136,7 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
             [
                 self.items.invalidate,
                 self.working.delete_erased,
-                partial(delete_erased_from_writers, self._services),
+                partial(delete_erased_from_writers, self._services.writers),
                 partial(erase_from_pools, self._services.pools),
                 partial(strip_contexts, self.items),
             ]
@@ -323,7 +323,7 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         Raises:
             StorageError: Some data could not be stored. It stays pending.
         """
-        flush_all(self._services)
+        self._services.flush()
 
     def figures(self) -> EngineGauges:
         """Return the gauges of the database: counts, size and state. Cheap enough to poll every few seconds.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -12,6 +13,8 @@ from langmem_tiers.episodes.service import Episodes
 from langmem_tiers.facts.service import Facts
 from langmem_tiers.knowledge.service import KnowledgeBase
 from langmem_tiers.long_term.service import LongTerm
+from langmem_tiers.sessions.batch_writer import list_writers
+from langmem_tiers.sessions.compression_plan import Planner
 from langmem_tiers.tuning.models import TuningParameters, TuningState
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.analysis import Analyzer
     from langmem_tiers.sessions.batch_writer import BatchWriter
     from langmem_tiers.sessions.cache import ViewCache
+    from langmem_tiers.sessions.models import StoredView
     from langmem_tiers.sessions.override_repository import OverrideRepository
     from langmem_tiers.sessions.service import SessionDependencies, SessionRecord
     from langmem_tiers.telemetry.instruments import Instruments
@@ -117,6 +121,34 @@ class EngineServices:
             session=session.name,
             key=session.key,
         )
+
+    def get_planner(self, view: StoredView, parameters: TuningParameters) -> Planner:
+        """Return the planner of compressions for the view of a session."""
+        return Planner(
+            view,
+            parameters,
+            dependencies=self.short_term,
+            analyzer=self.analyzer,
+            summarizer=self.summarizer,
+            config=self.config,
+        )
+
+    def flush(self, namespace: NamespacePath | None = None, session: str | None = None) -> None:
+        """Store the pending messages of writers and working memories, and pending access counts.
+
+        Args:
+            namespace: Flush only the working memories of this namespace. Default: all.
+            session: Flush only the working memory of this session. Default: all.
+
+        Raises:
+            StorageError: Some data could not be stored. It stays pending.
+        """
+        # The stack runs in reverse order, and continues if a step fails: writers, working memories, access counts.
+        with ExitStack() as stack:
+            stack.callback(self.long_term.access_counter.flush)
+            stack.callback(self.working.flush, namespace, session)
+            for writer in list_writers(self.writers):
+                stack.callback(writer.flush)
 
     def get_lease(self, name: str, seconds: float | None = None) -> Lease:
         """Return a lease. Default duration: the optimizer's ``lease_seconds``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,14 +20,7 @@ from langmem_tiers.errors import (
     PlanOutdatedError,
 )
 from langmem_tiers.facts.learner import Learner, LearnReport
-from langmem_tiers.sessions.compression_plan import (
-    Plan,
-    PlanDraft,
-    PlanReport,
-    is_under_pressure,
-    plan_analysis,
-    plan_tidying,
-)
+from langmem_tiers.sessions.compression_plan import Plan, PlanDraft, PlanReport
 from langmem_tiers.sessions.service import SessionRecord
 from langmem_tiers.sessions.transcript import Transcript
 from langmem_tiers.storage.retry_write import retry_on_conflict
@@ -48,7 +40,6 @@ if TYPE_CHECKING:
     from langmem_tiers.services import EngineServices
     from langmem_tiers.sessions.models import DeleteReport, SessionInfo, StoredView
 
-_log = logging.getLogger("langmem_tiers")
 # Share of the summarized messages that must belong to a branch for the summary to count as its own.
 _MIN_SUMMARY_OVERLAP = 0.75
 
@@ -192,8 +183,10 @@ class Session(SessionRecord):
         view = self._get_view()
         problems: tuple[str, ...] = ()
         parameters = memory.load_parameters(self.namespace)
-        if is_under_pressure(memory, view, parameters):
-            report = self._plan_and_apply(lambda current: plan_tidying(memory, current, parameters), view)
+        if memory.get_planner(view, parameters).is_under_pressure():
+            report = self._plan_and_apply(
+                lambda current: memory.get_planner(current, parameters).plan_tidying(), view
+            )
             memory.tuning.add_savings(self.namespace, report.savings, memory.now())
             view, problems = self._get_view(), tuple(report.problems)
         return view, _tune_budget(memory.config.budget, parameters), problems
@@ -207,7 +200,7 @@ class Session(SessionRecord):
 
     def analyze(self) -> Plan:
         """Plan which entries to compress, drop or promote. Nothing is changed until you ``apply()`` the plan."""
-        return plan_analysis(self._services, self._get_view(), self._load_parameters())
+        return self._services.get_planner(self._get_view(), self._load_parameters()).plan_analysis()
 
     def apply(self, plan: Plan) -> PlanReport:
         """Apply a plan in one transaction.
@@ -244,7 +237,7 @@ class Session(SessionRecord):
             raise InvalidInputError(
                 f"parameters must be TuningParameters, got {type(parameters).__name__}: pass TuningParameters(...)"
             )
-        return self._plan_and_apply(lambda view: plan_tidying(self._services, view, parameters))
+        return self._plan_and_apply(lambda view: self._services.get_planner(view, parameters).plan_tidying())
 
     def promote(self, entry: Entry | Message | str) -> None:
         """Move an entry to the long-term tier manually; summaries of the session keep its text.

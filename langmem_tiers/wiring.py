@@ -51,7 +51,7 @@ from langmem_tiers.sessions.repository import SessionRepository
 from langmem_tiers.sessions.service import SessionDependencies
 from langmem_tiers.sessions.transcript_repository import TranscriptRepository
 from langmem_tiers.storage.database import Database
-from langmem_tiers.storage.migrations import identity_of, migrate
+from langmem_tiers.storage.migrations import migrate
 from langmem_tiers.storage.urls import parse_url, redact_url
 from langmem_tiers.telemetry.instruments import Instruments
 from langmem_tiers.text.token_counting import ContentAwareCounter
@@ -131,11 +131,6 @@ def open_database(url: str | os.PathLike[str], options: EngineOptions) -> Databa
         database.close()
         raise
     return database
-
-
-def get_database_id(database: Database) -> str:
-    """Return the unique identity of a database."""
-    return identity_of(database)
 
 
 def get_url_label(url: str) -> str:

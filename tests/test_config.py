@@ -158,7 +158,7 @@ def test_a_part_of_another_kind_is_refused_with_the_kind_that_is_needed() -> Non
     parts = {field.name for field in fields(EngineConfig) if str(field.type).endswith(("Config", "Budget"))}
     assert parts == {*PARTS, "budget"}
     for name in sorted(parts):
-        with pytest.raises(InvalidConfigError, match=rf"^{name} must be a \w+(Config|Budget), got "):
+        with pytest.raises(InvalidConfigError, match=rf"^{name} must be an? \w+(Config|Budget), got "):
             build(EngineConfig, name, {})
 
 

@@ -158,6 +158,7 @@ class ThreadRecorder:
     def __init__(self, engine: MemoryEngine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
+        # No cache of fixed sizes: a record grows with its thread, so sizes are computed on eviction.
         self._records: OrderedDict[RunLocation, ThreadRecord] = OrderedDict()
 
     def write(self, place: RunLocation, messages: Sequence[BaseMessage]) -> tuple[ThreadRecord, int]:

@@ -35,11 +35,6 @@ def repair_tool_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     return repaired
 
 
-def is_placeholder_result(message: BaseMessage) -> bool:
-    """Return True if the message is a placeholder result of ``repair_tool_calls``."""
-    return isinstance(message, ToolMessage) and message.additional_kwargs == SOURCE_METADATA
-
-
 def list_unique_calls(message: BaseMessage) -> list[dict[str, Any]]:
     """Return the tool calls of a message, each id once, including calls that could not be parsed."""
     if not isinstance(message, AIMessage):

@@ -251,7 +251,7 @@ class ThreadTasks:
         return self._registry.open_task(location.namespace, location.session, afresh=afresh)
 
 
-_MAX_TRIES = 5
+_MAX_ATTEMPTS = 5
 """Attempts to fit the budget: neutralized fence tags may take more tokens than the original text."""
 
 
@@ -264,7 +264,7 @@ def render_task(memory: AgentMemory, budget_tokens: int, *, with_history: bool) 
         with_history: True to include completed steps; False for warnings only.
     """
     room = budget_tokens - memory.counter.count(wrap_in_fence([], TASK_FENCE_OPENING))
-    for _ in range(_MAX_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         if room <= 0 or not (content := _render_content(memory, room, with_history=with_history)):
             break
         text = wrap_in_fence([neutralize_fence_tags(content)], TASK_FENCE_OPENING)

@@ -118,7 +118,7 @@ def _group_messages(messages: Sequence[BaseMessage]) -> list[list[BaseMessage]]:
 
 OMITTED_NOTE = "[Earlier messages are not shown.]"
 _OMITTED_NOTE_TOKENS = 16
-_MAX_TRIES = 6
+_MAX_ATTEMPTS = 6
 """Attempts to fit the budget: joined texts and placeholder results may take more tokens than estimated."""
 _UNRECORDED_SHARE = 0.5
 """Maximum share of the conversation budget for messages that are required but not stored in the session."""
@@ -226,7 +226,7 @@ class ThreadRenderer:
         # The session has the original text of a rewritten question, so the text of the request is the query.
         query = str(question.text) if question is not None and question.id in rewritten else None
         pinned: BaseMessage | None = None
-        for _ in range(_MAX_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             context = thread.session.build_context(
                 query,
                 budget=self._allowance.conversation_budget(

@@ -38,7 +38,7 @@ _log = logging.getLogger("langmem_tiers")
 _SESSION_KEY = "session_id"
 _MAX_CACHED_QUERIES = 64
 """Number of cached queries, needed if ``Memory`` truncates their text later."""
-_MAX_TRIES = 6
+_MAX_ATTEMPTS = 6
 """Attempts to fit the limit: LlamaIndex's tokenizer may count more tokens than the engine's counter."""
 _FOLLOW_UP_MESSAGES = 3
 """Number of newest messages that provide the topic of a short question."""
@@ -137,6 +137,7 @@ class TieredMemoryBlock(EngineBackedModel, BaseMemoryBlock[str]):
             # the same text, store None: truncating must not use the memories of the other tenant.
             is_ours = cached is not None and cached.namespace == query.namespace
             self._queries[text] = query if is_ours else None
+            # First in, first out: a text is truncated soon after it was built, or never.
             while len(self._queries) > _MAX_CACHED_QUERIES:
                 self._queries.popitem(last=False)
 
@@ -156,7 +157,7 @@ class TieredMemoryBlock(EngineBackedModel, BaseMemoryBlock[str]):
 
     def _render_to_fit(self, query: _BlockQuery, limit: int) -> str:
         tokenize, budget, tenant = get_tokenizer(), limit, self._engine.namespace(query.namespace)
-        for _ in range(_MAX_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             if budget < 1:
                 break
             context = tenant.build_context(query.query, budget=TokenBudget.of(budget), seen=query.seen_texts)

@@ -73,7 +73,7 @@ def _build_missing_result(message: Message, call: ToolCall) -> Message:
 
 
 _log = logging.getLogger("langmem_tiers")
-_MAX_TRIES = 6
+_MAX_ATTEMPTS = 6
 """Attempts to fit the limit: the memory's tokenizer may count more tokens than the engine's counter."""
 _MIN_VIEW_TOKENS = 64
 """Minimum limit for a view with context; below it, only the newest messages are shown."""
@@ -160,7 +160,7 @@ class ConversationRenderer:
         )
         fixed = outside + self._token_counts.count_messages(map(_to_shown_message, self._pinned))
         budget = wish.limit - outside
-        for _ in range(_MAX_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             if budget < 1 or wish.limit <= fixed:
                 return None
             context = self._build_context(question, wish, budget, recall=wish.recall and cached is None)

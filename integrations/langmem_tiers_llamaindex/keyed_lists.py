@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _LISTINGS = {MessageStatus.ACTIVE: Listing.ACTIVE, MessageStatus.ARCHIVED: Listing.ARCHIVED}
 _PAGE_SIZE = 1000
-_MAX_TRIES = 20  # attempts to write to a key that is erased concurrently; usually two are enough
+_MAX_ATTEMPTS = 20  # attempts to write to a key that is erased concurrently; usually two are enough
 _lock = threading.Lock()
 _locks_by_engine: WeakKeyDictionary[MemoryEngine, threading.Lock] = WeakKeyDictionary()
 
@@ -183,7 +183,7 @@ class KeyedMessageLists:
             return None  # erased concurrently
 
     def _write(self, key: str, write: Callable[[Session], object]) -> None:
-        for _ in range(_MAX_TRIES - 1):
+        for _ in range(_MAX_ATTEMPTS - 1):
             try:
                 write(self._open_session(key))
             except NotFoundError:  # erased concurrently: create it again

@@ -70,6 +70,7 @@ class TurnRegistry:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # Strong references keep recent turns alive between two memory objects; weak ones find those in use.
+        # One lock covers both.
         self._recent: OrderedDict[tuple[NamespacePath, str], TurnState] = OrderedDict()
         self._in_use: WeakValueDictionary[tuple[NamespacePath, str], TurnState] = WeakValueDictionary()
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from langmem_tiers.backup.models import BackupScope, BackupSource, RestoreRequest
 from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.sessions.batch_writer import flush_all
 from langmem_tiers.version import __version__
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class BackupApi:
             BackupFileError: The file exists already, or cannot be written.
         """
         scope = BackupScope(None if namespace is None else check_namespace(namespace), prefix)
-        flush_all(self._services)
+        self._services.flush()
         return self._backups.backup(
             Path(path), scope, self._build_backup_source(), overwrite=overwrite, progress=progress
         )
@@ -90,7 +89,7 @@ class BackupApi:
         """
         request = self._build_restore_request(into, progress, replace=replace)
         # Store pending writes now. Stored later, they would be added to the restored data.
-        flush_all(self._services)
+        self._services.flush()
         report = self._backups.restore(Path(path), request)
         self._invalidate_caches(report)
         return report
@@ -126,7 +125,7 @@ class BackupApi:
         scope = BackupScope(None if namespace is None else check_namespace(namespace), prefix)
         request = target._build_restore_request(into, progress)
         for services in (self._services, target._services):
-            flush_all(services)
+            services.flush()
         report = self._backups.move(target._backups, scope, self._build_backup_source(), request)
         target._invalidate_caches(report)
         return report
@@ -150,7 +149,7 @@ class BackupApi:
         Raises:
             BackupError: The database is PostgreSQL. Use ``backup()``.
         """
-        flush_all(self._services)
+        self._services.flush()
         return self._backups.snapshot(Path(path), overwrite=overwrite, progress=progress)
 
     def _build_backup_source(self) -> BackupSource:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from langmem_tiers.text.facts import Fact
 from langmem_tiers.text.patterns import FACT_PATTERNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from langmem_tiers.text.facts import FactPattern
 
@@ -118,13 +117,3 @@ def _continues_word(adjacent: str) -> bool:
 def find_missing_facts(text: str, facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """Return the facts that the text does not contain verbatim."""
     return tuple(fact for fact in facts if not contains_fact(text, fact))
-
-
-def count_surviving_facts(facts: Iterable[Fact], text: str) -> Mapping[str, tuple[int, int]]:
-    """Return, for each kind, the number of facts that the text still contains and their total number."""
-    totals: Counter[str] = Counter()
-    kept: Counter[str] = Counter()
-    for fact in facts:
-        totals[fact.kind] += 1
-        kept[fact.kind] += contains_fact(text, fact)
-    return {kind: (kept[kind], count) for kind, count in totals.items()}

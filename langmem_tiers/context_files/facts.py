@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from cachetools import LRUCache
-
+from langmem_tiers.common.lru_cache import SizedLruCache
 from langmem_tiers.common.prompt_fences import strip_fences
 from langmem_tiers.compression.fact_finder import FactFinder
 from langmem_tiers.config import EmbeddingConfig, check_limit
@@ -144,18 +143,20 @@ class _InMemoryVectors:
     """The part of ``VectorRepository`` that an `EmbeddingClient` calls, without a database."""
 
     def __init__(self) -> None:
-        self._vectors: LRUCache[bytes, bytes] = LRUCache(_MAX_CACHED_VECTORS)
+        self._vectors: SizedLruCache[bytes] = SizedLruCache(_MAX_CACHED_VECTORS)
 
     def register_model(self, *_: object, **__: object) -> int:
         return 1
 
     def get_cached_vectors(self, _: int, hashes: Sequence[bytes], __: datetime) -> Mapping[bytes, bytes]:
-        return {text_hash: self._vectors[text_hash] for text_hash in hashes if text_hash in self._vectors}
+        found = ((text_hash, self._vectors.get(text_hash)) for text_hash in hashes)
+        return {text_hash: vector for text_hash, vector in found if vector is not None}
 
     def insert_cached_vectors(
         self, _: int, vectors: Mapping[bytes, bytes], *__: object, **___: object
     ) -> None:
-        self._vectors.update(vectors)
+        for text_hash, vector in vectors.items():
+            self._vectors.put(text_hash, vector)
 
 
 class FactSearch:
@@ -180,7 +181,7 @@ class FactSearch:
                 clock,
             )
         )
-        self._vectors: LRUCache[str, bytes] = LRUCache(_MAX_CACHED_VECTORS)
+        self._vectors: SizedLruCache[bytes] = SizedLruCache(_MAX_CACHED_VECTORS)
 
     def find(
         self, facts: Sequence[str], text: str, *, limit: int = 5, min_score: float = MIN_FACT_SCORE
@@ -217,10 +218,10 @@ class FactSearch:
         if self._embedding is None or not facts:
             return None, ()
         try:
-            new = [fact for fact in facts if fact not in self._vectors]
+            new = [fact for fact in facts if self._vectors.get(fact) is None]
             result = self._embedding.embed_documents(new)
             for index in result.embedded_numbers:
-                self._vectors[new[index]] = result.vectors[index].astype("<f4").tobytes()
+                self._vectors.put(new[index], result.vectors[index].astype("<f4").tobytes())
             return self._embedding.embed_query(text), ()
         except EmbeddingError as error:
             # The search continues with words only; the caller sees the reason in ``problems``.

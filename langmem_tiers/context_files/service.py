@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -27,8 +28,8 @@ from langmem_tiers.errors import (
     InvalidConfigError,
     InvalidInputError,
     NotFoundError,
-    StorageBusyError,
 )
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.text.token_counting import CharCounter
 from langmem_tiers.wiring import EngineOptions, open_database
 
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     from langmem_tiers.engine import MemoryEngine
     from langmem_tiers.storage.database import Database
 
-# Each conflict means that another writer succeeded, so a few concurrent writers never need this many attempts.
-_MAX_TRIES = 100
 _CONFLICT_CHOICES = ("refuse", "merge", "overwrite")
 _DATABASE_SCHEMES = ("sqlite:", "postgresql:", "postgresql+", "postgres:")
 
@@ -175,13 +174,10 @@ class ContextFiles(Closeable):
             session_id: The session to update.
             change: Returns the changed context. It is called once per attempt and may run more than once.
         """
-        for _ in range(_MAX_TRIES):
-            try:
-                return self.save(change(self.load(session_id)))
-            except ContextConflictError:
-                continue
-        raise StorageBusyError(
-            f"session {session_id!r} is being modified concurrently: try again later; nothing was written"
+        return retry_on_conflict(
+            lambda: self.save(change(self.load(session_id))),
+            f"session {session_id!r} is being modified concurrently: try again later; nothing was written",
+            conflict=ContextConflictError,
         )
 
     def delete(self, session_id: str) -> ContextDeleteReport:
@@ -272,19 +268,15 @@ class ContextFiles(Closeable):
         return self.update(session_id, lambda now: replace(context, based_on=now.based_on))
 
     def _merge_and_save(self, context: ContextData) -> SaveReport:
-        is_merged, ours = False, context
-        for _ in range(_MAX_TRIES):
-            try:
-                return replace(self.store.save(ours, self._now()), is_merged=is_merged)
-            except ContextConflictError:
-                # Merge the original context, not the result of the previous attempt: that one already contains an
-                # older state of ``theirs``, whose counts would be added twice.
-                theirs = self.load(context.session_id)
-                ours = merge_contexts(self._find_merge_base(context), theirs, context)
-                is_merged = True
-        raise StorageBusyError(
-            f"session {context.session_id!r} is being modified concurrently: try again later; nothing was written"
+        with suppress(ContextConflictError):
+            return self.store.save(context, self._now())
+        # Each attempt merges the original context, not the result of the previous attempt: that one already contains
+        # an older state of the stored context, whose counts would be added twice.
+        report = self.update(
+            context.session_id,
+            lambda stored: merge_contexts(self._find_merge_base(context), stored, context),
         )
+        return replace(report, is_merged=True)
 
     def _find_merge_base(self, context: ContextData) -> ContextData:
         # The common ancestor, if that version still exists. With an empty base the merge keeps everything of both

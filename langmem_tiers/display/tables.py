@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langmem_tiers.common.namespaces import NamespacePath
 
 MAX_TABLE_ROWS = 20
 """Maximum number of rows of a table; omitted rows are counted."""
@@ -89,11 +88,6 @@ class DisplayContent:
     """Values by label; they are formatted when rendered."""
     tables: tuple[Table, ...] = ()
     bar: StackedBar | None = None
-
-
-def join_namespace(namespace: NamespacePath) -> str:
-    """Return a namespace in its readable form, such as ``acme/alice``."""
-    return "/".join(namespace)
 
 
 def to_cell(value: object, most: int = MAX_CELL_CHARACTERS) -> Cell:

@@ -21,7 +21,6 @@ from langmem_tiers.erasure.scrub import PendingScrub
 from langmem_tiers.errors import LangmemTiersError, StorageError
 from langmem_tiers.knowledge.models import id_from_name
 from langmem_tiers.long_term.conflicts.resolution import invalidate_statement_cache
-from langmem_tiers.sessions.batch_writer import flush_all
 from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.tasks.journal import NOTES_SUFFIX
 
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from langmem_tiers.erasure.models import ErasureRequest
     from langmem_tiers.erasure.records import ErasureImpact, ErasurePlan, MessageRef, SessionRef
     from langmem_tiers.services import EngineServices
-
-# Attempts per step. Each one fails only if another writer changed the affected rows since they were read.
-_MAX_ATTEMPTS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +124,7 @@ def invalidate_caches(services: EngineServices, erased: ErasedIds) -> None:
 def _flush_pending(services: EngineServices, request: ErasureRequest) -> tuple[str, ...]:
     # A write that is still queued in this process would be stored after the receipt, and the data would be back.
     try:
-        flush_all(services, request.namespace, request.session)
+        services.flush(request.namespace, request.session)
     except StorageError as error:
         return (
             f"some queued writes could not be stored and then erased ({error}): forget the same data again",
@@ -221,7 +217,6 @@ def _plan_and_delete(
         attempt,
         "the memory is being modified concurrently: forget the same data again later. "
         "Nothing was erased in this step",
-        max_attempts=_MAX_ATTEMPTS,
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from langmem_tiers.common.lru_cache import SizedLruCache
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.errors import InvalidConfigError
 from langmem_tiers.tasks.agent_memory import AgentMemory
@@ -41,9 +41,7 @@ class TaskRegistry:
     ) -> None:
         self.engine = engine
         self._unguarded_tools = unguarded_tools
-        self._max_open_tasks = held
-        self._slots: OrderedDict[tuple[NamespacePath, str], _Slot] = OrderedDict()
-        self._lock = threading.Lock()
+        self._slots: SizedLruCache[_Slot] = SizedLruCache(held)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -57,11 +55,7 @@ class TaskRegistry:
             afresh: True to reload the task if another process changed it.
         """
         key = ((*namespace, TASK_LABEL), task)
-        with self._lock:
-            slot = self._slots.setdefault(key, _Slot())
-            self._slots.move_to_end(key)  # evict the least recently used
-            if len(self._slots) > self._max_open_tasks:
-                self._slots.popitem(last=False)
+        slot = self._slots.setdefault(key, _Slot())
         # One lock per task: reading a long task from the database blocks only its own conversation.
         with slot.lock:
             if slot.memory is None or (afresh and self._is_stale(slot.memory)):

@@ -128,7 +128,6 @@ def _multiply_strengths(path: tuple[Relation, ...]) -> float:
 
 _PAGE_SIZE = 500
 _MAX_SIMILAR_ENTRIES = 48  # entries to compare a new one with: those that share the rarest words
-_MAX_ATTEMPTS = 50  # an attempt fails if another writer changed the memory meanwhile
 LONG_TERM_TIERS = frozenset({Tier.LONG_TERM})
 
 
@@ -197,7 +196,6 @@ class LongTerm(NotebookDisplayable):
         return retry_on_conflict(
             lambda: self._try_put(draft, moves),
             "concurrent writes to the same memory: try again later; nothing was stored",
-            max_attempts=_MAX_ATTEMPTS,
         )
 
     def _try_put(self, draft: EntryDraft, moves: FactMove | None) -> Receipt | None:

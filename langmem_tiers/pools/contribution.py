@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from langmem_tiers.pools.repository import PoolRepository
 
 MAX_SIMILAR_ENTRIES = 48  # entries to compare a new one with: those that share the rarest words
-MAX_ATTEMPTS = 50  # an attempt fails if another writer changed the memory meanwhile
 POOL_TIERS = frozenset({Tier.LONG_TERM})
 
 
@@ -125,7 +124,6 @@ def contribute(
     return retry_on_conflict(
         attempt,
         "concurrent contributions to the same pool: try again later; nothing was stored",
-        max_attempts=MAX_ATTEMPTS,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Unpack
 
 from langmem_tiers.common.namespaces import check_name, check_namespace
-from langmem_tiers.errors import InvalidInputError, StorageBusyError
+from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.long_term.conflicts.resolution import resolve_conflicts
 from langmem_tiers.long_term.models import EntryFilters, Outcome, Receipt
 from langmem_tiers.long_term.quarantine import quarantine_if_unsafe
@@ -14,7 +14,6 @@ from langmem_tiers.long_term.records import MemoryWrite
 from langmem_tiers.long_term.rules import to_new_entry
 from langmem_tiers.long_term.service import LongTerm
 from langmem_tiers.pools.contribution import (
-    MAX_ATTEMPTS,
     MAX_SIMILAR_ENTRIES,
     POOL_TIERS,
     check_not_synced,
@@ -33,6 +32,7 @@ from langmem_tiers.pools.models import (
     make_pool_not_found_error,
 )
 from langmem_tiers.recall.entry_search import EntrySearchRequest
+from langmem_tiers.storage.retry_write import retry_on_conflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -73,24 +73,28 @@ def sync_pool(
     dependencies: LongTermDependencies, store: PoolRepository, pool: PoolInfo, namespace: NamespacePath
 ) -> SyncReport:
     """Copy new entries to a member. Each is copied once, except the member's own contributions."""
-    report = SyncReport(pool=pool.name, namespace=namespace)
-    tries = 0
-    while True:
+    report, is_done = SyncReport(pool=pool.name, namespace=namespace), False
+
+    def attempt_batch() -> tuple[SyncReport, bool] | None:
         now = dependencies.now()
         updates = store.get_updates(pool.id, namespace, now, limit=_BATCH_SIZE)
         # Nothing new, or nothing left.
         if updates.latest_revision == updates.synced_revision:
-            return report
+            return report, True
         batch = _compare_updates(dependencies, pool, namespace, updates, now)
         # Two revisions mean that the member's memory changed while the batch was compared: compare again.
         if len(batch.revisions) < 2 and store.deliver(
             pool.id, namespace, _build_delivery(updates, batch), now
         ):
-            report, tries = _add_batch(report, batch), 0
-        elif (tries := tries + 1) == MAX_ATTEMPTS:
-            raise StorageBusyError(
-                f"concurrent writes to {namespace!r}: sync again later; it continues where it stopped"
-            )
+            return _add_batch(report, batch), False
+        return None
+
+    while not is_done:
+        report, is_done = retry_on_conflict(
+            attempt_batch,
+            f"concurrent writes to {namespace!r}: sync again later; it continues where it stopped",
+        )
+    return report
 
 
 def _compare_updates(

@@ -10,9 +10,10 @@ from langmem_tiers.episodes.service import to_episode
 from langmem_tiers.long_term.models import EntryFilters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
+    from langmem_tiers.chunks.service import Chunks
     from langmem_tiers.common.entries import Chunk, Entry
     from langmem_tiers.common.messages import Message
     from langmem_tiers.common.namespaces import NamespacePath
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.models import Relation
     from langmem_tiers.long_term.records import StoredEntry
     from langmem_tiers.projects.models import Conversation
-    from langmem_tiers.services import EngineServices
     from langmem_tiers.session import Session
 
 LONG_TERM_FILE = "long-term-memory.json"
@@ -33,21 +33,25 @@ _ANY_TIME = EntryFilters(archived=True)
 
 
 def build_project_files(
-    services: EngineServices, namespace: NamespacePath, conversations: Sequence[tuple[Conversation, Session]]
+    dependencies: LongTermDependencies,
+    get_chunks: Callable[[Session], Chunks],
+    namespace: NamespacePath,
+    conversations: Sequence[tuple[Conversation, Session]],
 ) -> dict[str, list[dict[str, Any]]]:
     """Build the content of each file.
 
     Args:
-        services: Services to read from.
+        dependencies: Long-term memory to read from.
+        get_chunks: Returns the chunks of a session.
         namespace: Namespace of the project.
         conversations: Conversations of the project with their sessions.
     """
-    now = services.now()
+    now = dependencies.now()
     files: dict[str, list[dict[str, Any]]] = {
-        LONG_TERM_FILE: list(_serialize_entries(services.long_term, namespace, now)),
+        LONG_TERM_FILE: list(_serialize_entries(dependencies, namespace, now)),
         EPISODIC_FILE: [
             _serialize_episode(to_episode(stored), now)
-            for stored in _iterate_entries(services.long_term, namespace, Tier.EPISODIC)
+            for stored in _iterate_entries(dependencies, namespace, Tier.EPISODIC)
         ],
         CONVERSATIONS_FILE: [],
         CHUNKS_FILE: [],
@@ -55,9 +59,9 @@ def build_project_files(
     for conversation, session in conversations:
         chunks = session.chunks()
         files[CHUNKS_FILE] += [_serialize_chunk(chunk, session.messages_of(chunk)) for chunk in chunks]
-        recent = services.get_chunks(session).list_recent_messages()
+        recent = get_chunks(session).list_recent_messages()
         files[CONVERSATIONS_FILE].append(
-            _serialize_conversation(services, conversation, session, chunks, recent)
+            _serialize_conversation(dependencies, conversation, session, chunks, recent)
         )
     return files
 
@@ -151,17 +155,15 @@ def _serialize_episode(episode: Episode, now: datetime) -> dict[str, Any]:
 
 
 def _serialize_conversation(
-    services: EngineServices,
+    dependencies: LongTermDependencies,
     conversation: Conversation,
     session: Session,
     chunks: Sequence[Chunk],
     recent: Sequence[Message],
 ) -> dict[str, Any]:
-    arc = services.get_episodes(session.namespace).arc(session.name)
-    own = EntryFilters(sessions=frozenset({session.name}), valid_at=services.now())
+    own = EntryFilters(sessions=frozenset({session.name}), valid_at=dependencies.now())
     facts = [
-        stored.entry.id
-        for stored in _iterate_entries(services.long_term, session.namespace, Tier.LONG_TERM, own)
+        stored.entry.id for stored in _iterate_entries(dependencies, session.namespace, Tier.LONG_TERM, own)
     ]
     return {
         "id": conversation.id,
@@ -174,7 +176,7 @@ def _serialize_conversation(
         "chunks": [chunk.id for chunk in chunks],
         "recentMessages": [_serialize_message(message) for message in recent],
         "activeFacts": facts,
-        "milestones": [episode.id for episode in arc.key_moments],
+        "milestones": [episode.id for episode in session.arc().key_moments],
     }
 
 

@@ -297,7 +297,9 @@ class MemorySystem(Closeable):
             if state == self._load_written_state():
                 return ()
             written = []
-            for name, value in build_project_files(self.engine.services, self.project.path, present).items():
+            services = self.engine.services
+            files = build_project_files(services.long_term, services.get_chunks, self.project.path, present)
+            for name, value in files.items():
                 text = json.dumps(value, ensure_ascii=False, indent=2)
                 # A lone surrogate has no UTF-8 encoding; "backslashreplace" writes its JSON escape.
                 replace_file(self.folder / name, (text + "\n").encode("utf-8", "backslashreplace"))

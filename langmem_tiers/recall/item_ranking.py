@@ -59,6 +59,7 @@ class ItemRanker:
         fork_safety.register_fork_aware(self)
 
     def _reset(self) -> None:
+        # No SizedLruCache: an index grows after it was inserted, and the newest one stays, however large it is.
         self._indexes: dict[NamespacePath, _LockedIndex] = {}
         self._lock = threading.Lock()
 

@@ -152,11 +152,6 @@ def _compute_signals(
     return signals
 
 
-def compute_features(places: MessagePositions, evidence: Evidence, rows: Rows | slice) -> dict[str, Floats]:
-    """Return the unweighted features of rows: one array per field of ``Weights``."""
-    return _compute_match_features(places, evidence, rows) | _compute_form_features(places, rows)
-
-
 def _compute_match_features(
     places: MessagePositions, evidence: Evidence, rows: Rows | slice
 ) -> dict[str, Floats]:

@@ -36,7 +36,7 @@ _ACCESS_WRITE_BATCH_SIZE = 200
 # These signals support a hit but do not find it, so they are never reported as Hit.found_by.
 _CIRCUMSTANCE_SIGNALS = {"form", "speaker", "time"}
 # A recall starts again if a hit was erased between ranking and reading.
-_MAX_TRIES = 3
+_MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,7 @@ class Retriever:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
+        # No SizedLruCache: an index grows after it was inserted, and is measured again after each use.
         self._indexes: OrderedDict[NamespacePath, NamespaceIndex] = OrderedDict()
         self._index_bytes: dict[NamespacePath, int] = {}
         self._total_bytes = 0
@@ -107,7 +108,7 @@ class Retriever:
             request: The request.
             counts: True to count the hits as accessed. Default: True.
         """
-        for _ in range(_MAX_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             found = self._try_recall(namespace, request, counts=counts)
             if found is not None:
                 break

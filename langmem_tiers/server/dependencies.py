@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from fastapi import Depends, Request
 from starlette.convertors import Convertor, register_url_convertor
 
-from langmem_tiers.common.clock import SystemClock
 from langmem_tiers.common.lru_cache import SizedLruCache
 from langmem_tiers.common.namespaces import format_namespace, parse_namespace
-from langmem_tiers.config import CacheConfig
 from langmem_tiers.errors import InvalidInputError, NotFoundError, SessionNotFoundError
 from langmem_tiers.server.error_responses import Problem
 from langmem_tiers.server.namespace_listing import find_only_namespace, find_used_namespaces
@@ -64,8 +62,7 @@ class PreviewCache:
     """Bounded cache of previews, with a lifetime of one minute. It stores no content of messages or questions."""
 
     def __init__(self) -> None:
-        config = CacheConfig(max_characters=_MAX_CACHED_MESSAGES, ttl_seconds=_TTL_SECONDS)
-        self._cache: SizedLruCache[MessageVerdicts] = SizedLruCache(config, SystemClock().monotonic)
+        self._cache: SizedLruCache[MessageVerdicts] = SizedLruCache(_MAX_CACHED_MESSAGES, _TTL_SECONDS)
 
     def get_verdicts(
         self, session: Session, question: str | None, budget: TokenBudget, *, is_first: bool

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, insert, select, tuple_
 
 from langmem_tiers.common.namespaces import build_namespace_key, escape
-from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.sessions.message_repository import (
     split_by_query_limit,
     split_duplicates,
@@ -27,7 +27,8 @@ from langmem_tiers.sessions.models import SessionAppendResult
 from langmem_tiers.sessions.repository import build_session_row, get_or_create_namespace
 from langmem_tiers.sessions.session_version import SessionWrite, to_session_version
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.driver_errors import ConcurrentWriteError, ConnectionLostError
+from langmem_tiers.storage.driver_errors import ConnectionLostError
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.storage.schema import MESSAGE_COLUMNS, POSITION_STEP, messages, namespaces, sessions
 from langmem_tiers.storage.search import build_index_columns
 
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.models import SessionBatch
     from langmem_tiers.storage.database import Database
 
-# Far more than two racing writers need.
-_MAX_ATTEMPTS = 20
 # A session by the stored forms of its namespace and its name.
 _SessionPath = tuple[str, str]
 # A message by the key of its session and its id.
@@ -112,18 +111,17 @@ class BatchRepository:
         # Computed before the transaction, so that other writers do not have to wait for it.
         texts = {id(message): self._index_text(message) for batch in batches for message in batch.messages}
         attempt_batch = partial(self._attempt, batches, now, texts)
-        for attempt in range(_MAX_ATTEMPTS):
-            try:
-                results = self._database.run_with_retry(
-                    partial(attempt_batch, looks_up=bool(attempt) or not new_ids)
-                )
-            except ConcurrentWriteError:
-                # An id exists already, or another process created the same session: repeat with a lookup.
-                continue
-            if self._on_written is not None:
-                self._on_written([result.write for result in results if result.write is not None])
-            return tuple(result.appended for result in results)
-        raise StorageBusyError("the sessions are being created and deleted concurrently; try again later")
+        # After a conflict an id exists already, or another process created the same session: repeat with a lookup.
+        attempts = count()
+        results = retry_on_conflict(
+            lambda: self._database.run_with_retry(
+                partial(attempt_batch, looks_up=next(attempts) > 0 or not new_ids)
+            ),
+            "the sessions are being created and deleted concurrently; try again later",
+        )
+        if self._on_written is not None:
+            self._on_written([result.write for result in results if result.write is not None])
+        return tuple(result.appended for result in results)
 
     def _attempt(
         self, batches: Sequence[SessionBatch], now: datetime, texts: dict[int, IndexText], *, looks_up: bool

@@ -13,7 +13,7 @@ import logging
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common import fork_safety
@@ -45,11 +45,10 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
+    from weakref import WeakSet
 
     from langmem_tiers.common.messages import MessageDraft
-    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.erasure.models import ErasedIds
-    from langmem_tiers.services import EngineServices
     from langmem_tiers.sessions.batch_repository import BatchRepository
     from langmem_tiers.sessions.models import SessionAppendResult, SessionBatch
     from langmem_tiers.sessions.service import SessionDependencies
@@ -435,38 +434,18 @@ class BatchWriter(Closeable):
             self._file = None
 
 
-def flush_all(
-    services: EngineServices, namespace: NamespacePath | None = None, session: str | None = None
-) -> None:
-    """Store the pending messages of writers and working memories, and pending access counts.
-
-    Args:
-        services: Services of the engine.
-        namespace: Flush only the working memories of this namespace. Default: all.
-        session: Flush only the working memory of this session. Default: all.
-
-    Raises:
-        StorageError: Some data could not be stored. It stays pending.
-    """
-    # The stack runs in reverse order, and continues if a step fails: writers, working memories, access counts.
-    with ExitStack() as stack:
-        stack.callback(services.long_term.access_counter.flush)
-        stack.callback(services.working.flush, namespace, session)
-        for writer in _list_writers(services):
-            stack.callback(writer.flush)
-
-
-def delete_erased_from_writers(services: EngineServices, erased: ErasedIds) -> dict[str, int]:
+def delete_erased_from_writers(writers: WeakSet[BatchWriter], erased: ErasedIds) -> dict[str, int]:
     """Delete erased messages from the writers and their report files."""
-    for writer in _list_writers(services):
+    for writer in list_writers(writers):
         writer.delete_erased(erased)
     return {}
 
 
-def _list_writers(services: EngineServices) -> list[BatchWriter]:
+def list_writers(writers: WeakSet[BatchWriter]) -> list[BatchWriter]:
+    """Return the writers. Safe while other threads open writers."""
     while True:
         try:
-            return list(services.writers)
+            return list(writers)
         except RuntimeError:
             # Another thread opened a writer during the iteration.
             continue

@@ -40,7 +40,9 @@ class SessionCache:
     def __init__(self, config: CacheConfig, timer: Callable[[], float]) -> None:
         self.window = config.window
         self.is_enabled = config.max_characters > 0
-        self._tails: SizedLruCache[_CachedTail] = SizedLruCache(config, timer)
+        self._tails: SizedLruCache[_CachedTail] = SizedLruCache(
+            config.max_characters, config.ttl_seconds, timer
+        )
 
     def can_serve(self, key: int, count: int) -> bool:
         """Return True if ``get()`` can succeed, so that reading the session's revision is worthwhile."""
@@ -116,7 +118,9 @@ class ViewCache:
 
     def __init__(self, entries: OverrideRepository, config: CacheConfig, timer: Callable[[], float]) -> None:
         self._entries = entries
-        self._views: SizedLruCache[_CachedView] = SizedLruCache(config, timer)
+        self._views: SizedLruCache[_CachedView] = SizedLruCache(
+            config.max_characters, config.ttl_seconds, timer
+        )
 
     def get(self, key: int) -> StoredView:
         """Return the current view of a session, including writes of other processes."""

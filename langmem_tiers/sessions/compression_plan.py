@@ -23,12 +23,16 @@ from langmem_tiers.text.token_counting import count_framed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from langmem_tiers.common.entries import EntryOverride, ViewItem
     from langmem_tiers.common.messages import Message
     from langmem_tiers.common.scorer import Score
-    from langmem_tiers.services import EngineServices
+    from langmem_tiers.compression.summarizer import Summarizer
+    from langmem_tiers.config import EngineConfig
+    from langmem_tiers.sessions.analysis import Analyzer
     from langmem_tiers.sessions.models import StoredView
+    from langmem_tiers.sessions.service import SessionDependencies
     from langmem_tiers.tuning.models import TuningParameters
 
 
@@ -157,28 +161,6 @@ _REMEMBERED_PRIORITY = 1000
 _SUMMARY_PREFIX_TOKENS = 16
 
 
-def plan_analysis(services: EngineServices, view: StoredView, parameters: TuningParameters) -> Plan:
-    """Plan the actions that the analyzer suggests: compress, drop, promote."""
-    sketch = services.analyzer.draft_plan(view.items, services.now(), parameters.min_relevance)
-    return Planner(services, view, parameters).plan(sketch)
-
-
-def plan_tidying(services: EngineServices, view: StoredView, parameters: TuningParameters) -> Plan:
-    """Plan the analyzer's suggestions and everything needed to reach the target size."""
-    planner, now = Planner(services, view, parameters), services.now()
-    sketch = services.analyzer.draft_plan(view.items, now, parameters.min_relevance)
-    hidden = compress_to_target(sketch, services.analyzer, planner.target, planner.window, now)
-    return planner.plan(sketch, hidden)
-
-
-def is_under_pressure(services: EngineServices, view: StoredView, parameters: TuningParameters) -> bool:
-    """Return True if a session is too large for its budget and should be compressed."""
-    planner = Planner(services, view, parameters)
-    return SessionLoad(SessionView.from_view(view, planner.window), services.counter).needs_compression(
-        planner.target
-    )
-
-
 def collect_hidden(items: Sequence[ViewItem], hidden: int) -> tuple[list[Message], Digest]:
     """Return the messages for a new summary, and the digest of the summary before it.
 
@@ -217,20 +199,52 @@ def _get_remembered_characters(item: ViewItem) -> int:
 class Planner:
     """Builds plans for one view with one set of parameters."""
 
-    def __init__(self, services: EngineServices, view: StoredView, parameters: TuningParameters) -> None:
-        self._services = services
+    def __init__(
+        self,
+        view: StoredView,
+        parameters: TuningParameters,
+        *,
+        dependencies: SessionDependencies,
+        analyzer: Analyzer,
+        summarizer: Summarizer,
+        config: EngineConfig,
+    ) -> None:
         self._view = view
-        self._requested_window = parameters.full_message_window
-        budget, counter = services.config.budget, services.counter
-        self.window = fit_window_to_budget(view.items, self._requested_window, budget, counter)
-        self.target = CompressionTarget.from_budget(budget, parameters, services.config.summary.target_tokens)
+        self._parameters = parameters
+        self._dependencies = dependencies
+        self._analyzer = analyzer
+        self._summarizer = summarizer
+        budget, counter = config.budget, dependencies.counter
+        self.window = fit_window_to_budget(view.items, parameters.full_message_window, budget, counter)
+        self.target = CompressionTarget.from_budget(budget, parameters, config.summary.target_tokens)
 
-    def plan(self, sketch: PlanDraft, hidden: int = 0) -> Plan:
-        """Build the plan of a draft; the ``hidden`` oldest entries are replaced by a summary."""
-        counter = self._services.counter
+    def is_under_pressure(self) -> bool:
+        """Return True if the session is too large for its budget and should be compressed."""
+        load = SessionLoad(SessionView.from_view(self._view, self.window), self._dependencies.counter)
+        return load.needs_compression(self.target)
+
+    def plan_analysis(self) -> Plan:
+        """Plan the actions that the analyzer suggests: compress, drop, promote."""
+        now = self._dependencies.now()
+        return self._build_plan(
+            self._analyzer.draft_plan(self._view.items, now, self._parameters.min_relevance), 0
+        )
+
+    def plan_tidying(self) -> Plan:
+        """Plan the analyzer's suggestions and everything needed to reach the target size."""
+        return self._build_plan(*self.draft_tidying(self._dependencies.now()))
+
+    def draft_tidying(self, now: datetime) -> tuple[PlanDraft, int]:
+        """Return the draft that reaches the target size, and how many of its oldest entries a summary replaces."""
+        sketch = self._analyzer.draft_plan(self._view.items, now, self._parameters.min_relevance)
+        return sketch, compress_to_target(sketch, self._analyzer, self.target, self.window, now)
+
+    def _build_plan(self, sketch: PlanDraft, hidden: int) -> Plan:
+        # The ``hidden`` oldest entries are replaced by a summary.
+        counter = self._dependencies.counter
         # Tokens before the plan are counted with the requested window, not with the one trimmed to the budget: so a
         # window that is too large shows in the usage.
-        before = SessionView.from_view(self._view, self._requested_window).count_tokens(counter)
+        before = SessionView.from_view(self._view, self._parameters.full_message_window).count_tokens(counter)
         left = SessionLoad(SessionView.from_items(sketch.items[hidden:], self.window), counter)
         plan = Plan(
             actions=tuple(sketch.actions),
@@ -242,13 +256,13 @@ class Planner:
         if not hidden:
             return plan
         to_summarize, earlier = collect_hidden(sketch.items[:hidden], self._view.hidden_count)
-        rolled = self._services.summarizer.roll_up(
+        rolled = self._summarizer.roll_up(
             to_summarize,
             max(1, self.target.compute_summary_tokens_beside(left) - _SUMMARY_PREFIX_TOKENS),
             earlier=earlier,
         )
         draft = MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{rolled.text}")
-        (summary,) = complete_drafts(self._services.short_term, [draft])
+        (summary,) = complete_drafts(self._dependencies, [draft])
         # Hidden entries need no override, except promoted ones, which stay in the long-term tier.
         promoted = {item.key for item in sketch.items[:hidden] if item.tier is Tier.LONG_TERM}
         kept = {item.key for item in sketch.items[hidden:]} | promoted

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-_MAX_TRIES = 3  # a restarting server can also break the connection opened right after the first failure
+_MAX_ATTEMPTS = 3  # a restarting server can also break the connection opened right after the first failure
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 0.5
 
 
@@ -182,7 +182,7 @@ class Database:
 
     def run_with_retry(self, work: Callable[[], T]) -> T:
         """Run repeatable work, and run it again if the connection breaks."""
-        for _ in range(_MAX_TRIES - 1):
+        for _ in range(_MAX_ATTEMPTS - 1):
             with suppress(ConnectionLostError):
                 return work()
         return work()

@@ -59,7 +59,7 @@ def migrate(database: Database, now: datetime) -> None:
     database.prepare()
 
 
-def identity_of(database: Database) -> str:
+def get_database_id(database: Database) -> str:
     """Return the id of a database, which is the same for every process and for copies of the database."""
     with database.read() as connection:
         return str(connection.execute(select(databases.c.id)).scalar_one())

@@ -12,25 +12,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _T = TypeVar("_T")
-_MAX_ATTEMPTS = 20  # far more than two concurrent writers need
+# A conflict means that another writer succeeded, so a few concurrent writers never need this many attempts.
+_MAX_ATTEMPTS = 100
 
 
 def retry_on_conflict(
-    attempt: Callable[[], _T | None], busy: str, *, max_attempts: int = _MAX_ATTEMPTS
+    attempt: Callable[[], _T | None], busy: str, *, conflict: type[Exception] = ConcurrentWriteError
 ) -> _T:
     """Repeat an attempt until it returns a result.
 
     Args:
-        attempt: Reads what it depends on, and writes. It returns None or raises ``ConcurrentWriteError``, with nothing
-            written, if a concurrent write came first.
+        attempt: Reads what it depends on, and writes. If a concurrent write came first, it returns None or raises
+            ``conflict``, with nothing written.
         busy: Message of the error if no attempt succeeds.
-        max_attempts: Maximum number of attempts.
+        conflict: Error of an attempt that lost.
 
     Raises:
         StorageBusyError: No attempt succeeded.
     """
-    for _ in range(max_attempts):
-        with suppress(ConcurrentWriteError):
+    for _ in range(_MAX_ATTEMPTS):
+        with suppress(conflict):
             result = attempt()
             if result is not None:
                 return result

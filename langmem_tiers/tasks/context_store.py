@@ -88,6 +88,7 @@ class TaskContext:
         self._user_values: dict[str, _ContextValue] = {}
         self._inferred_values: dict[str, _ContextValue] = {}
         self._history: deque[ContextChange] = deque(maxlen=_MAX_HISTORY)
+        # No SizedLruCache: the order is that of writing, and saved with the task. Reading must not change it.
         self._extractions: OrderedDict[str, CachedExtraction] = OrderedDict()
 
     def __eq__(self, other: object) -> bool:

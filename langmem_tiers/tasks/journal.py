@@ -101,10 +101,6 @@ class TaskJournal:
             payload = {"note": kind, "value": value, "after": self._cycle_count}
             self._note_session.add(MessageDraft(Role.SYSTEM, f"{self.task}: {kind}", payload=payload))
 
-    def iterate_cycles(self) -> Iterator[MemoryEntry]:
-        """Yield all cycles, oldest first."""
-        return (stored.entry for stored in self._load_cycles())
-
     def iterate_events(self) -> Iterator[StoredCycle | StoredNote]:
         """Yield all cycles and changes in their original order; the journal can be continued afterwards."""
         # Merge both sessions: each note names the number of cycles before it.

@@ -12,10 +12,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langmem_tiers.common.entries import Entry, Tier
-from langmem_tiers.errors import InvalidInputError, StorageBusyError, StorageError
+from langmem_tiers.errors import InvalidInputError, StorageError
 from langmem_tiers.long_term.models import EntryFilters
 from langmem_tiers.long_term.records import MemoryWrite, NewEntry
 from langmem_tiers.recall.entry_search import build_search_terms
+from langmem_tiers.storage.retry_write import retry_on_conflict
 from langmem_tiers.tasks.action_sequences import (
     ActionSequence,
     find_sequences,
@@ -149,8 +150,6 @@ def _truncate(sequence: ActionSequence) -> ActionSequence:
 
 
 _MAX_ENTRIES = 10_000
-# Each failed attempt means that another process has changed the namespace.
-_MAX_ATTEMPTS = 20
 _T = TypeVar("_T")
 
 
@@ -288,25 +287,27 @@ class PatternRepository(PatternMemory):
             # A method of PatternMemory has called an overridden method; the outer call writes the change.
             if self._is_changing:
                 return work()
-            for _ in range(_MAX_ATTEMPTS):
-                # Read the revision before the entries: a change in between makes the commit fail, and is not lost.
-                revision = self._dependencies.store.get_revision(self.namespace)
-                self.refresh()
-                self._is_changing = True
-                try:
-                    result = work()
-                finally:
-                    self._is_changing = False
-                try:
-                    if self._try_write(revision):
-                        return result
-                except StorageError:
-                    self._roll_back()
-                    raise
-            raise StorageBusyError(
+            (result,) = retry_on_conflict(
+                lambda: self._try_change(work),
                 "the patterns of this namespace are being modified concurrently: try again later; "
-                "nothing was written"
+                "nothing was written",
             )
+            return result
+
+    def _try_change(self, work: Callable[[], _T]) -> tuple[_T] | None:
+        # Read the revision before the entries: a change in between makes the commit fail, and is not lost.
+        revision = self._dependencies.store.get_revision(self.namespace)
+        self.refresh()
+        self._is_changing = True
+        try:
+            result = work()
+        finally:
+            self._is_changing = False
+        try:
+            return (result,) if self._try_write(revision) else None  # a tuple, because the result may be None
+        except StorageError:
+            self._roll_back()
+            raise
 
     def _roll_back(self) -> None:
         """Restore the patterns of the last successful load or write."""

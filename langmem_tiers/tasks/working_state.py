@@ -51,6 +51,7 @@ class PageMaps:
     """Page maps by address: each as the original object and as plain JSON."""
 
     def __init__(self) -> None:
+        # No SizedLruCache: the order is that of writing, and saved with the task. Reading must not change it.
         self._pages: OrderedDict[str, tuple[object, Any]] = OrderedDict()
 
     def __contains__(self, url: str) -> bool:

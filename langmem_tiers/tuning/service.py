@@ -15,8 +15,7 @@ from langmem_tiers.display.displayable import DisplayableTuple, NotebookDisplaya
 from langmem_tiers.display.tables import DisplayContent
 from langmem_tiers.errors import SessionNotFoundError
 from langmem_tiers.session import Session
-from langmem_tiers.sessions.compression_plan import Planner
-from langmem_tiers.sessions.compression_target import SessionLoad, compress_to_target
+from langmem_tiers.sessions.compression_target import SessionLoad
 from langmem_tiers.sessions.models import Savings
 from langmem_tiers.sessions.session_view import SessionView
 from langmem_tiers.telemetry.instruments import Operation
@@ -358,9 +357,8 @@ class Optimizer(NotebookDisplayable):
         services, now, items, tokens = self._services, self._services.now(), list(view.items), 0
         # Two rounds: a message that is compressed in one run can be dropped in the next.
         for _ in range(2):
-            planner = Planner(services, replace(view, items=tuple(items)), parameters)
-            draft = services.analyzer.draft_plan(items, now, parameters.min_relevance)
-            hidden = compress_to_target(draft, services.analyzer, planner.target, planner.window, now)
+            planner = services.get_planner(replace(view, items=tuple(items)), parameters)
+            draft, hidden = planner.draft_tidying(now)
             items = draft.items[hidden:]
             session_view = SessionView.from_items(items, planner.window)
             load = SessionLoad(session_view, services.counter)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langmem_tiers.integration_kit import NO_RESULT_TEXT
-from langmem_tiers_langchain.repair import is_placeholder_result, list_unique_calls, repair_tool_calls
+from langmem_tiers_langchain.convert import SOURCE_METADATA
+from langmem_tiers_langchain.repair import list_unique_calls, repair_tool_calls
 from tests.integrations.langchain_agents import check_tool_call_order
 
 CALLS = st.lists(st.sampled_from("abcd"), max_size=3, unique=True)
@@ -56,11 +57,11 @@ def test_a_result_is_made_up_only_where_none_came(said: list[BaseMessage]) -> No
     kept = [
         message
         for message in whole
-        if isinstance(message, ToolMessage) and not is_placeholder_result(message)
+        if isinstance(message, ToolMessage) and message.additional_kwargs != SOURCE_METADATA
     ]
     assert all(any(message is one for one in given_results) for message in kept)
     calls = sum(len(list_unique_calls(message)) for message in said)
-    made_up = sum(is_placeholder_result(message) for message in whole)
+    made_up = sum(message.additional_kwargs == SOURCE_METADATA for message in whole)
     assert len(kept) + made_up == calls
 
 

@@ -111,7 +111,8 @@ def test_a_url_that_is_none_of_ours_is_refused_by_its_value(url: str) -> None:
 def test_parts_of_another_kind_are_refused_before_a_file_is_made(
     parts: dict[str, Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(InvalidConfigError, match=f"^{next(iter(parts))} must "):
+    (name,) = parts
+    with pytest.raises(InvalidConfigError, match=f"^{name} must | for {name}, got "):
         MemoryEngine(tmp_path / "memory.db", **parts)
     assert list(tmp_path.iterdir()) == []
 

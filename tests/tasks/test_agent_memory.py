@@ -1133,7 +1133,7 @@ def test_threads_that_record_at_once_lose_nothing(file_url: str) -> None:
             assert set(one.working.scratch_keys) == set(one.context_store.get_all()) == names
             assert len(one.visited_urls) == threads * each
             assert len(one.long_term) == threads
-        stored = [entry.thought.content for entry in memory._run.journal.iterate_cycles()]
+        stored = [cycle.entry.thought.content for cycle in memory._run.journal._load_cycles()]
         assert sorted(stored) == sorted(names)
         for name in range(threads):  # each thread's in the order in which it recorded them
             mine = [thought for thought in stored if thought.startswith(f"{name}-")]

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from cachetools import TTLCache
-
 from langmem_tiers.common import fork_safety
+from langmem_tiers.common.lru_cache import SizedLruCache
 from langmem_tiers.errors import EmbeddingError, LangmemTiersError
 from langmem_tiers.recall.embedders.vectors import validate_vectors
 from langmem_tiers.telemetry.instruments import SILENT_INSTRUMENTS, Operation
@@ -88,8 +87,8 @@ class EmbeddingClient:
         self._clock = clock
         self.is_quick = bool(getattr(embedder, "is_quick", False))
         self.share: float | None = getattr(embedder, "share", None)
-        self._query_cache: TTLCache[bytes, NDArray[np.float32]] = TTLCache(
-            config.cache_entries, config.cache_hours * 3600, timer=clock.monotonic
+        self._query_cache: SizedLruCache[NDArray[np.float32]] = SizedLruCache(
+            config.cache_entries, config.cache_hours * 3600, clock.monotonic
         )
         self._unwritten: dict[bytes, NDArray[np.float32]] = {}
         self._lock = threading.Lock()
@@ -169,15 +168,14 @@ class EmbeddingClient:
         if self.is_quick:
             return self._embed_query_text(text)
         key = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
-        with self._lock:
-            vector = self._query_cache.get(key)
+        vector = self._query_cache.get(key)
         if vector is not None:
             return vector
         stored = self._get_cached_vector(key)
         vector = self._embed_query_text(text) if stored is None else stored
-        with self._lock:
-            self._query_cache[key] = vector
-            if stored is None:
+        self._query_cache.put(key, vector)
+        if stored is None:
+            with self._lock:
                 self._unwritten[key] = vector
         return vector
 
@@ -250,8 +248,8 @@ class EmbeddingClient:
 
     def invalidate(self) -> None:
         """Discard the cached query vectors in memory."""
+        self._query_cache.invalidate()
         with self._lock:
-            self._query_cache.clear()
             self._unwritten = {}
 
     def before_fork(self) -> None:

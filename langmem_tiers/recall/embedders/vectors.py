@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sized
 from typing import TYPE_CHECKING, Any
 
+from langmem_tiers.common.lru_cache import SizedLruCache
 from langmem_tiers.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -110,8 +109,7 @@ class WordSimilarity:
             )
         self._embed = embed
         self._max_words = most_words
-        self._vectors: OrderedDict[str, NDArray[Any]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._vectors: SizedLruCache[NDArray[Any]] = SizedLruCache(most_words)
 
     def __repr__(self) -> str:
         return f"WordSimilarity({len(self._vectors)} of {self._max_words} words)"
@@ -123,17 +121,11 @@ class WordSimilarity:
         return max(-1.0, min(1.0, float(vector_a @ vector_b)))
 
     def _get_vector(self, word: str) -> NDArray[Any]:
-        with self._lock:
-            cached = self._vectors.get(word)
-            if cached is not None:
-                self._vectors.move_to_end(word)
-                return cached
-        # Not under the lock: an embedder may be slow. At worst two threads embed the same word.
-        vector = self._embed_unit_vector(word)
-        with self._lock:
-            self._vectors[word] = vector
-            while len(self._vectors) > self._max_words:
-                self._vectors.popitem(last=False)
+        vector = self._vectors.get(word)
+        # No lock while embedding, which may be slow. At worst two threads embed the same word.
+        if vector is None:
+            vector = self._embed_unit_vector(word)
+            self._vectors.put(word, vector)
         return vector
 
     def _embed_unit_vector(self, word: str) -> NDArray[Any]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import threading
 from typing import TYPE_CHECKING, Any
 
-from cachetools import TTLCache
-
 from langmem_tiers.common.clock import wait_until
-from langmem_tiers.common.fork_safety import register_fork_aware
+from langmem_tiers.common.lru_cache import SizedLruCache
 from langmem_tiers.errors import StorageUnavailableError
 from langmem_tiers.sessions.message_repository import build_session_not_found_error
 from langmem_tiers.sessions.models import IN_LIST, VersionedMessages
 from langmem_tiers.sessions.redis.connection import RedisConnection, RedisStatus
 from langmem_tiers.sessions.redis.windows import RedisWindows, WindowKind
 from langmem_tiers.sessions.session_version import SessionVersionRepository, SessionWrite, to_session_version
-from langmem_tiers.storage.migrations import identity_of
+from langmem_tiers.storage.migrations import get_database_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -97,7 +94,7 @@ class RedisCache:
         self._label = config.label
         self._ttl_seconds = config.ttl_seconds
         self._connection = RedisConnection(config, timer)
-        self._windows = RedisWindows(self._connection, config, identity_of(database))
+        self._windows = RedisWindows(self._connection, config, get_database_id(database))
         self._tails = TailCache(self._windows, SessionVersionRepository(database), timer)
 
     def wrap_message_store(self, record: MessageStore) -> RedisMessageStore:
@@ -188,11 +185,9 @@ class TailCache:
         self.windows = windows
         self.versions = stamps
         # The last known versions of sessions; other processes may have written since.
-        self._last_versions: TTLCache[int, SessionVersion] = TTLCache(
+        self._last_versions: SizedLruCache[SessionVersion] = SizedLruCache(
             _MAX_SESSIONS, _VERSION_TTL_SECONDS, timer
         )
-        self._lock = threading.RLock()
-        register_fork_aware(self)
 
     def get_version_before_write(self, key: int) -> SessionVersion | None:
         """Return the version of a session before a write, or None if Redis is unavailable.
@@ -202,8 +197,7 @@ class TailCache:
         """
         if not self.windows.is_available():
             return None
-        with self._lock:
-            known = self._last_versions.get(key)
+        known = self._last_versions.get(key)
         if known is not None:
             return known
         version = self.versions.get(key)
@@ -244,8 +238,7 @@ class TailCache:
 
     def record_version(self, key: int, stamp: SessionVersion) -> None:
         """Remember the version of a session."""
-        with self._lock:
-            self._last_versions[key] = stamp
+        self._last_versions.put(key, stamp)
 
     def extend_all(self, written: Sequence[SessionWrite]) -> None:
         """Append messages to many windows at once; the rows of the sessions were locked during the writes."""
@@ -257,16 +250,7 @@ class TailCache:
 
     def invalidate(self, key: int) -> None:
         """Forget the known version of a session, so that it is read again before the next write."""
-        with self._lock:
-            self._last_versions.pop(key, None)
-
-    def before_fork(self) -> None:
-        """Acquire the lock, so that no thread is changing the state."""
-        self._lock.acquire()
-
-    def after_fork(self) -> None:
-        """Release the lock."""
-        self._lock.release()
+        self._last_versions.invalidate(key)
 
     def get_latest(
         self, key: int, limit: int, of: WindowKind, read: Callable[[], VersionedMessages]

@@ -102,6 +102,7 @@ class LoopTracker:
     def __init__(self, start: int = 0) -> None:
         self.step_count = start
         self._new_step_count = 0
+        # First in, first out: a lookup must not keep an action remembered.
         self._done_once: FIFOCache[str, ActionRepeats] = FIFOCache(_MAX_REMEMBERED_ACTIONS)
         self._done_again: FIFOCache[str, ActionRepeats] = FIFOCache(_MAX_REMEMBERED_ACTIONS)
         self._chains = ChainTracker()
