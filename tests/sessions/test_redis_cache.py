@@ -414,7 +414,7 @@ def test_a_setting_in_the_url_that_is_none_is_refused_without_its_secret(tmp_pat
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(InvalidConfigError, match=next(iter(settings))):
         RedisConfig(**settings)  # type: ignore[arg-type]
-    with pytest.raises(InvalidConfigError, match="expected RedisConfig or None"):
+    with pytest.raises(InvalidConfigError, match="redis must be a RedisConfig or None"):
         EngineConfig(redis="redis://localhost")  # type: ignore[arg-type]
 
 
