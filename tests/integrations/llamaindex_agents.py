@@ -30,14 +30,14 @@ Prompt: TypeAlias = Sequence[ChatMessage]
 Reply: TypeAlias = Callable[[Prompt], ChatMessage | str]
 
 
-def _noted(_: Prompt) -> ChatMessage | str:
+def _reply_noted(_: Prompt) -> ChatMessage | str:
     return "I have noted it."
 
 
 class ScriptedLLM(FunctionCallingLLM):
     """A chat model with tools that answers by a function of its prompt, and keeps every prompt as it was."""
 
-    reply: Reply = _noted
+    reply: Reply = _reply_noted
     seen: list[list[ChatMessage]] = Field(default_factory=list)
 
     @property
@@ -51,10 +51,10 @@ class ScriptedLLM(FunctionCallingLLM):
         return self.chat(messages)
 
     def stream_chat(self, messages: Prompt, **_: Any) -> Any:
-        return _streamed(self._answer(messages))
+        return _stream(self._answer(messages))
 
     async def astream_chat(self, messages: Prompt, **_: Any) -> Any:
-        return _later(self.stream_chat(messages))
+        return _stream_async(self.stream_chat(messages))
 
     def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:  # noqa: FBT001, FBT002 - the framework's signature
         return CompletionResponse(text=self._answer([ChatMessage(prompt)]).content or "")
@@ -76,8 +76,8 @@ class ScriptedLLM(FunctionCallingLLM):
         *_: Any,
         **__: Any,
     ) -> dict[str, Any]:
-        asked = ChatMessage(user_msg) if isinstance(user_msg, str) else user_msg
-        return {"messages": [*(chat_history or []), *([] if asked is None else [asked])]}
+        message = ChatMessage(user_msg) if isinstance(user_msg, str) else user_msg
+        return {"messages": [*(chat_history or []), *([] if message is None else [message])]}
 
     def get_tool_calls_from_response(
         self,
@@ -104,7 +104,7 @@ class ScriptedLLM(FunctionCallingLLM):
 class CompletionLLM(CustomLLM):
     """A completion model, in whose prompt all messages are one text."""
 
-    reply: Reply = _noted
+    reply: Reply = _reply_noted
     seen: list[list[ChatMessage]] = Field(default_factory=list)
 
     @property
@@ -143,7 +143,7 @@ class AnswerSequence:
         return copy.deepcopy(answer)  # agents change answers in place
 
 
-def calling(*calls: tuple[str | None, str, dict[str, Any]], text: str = "") -> ChatMessage:
+def create_tool_calls(*calls: tuple[str | None, str, dict[str, Any]], text: str = "") -> ChatMessage:
     """An answer that calls tools, each given by its id, its name and its arguments."""
     blocks: list[Any] = [TextBlock(text=text)] if text else []
     for call, name, arguments in calls:
@@ -160,9 +160,9 @@ def roles(messages: Prompt) -> list[str]:
     return [message.role.value for message in messages]
 
 
-def list_said(messages: Prompt) -> list[tuple[str, str]]:
+def list_turns(messages: Prompt) -> list[tuple[str, str]]:
     """Who said what, tool calls by their names."""
-    return [(message.role.value, message.content or _called(message)) for message in messages]
+    return [(message.role.value, message.content or _list_tool_names(message)) for message in messages]
 
 
 def check_call_order(messages: Prompt) -> None:
@@ -182,11 +182,11 @@ def check_call_order(messages: Prompt) -> None:
     assert not waiting, f"no result for {waiting}"
 
 
-def _called(message: ChatMessage) -> str:
+def _list_tool_names(message: ChatMessage) -> str:
     return " ".join(block.tool_name for block in message.blocks if isinstance(block, ToolCallBlock))
 
 
-def _streamed(message: ChatMessage) -> Iterator[ChatResponse]:
+def _stream(message: ChatMessage) -> Iterator[ChatResponse]:
     text = message.content or ""
     half = len(text) // 2
     if half:
@@ -194,6 +194,6 @@ def _streamed(message: ChatMessage) -> Iterator[ChatResponse]:
     yield ChatResponse(message=message, delta=text[half:])
 
 
-async def _later(responses: Iterator[ChatResponse]) -> AsyncIterator[ChatResponse]:
+async def _stream_async(responses: Iterator[ChatResponse]) -> AsyncIterator[ChatResponse]:
     for response in responses:
         yield response

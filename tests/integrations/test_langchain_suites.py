@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def memory(request: pytest.FixtureRequest, engine: MemoryEngine, tenant: str) -> None:
-    """An engine with something in it, for the suite at hand."""
+    """An engine with something in it, for the suite that uses it."""
     session = engine.session(tenant, "talk")
     for instrument in ("cello", "piano", "harp", "flute"):
         session.add("user", f"Bob plays the {instrument}.")

@@ -21,9 +21,9 @@ from tests.integrations.llamaindex_agents import (
     AnswerSequence,
     Prompt,
     ScriptedLLM,
-    calling,
     check_call_order,
-    list_said,
+    create_tool_calls,
+    list_turns,
     roles,
     texts,
 )
@@ -107,7 +107,7 @@ async def test_a_context_that_is_used_again_keeps_every_turn(build: Any, engine:
         await agent.run(user_msg=f"Question {turn}", ctx=context)
         assert [f"Question {n}" in texts(llm.seen[-1]) for n in range(turn + 1)] == [True] * (turn + 1)
     held = await context.store.get("memory")
-    assert list_said(held.get_all()) == list_said(
+    assert list_turns(held.get_all()) == list_turns(
         mine.get_all()
     )  # the caller's own object is not left behind
     assert roles(mine.get_all()) == ["user", "assistant"] * 5
@@ -183,7 +183,7 @@ def child() -> None:
         held = await handler.ctx.store.get("memory")
         return {
             "shown": texts(llm.seen[0]),
-            "said": list_said(held.get_all()),
+            "said": list_turns(held.get_all()),
             "context": handler.ctx.to_dict(),
         }
 
@@ -215,7 +215,7 @@ async def test_another_process_goes_on_with_the_context_on_a_file(file_url: str)
         done = in_another_process(first.to_dict())
         assert "under the mat" in done["shown"]
         assert [text for _, text in done["said"]][::2] == ["The key is under the mat.", "Where is it?"]
-        assert list_said(mine.get_all()) == [
+        assert list_turns(mine.get_all()) == [
             tuple(one) for one in done["said"]
         ]  # while it is open here as well
         back: Any = Context.from_dict(agent, done["context"])
@@ -236,7 +236,7 @@ async def until_asked(handler: Any) -> Any:
     return written
 
 
-ASKING = calling(("c-1", "ask_person", {"what": "May I?"}))
+ASKING = create_tool_calls(("c-1", "ask_person", {"what": "May I?"}))
 WITH_A_PERSON = [
     ("user", "Please ask."),
     ("assistant", "ask_person"),
@@ -249,14 +249,14 @@ async def test_a_person_answers_after_the_context_was_written_down(engine: Memor
     mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one")
     agent = agent_with(ScriptedLLM(reply=AnswerSequence(ASKING)), initial_state={"counted": 0})
     written = await until_asked(agent.run(user_msg="Please ask.", memory=mine))
-    assert list_said(mine.get_all()) == [("user", "Please ask.")]
+    assert list_turns(mine.get_all()) == [("user", "Please ask.")]
     llm = ScriptedLLM()
     later = agent_with(llm, initial_state={"counted": 0})
     context: Any = Context.from_dict(later, written)
     handler = later.run(ctx=context)
     handler.ctx.send_event(answer_of("yes"))
     assert str(await handler) == "I have noted it."
-    assert list_said(mine.get_all()) == WITH_A_PERSON
+    assert list_turns(mine.get_all()) == WITH_A_PERSON
     assert [texts(prompt).count(STATE) for prompt in llm.seen] == [1]
 
 
@@ -311,7 +311,7 @@ async def test_a_file_that_is_gone_is_told_and_a_closed_one_is_opened_again(tmp_
 
 
 async def test_tools_that_edit_the_state_do_not_part_the_memory(engine: MemoryEngine) -> None:
-    calls = [calling((f"c-{n}", "count", {})) for n in range(3)]
+    calls = [create_tool_calls((f"c-{n}", "count", {})) for n in range(3)]
     llm = ScriptedLLM(reply=AnswerSequence(*calls, "Counted."))
     agent = agent_with(llm, initial_state={"counted": 0})
     mine = TieredMemory.from_defaults(engine=engine, session_id="one")
@@ -319,7 +319,7 @@ async def test_tools_that_edit_the_state_do_not_part_the_memory(engine: MemoryEn
     await handler
     held = await handler.ctx.store.get("memory")
     assert await handler.ctx.store.get("state") == {"counted": 3}
-    assert list_said(held.get_all()) == list_said(mine.get_all())
+    assert list_turns(held.get_all()) == list_turns(mine.get_all())
     assert roles(mine.get_all()) == ["user", *["assistant", "tool"] * 3, "assistant"]
 
 
@@ -330,7 +330,7 @@ async def test_every_prompt_has_the_state_once_and_the_record_never(
 ) -> None:
     other = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="zero")
     other.put(ChatMessage("I count sheep, and the sheep are in the attic."))
-    answers = (calling(("c-1", "count", {})), calling(("c-2", "count", {})), "Counted.")
+    answers = (create_tool_calls(("c-1", "count", {})), create_tool_calls(("c-2", "count", {})), "Counted.")
     llm = ScriptedLLM(reply=lambda _: answers[(len(llm.seen) - 1) % 3])
     agent = agent_with(llm, initial_state={"counted": 0})
     mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one", insert_method=insert)
@@ -347,8 +347,8 @@ async def test_every_prompt_has_the_state_once_and_the_record_never(
 
 
 async def test_agents_that_hand_over_show_the_state_once_too(engine: MemoryEngine) -> None:
-    hand = calling(("h-1", "handoff", {"to_agent": "second", "reason": "it counts"}))
-    llm = ScriptedLLM(reply=AnswerSequence(hand, calling(("c-1", "count", {})), "Counted."))
+    hand = create_tool_calls(("h-1", "handoff", {"to_agent": "second", "reason": "it counts"}))
+    llm = ScriptedLLM(reply=AnswerSequence(hand, create_tool_calls(("c-1", "count", {})), "Counted."))
     workflow = together(llm)
     workflow.initial_state = {"counted": 0}
     mine = TieredMemory.from_defaults(engine=engine, session_id="one")
@@ -361,7 +361,7 @@ def looking_up(prompt: Prompt) -> ChatMessage | str:
     number = sum(message.role == "user" for message in prompt)
     if prompt[-1].role == "tool":
         return f"Answer {number}: it is in the attic."
-    return calling((f"c-{number}", "look_up", {"what": f"thing {number} " * 20}))
+    return create_tool_calls((f"c-{number}", "look_up", {"what": f"thing {number} " * 20}))
 
 
 @pytest.mark.sample(1)
@@ -383,7 +383,7 @@ async def test_an_app_that_hands_in_its_texts_each_time_stores_only_what_is_new(
         grown.append(sum(not message.is_summary for message in record))
     assert grown == [4 * turn for turn in range(1, 25)]  # a question, a call, its result and an answer
     assert len(in_memory.namespace("ada").sessions().sessions) == 1
-    assert list_said(mine.get_all())[:-4] == list_said(texts_of_app)[:-2]
+    assert list_turns(mine.get_all())[:-4] == list_turns(texts_of_app)[:-2]
 
 
 @pytest.mark.parametrize("again", ["the context", "the memory"])
@@ -393,7 +393,11 @@ async def test_a_run_that_dies_leaves_its_question_and_the_next_one_works(
     def reply(prompt: Prompt) -> ChatMessage | str:
         if len(llm.seen) == 2:
             raise ConnectionError("the model is away")
-        return calling(("c-1", "look_up", {"what": "key"})) if len(llm.seen) == 1 else "It is in the attic."
+        return (
+            create_tool_calls(("c-1", "look_up", {"what": "key"}))
+            if len(llm.seen) == 1
+            else "It is in the attic."
+        )
 
     llm = ScriptedLLM(reply=reply)
     agent = agent_with(llm)
@@ -401,14 +405,14 @@ async def test_a_run_that_dies_leaves_its_question_and_the_next_one_works(
     context: Any = Context(agent)
     with pytest.raises(ConnectionError, match="the model is away"):
         await agent.run(user_msg="Where is the key?", ctx=context, memory=mine)
-    assert list_said(mine.get_all()) == [("user", "Where is the key?")]
+    assert list_turns(mine.get_all()) == [("user", "Where is the key?")]
     handed = {"ctx": context} if again == "the context" else {"memory": mine}
     assert str(await agent.run(user_msg="Are you there?", **handed)) == "It is in the attic."
     assert "Where is the key?" in texts(llm.seen[2])
     await agent.run(user_msg="Thank you.", **handed)
     for prompt in llm.seen:
         check_call_order(prompt)
-    asked = [text for role, text in list_said(mine.get_all()) if role == "user"]
+    asked = [text for role, text in list_turns(mine.get_all()) if role == "user"]
     assert asked == ["Where is the key?", "Are you there?", "Thank you."]
 
 
@@ -426,7 +430,7 @@ async def test_contexts_of_several_sessions_run_side_by_side(engine: MemoryEngin
 
     names = [f"session-{number}" for number in range(6)]
     for name, (llm, mine) in zip(names, await asyncio.gather(*map(live, names)), strict=True):
-        asked = [text for role, text in list_said(mine.get_all()) if role == "user"]
+        asked = [text for role, text in list_turns(mine.get_all()) if role == "user"]
         assert asked == [f"{name} asks {turn}" for turn in range(4)]
         assert roles(mine.get_all()) == ["user", "assistant", "tool", "assistant"] * 4
         for prompt in llm.seen:

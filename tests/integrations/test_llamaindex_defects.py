@@ -16,9 +16,9 @@ from tests.integrations.llamaindex_agents import (
     AnswerSequence,
     ScriptedLLM,
     SingleNodeRetriever,
-    calling,
     check_call_order,
-    list_said,
+    create_tool_calls,
+    list_turns,
     roles,
     texts,
 )
@@ -102,7 +102,7 @@ async def test_a_block_with_a_priority_is_cut_to_what_fits_and_not_dropped(engin
 
 def test_thoughts_and_tool_calls_take_tokens(engine: MemoryEngine) -> None:
     # run-llama/llama_index#21950: they count as nothing, until a provider says that the prompt is too long.
-    call = calling(("c-1", "look_up", {"what": "the key to the old shed, " * 30}))
+    call = create_tool_calls(("c-1", "look_up", {"what": "the key to the old shed, " * 30}))
     call.blocks.insert(0, ThinkingBlock(content="First I have to find out where the key is. " * 30))
     call.blocks.append(ImageBlock(image=b"\x89PNG\r\n\x1a\n", image_mimetype="image/png"))
     result = ChatMessage(role="tool", content="In the attic.", additional_kwargs={"tool_call_id": "c-1"})
@@ -252,7 +252,7 @@ def test_trimming_parts_no_call_from_its_result(engine: MemoryEngine) -> None:
         for turn in range(6):
             calls = [(f"c-{turn}-{n}", "look_up", {"what": f"thing {n}"}) for n in range(turn % 3 + 1)]
             memory.put(ChatMessage(f"Question {turn}: where are all my things?"))
-            memory.put(calling(*calls))
+            memory.put(create_tool_calls(*calls))
             for call, _, _ in calls:
                 memory.put(
                     ChatMessage(
@@ -318,7 +318,7 @@ def test_a_copy_for_another_session_is_another_memory(engine: MemoryEngine) -> N
     mine = TieredMemory.from_defaults(engine=engine, session_id="one", token_limit=500)
     other = mine.model_copy(update={"session_id": "two"})
     other.put(ChatMessage("Hello."))
-    assert (mine.get_all(), list_said(other.get_all())) == ([], [("user", "Hello.")])
+    assert (mine.get_all(), list_turns(other.get_all())) == ([], [("user", "Hello.")])
     assert (other.token_limit, other.namespace) == (500, ["chat", "two"])
     with pytest.raises(ValueError, match="session_id"):
         mine.session_id = "three"

@@ -17,7 +17,7 @@ from langmem_tiers_llamaindex.events import (
     dispatcher,
 )
 from langmem_tiers_llamaindex.memory import TieredMemory
-from tests.integrations.llamaindex_agents import AnswerSequence, ScriptedLLM, calling
+from tests.integrations.llamaindex_agents import AnswerSequence, ScriptedLLM, create_tool_calls
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
@@ -209,7 +209,9 @@ async def test_a_turn_of_an_agent_is_seen_from_outside(memory: TieredMemory, wat
         """Look something up."""
         return f"The {what} is in the attic."
 
-    llm = ScriptedLLM(reply=AnswerSequence(calling(("c-1", "look_up", {"what": "key"})), "In the attic."))
+    llm = ScriptedLLM(
+        reply=AnswerSequence(create_tool_calls(("c-1", "look_up", {"what": "key"})), "In the attic.")
+    )
     await FunctionAgent(tools=[look_up], llm=llm).run(user_msg="Where is the key?", memory=memory)
     told = watch.events()
     stored = [event.messages for event in told if isinstance(event, MemoryStoredEvent)]

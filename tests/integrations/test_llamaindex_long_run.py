@@ -13,9 +13,9 @@ from langmem_tiers_llamaindex.convert import message_tokens
 from langmem_tiers_llamaindex.memory import TieredMemory
 from tests.integrations.llamaindex_agents import (
     ScriptedLLM,
-    calling,
     check_call_order,
-    list_said,
+    create_tool_calls,
+    list_turns,
     roles,
     texts,
 )
@@ -82,7 +82,7 @@ class Script:
             (f"c-{self.turn}-{self.step}-{n}", name, {"what": f"thing {self.turn} {self.step} {n}"})
             for n, name in enumerate(chance.choices(KINDS, [8, 2], k=chance.choice([1, 1, 2, 3])))
         ]
-        return calling(*calls, text="Let me see." if chance.random() < 0.5 else "")
+        return create_tool_calls(*calls, text="Let me see." if chance.random() < 0.5 else "")
 
 
 def history_of(prompt: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
@@ -122,8 +122,8 @@ async def test_a_long_run_stays_within_the_limit_and_loses_nothing(turns: int) -
     assert len(first) == turns
     for text, name in zip(first[9::10], GUARDS.values(), strict=False):
         assert f"gate is {name}." in text  # recalled from another session
-    assert [text for role, text in list_said(found) if role == "user"] == asked
-    assert list_said([one for one in found if one.role == "assistant"]) == list_said(script.answers)
+    assert [text for role, text in list_turns(found) if role == "user"] == asked
+    assert list_turns([one for one in found if one.role == "assistant"]) == list_turns(script.answers)
     calls = sum(isinstance(block, ToolCallBlock) for one in script.answers for block in one.blocks)
     assert roles(found).count("tool") == calls > turns
     assert "today" in texts([one for one in found if one.role == "tool"])

@@ -16,9 +16,9 @@ from tests.integrations.llamaindex_agents import (
     CompletionLLM,
     ScriptedLLM,
     SingleNodeRetriever,
-    calling,
     check_call_order,
-    list_said,
+    create_tool_calls,
+    list_turns,
     roles,
     texts,
 )
@@ -126,8 +126,8 @@ async def test_a_chat_engine_knows_what_another_session_was_told(
     assert FACT in texts(llm.seen[0])
     assert await say(chat, way, MORE) == NOTED
     assert all("Rufus" not in texts(prompt) for prompt in llm.seen)
-    assert list_said(memory("ada", "first").get_all()) == [("user", TOLD), ("assistant", NOTED)]
-    assert list_said(chat.chat_history) == [
+    assert list_turns(memory("ada", "first").get_all()) == [("user", TOLD), ("assistant", NOTED)]
+    assert list_turns(chat.chat_history) == [
         ("user", ASKED),
         ("assistant", NOTED),
         ("user", MORE),
@@ -166,7 +166,7 @@ async def test_a_chat_engine_fills_in_no_placeholder_that_somebody_said(
     shown = texts(llm.seen[-1]).replace("\N{WORD JOINER}", "")
     assert "My template says {context_str}: {query_str}" in texts(llm.seen[0]).replace("\N{WORD JOINER}", "")
     assert odd in shown
-    assert list_said(chat.chat_history)[2] == ("user", odd)
+    assert list_turns(chat.chat_history)[2] == ("user", odd)
 
 
 def note(text: str) -> str:
@@ -181,7 +181,7 @@ def run_code(code: str) -> str:
 
 THINKING = 'Thought: I need a tool.\nAction: note\nAction Input: {"text": "hello"}'
 ANSWERING = f"Thought: I can answer.\nAnswer: {NOTED}"
-USING_A_TOOL = (calling(("c-1", "note", {"text": "hello"}), text="Let me see."), NOTED)
+USING_A_TOOL = (create_tool_calls(("c-1", "note", {"text": "hello"}), text="Let me see."), NOTED)
 REASONING = (THINKING, ANSWERING)
 CODING = ("<execute>note('hello')</execute>", NOTED)
 
@@ -227,12 +227,12 @@ async def test_an_agent_knows_what_another_session_was_told(
         assert FACT in texts(prompt)
         assert "Rufus" not in texts(prompt)
         assert texts(prompt).count("Be kind.") == ("bare" not in name)
-    assert list_said(memory("ada", "first").get_all()) == [("user", TOLD), *turn]
-    assert list_said(second.get_all()) == [("user", ASKED), *turn]
+    assert list_turns(memory("ada", "first").get_all()) == [("user", TOLD), *turn]
+    assert list_turns(second.get_all()) == [("user", ASKED), *turn]
     again = model()
     await agent_with(again).run(user_msg=MORE, memory=second)
     assert ASKED in texts(again.seen[0])
-    assert list_said(second.get_all()) == [("user", ASKED), *turn, ("user", MORE), *turn]
+    assert list_turns(second.get_all()) == [("user", ASKED), *turn, ("user", MORE), *turn]
 
 
 @pytest.mark.parametrize("prompt", [None, "Be kind."], ids=["bare", "with a system prompt"])
@@ -250,7 +250,7 @@ async def test_a_completion_model_that_reasons_sees_what_is_remembered(
     assert all(FACT in texts(one) for one in llm.seen)
 
 
-HANDOFF = calling(("h-1", "handoff", {"to_agent": "second", "reason": "it knows cats"}))
+HANDOFF = create_tool_calls(("h-1", "handoff", {"to_agent": "second", "reason": "it knows cats"}))
 
 
 @pytest.mark.sample(4)
@@ -273,7 +273,7 @@ async def test_an_agent_that_was_handed_the_question_knows_it_too(
     for prompt in [*first.seen, *second.seen]:
         assert FACT in texts(prompt)
         assert "Rufus" not in texts(prompt)
-    handed = list_said(mine.get_all())
+    handed = list_turns(mine.get_all())
     assert handed[:2] == [("user", ASKED), ("assistant", "handoff")]
     assert handed[2][0] == "tool"
     assert handed[3:] == turn
@@ -290,7 +290,7 @@ async def test_the_question_stays_in_sight_however_many_tools_were_called_before
 ) -> None:
     memory("ada", "first").put(ChatMessage(TOLD))
     rounds = [
-        calling(*((f"c-{number}-{n}", "note", {"text": f"{n} " * 20}) for n in range(9)))
+        create_tool_calls(*((f"c-{number}-{n}", "note", {"text": f"{n} " * 20}) for n in range(9)))
         for number in range(5)
     ]
     first, second = (
@@ -318,14 +318,14 @@ async def test_the_question_stays_in_sight_however_many_tools_were_called_before
 
 async def test_calls_without_ids_keep_their_results(memory: Any) -> None:
     # Models of Ollama and Google give none, and what a tool returns is told by the name of the tool.
-    answers = (calling((None, "note", {"text": "one"}), (None, "note", {"text": "two"})), NOTED)
+    answers = (create_tool_calls((None, "note", {"text": "one"}), (None, "note", {"text": "two"})), NOTED)
     mine = memory("ada", "first")
     agent = FunctionAgent(tools=[note], llm=ScriptedLLM(reply=AnswerSequence(*answers)))
     await agent.run(user_msg=TOLD, memory=mine)
     llm = ScriptedLLM()
     await FunctionAgent(tools=[note], llm=llm).run(user_msg=ASKED, memory=mine)
     check_call_order(llm.seen[0])
-    assert list_said(llm.seen[0])[1:4] == [
+    assert list_turns(llm.seen[0])[1:4] == [
         ("assistant", "note note"),
         ("tool", "The board has it: one"),
         ("tool", "The board has it: two"),
@@ -333,7 +333,7 @@ async def test_calls_without_ids_keep_their_results(memory: Any) -> None:
     by_hand = memory("ada", "third")
     for message in mine.get_all():
         by_hand.put(message)
-    assert list_said(by_hand.get()) == list_said(mine.get())
+    assert list_turns(by_hand.get()) == list_turns(mine.get())
     by_hand.set([*by_hand.get_all(), ChatMessage("Bye.")])
     assert by_hand.engine.session("ada", "third").count() == len(mine.get_all()) + 1
 
@@ -362,7 +362,7 @@ def test_calls_beside_the_blocks_keep_their_results_without_ids_too(memory: Any)
 async def test_a_call_that_got_no_result_breaks_no_later_prompt(memory: Any) -> None:
     # Of parallel calls, one that returns directly ends the turn before the others are written down.
     direct = FunctionTool.from_defaults(run_code, return_direct=True)
-    both = calling(("c-1", "run_code", {"code": "1"}), ("c-2", "note", {"text": "two"}))
+    both = create_tool_calls(("c-1", "run_code", {"code": "1"}), ("c-2", "note", {"text": "two"}))
     mine = memory("ada", "first")
     agent = FunctionAgent(tools=[note, direct], llm=ScriptedLLM(reply=AnswerSequence(both)))
     assert str(await agent.run(user_msg=TOLD, memory=mine)) == "ran 1"
@@ -370,12 +370,15 @@ async def test_a_call_that_got_no_result_breaks_no_later_prompt(memory: Any) -> 
     llm = ScriptedLLM()
     await FunctionAgent(tools=[note], llm=llm).run(user_msg=ASKED, memory=mine)
     check_call_order(llm.seen[0])
-    assert ("tool", "[no result: the call did not come to its end]") in list_said(llm.seen[0])
+    assert ("tool", "[no result: the call did not come to its end]") in list_turns(llm.seen[0])
     assert "[no result" not in texts(mine.get_all())
 
 
 async def test_an_agent_that_may_take_no_further_step_leaves_a_whole_conversation(memory: Any) -> None:
-    mine, calls = memory("ada", "first"), [calling((f"c-{n}", "note", {"text": "x"})) for n in range(3)]
+    mine, calls = (
+        memory("ada", "first"),
+        [create_tool_calls((f"c-{n}", "note", {"text": "x"})) for n in range(3)],
+    )
     agent = FunctionAgent(tools=[note], llm=ScriptedLLM(reply=AnswerSequence(*calls, NOTED)))
     handler = agent.run(user_msg=TOLD, memory=mine, max_iterations=3, early_stopping_method="generate")
     assert str(await handler) == NOTED

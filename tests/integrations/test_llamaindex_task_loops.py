@@ -33,8 +33,8 @@ with warnings.catch_warnings():
         CompletionLLM,
         Prompt,
         ScriptedLLM,
-        calling,
         check_call_order,
+        create_tool_calls,
         texts,
     )
 
@@ -68,11 +68,11 @@ class Page:
 
 
 def click(selector: str = "#buy", text: str = "") -> Any:
-    return calling(("call", "click", {"selector": selector}), text=text)
+    return create_tool_calls(("call", "click", {"selector": selector}), text=text)
 
 
 def answering(reason: str) -> Any:
-    return calling(("why", "answer_guard", {"reason": reason}))
+    return create_tool_calls(("why", "answer_guard", {"reason": reason}))
 
 
 async def ask(agent: Any, history: Any = None, question: str = "Buy it.", **about: Any) -> AgentOutput:
@@ -100,7 +100,7 @@ def thoughts(memory: AgentMemory) -> list[str]:
 
 @pytest.mark.parametrize("in_workflow", [False, True])
 async def test_calls_of_a_tool_that_does_not_exist_are_cycles(memory: AgentMemory, in_workflow: bool) -> None:  # noqa: FBT001 - a parameter
-    missing = calling(("call", "teleport", {"to": "Rome"}))
+    missing = create_tool_calls(("call", "teleport", {"to": "Rome"}))
     llm = ScriptedLLM(reply=AnswerSequence(*[missing] * 9, "I give up."))
     agent = FunctionAgent(tools=[Page().click], llm=llm)
     watched: Any = watch_agent(AgentWorkflow(agents=[agent]) if in_workflow else agent, memory)
@@ -128,7 +128,7 @@ def handing(to: str, reasons: Iterator[str]) -> Any:
     def reply(prompt: Prompt) -> Any:
         if "Blocked: handoff" in (prompt[-1].content or ""):
             return "I do it myself."
-        return calling(("h", "handoff", {"to_agent": to, "reason": next(reasons)}))
+        return create_tool_calls(("h", "handoff", {"to_agent": to, "reason": next(reasons)}))
 
     return reply
 
@@ -161,7 +161,7 @@ async def test_agents_that_hand_off_to_each_other_are_stopped(
 
 async def test_a_handoff_that_is_blocked_for_good_ends_the_run(memory: AgentMemory) -> None:
     def always(to: str) -> ScriptedLLM:
-        call = calling(("h", "handoff", {"to_agent": to, "reason": "It is yours."}))
+        call = create_tool_calls(("h", "handoff", {"to_agent": to, "reason": "It is yours."}))
         return ScriptedLLM(reply=AnswerSequence(call))
 
     agents: list[Any] = [
@@ -178,7 +178,7 @@ async def test_a_handoff_that_is_blocked_for_good_ends_the_run(memory: AgentMemo
 
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_what_a_model_says_with_a_call_is_its_thought(memory: AgentMemory, streaming: bool) -> None:  # noqa: FBT001 - a parameter
-    two = calling(
+    two = create_tool_calls(
         ("1", "click", {"selector": "#a"}), ("2", "click", {"selector": "#b"}), text="Both may buy it."
     )
     steps = [click("#c", "The button buys it."), two, click("#d"), "Done."]
@@ -255,7 +255,7 @@ async def test_a_run_that_ignores_every_block_ends_with_an_answer(memory: AgentM
 
 
 async def test_several_blocked_calls_at_once_are_one_round(memory: AgentMemory) -> None:
-    both = calling(("1", "click", {"selector": "#buy"}), ("2", "click", {"selector": "#buy"}))
+    both = create_tool_calls(("1", "click", {"selector": "#buy"}), ("2", "click", {"selector": "#buy"}))
     llm = ScriptedLLM(reply=AnswerSequence(*[click()] * MOST, both))
     agent = watch_agent(FunctionAgent(tools=[Page().click], llm=llm), memory, stop_after=2)
     history = ChatMemoryBuffer.from_defaults(token_limit=20_000)

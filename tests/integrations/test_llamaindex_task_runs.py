@@ -21,7 +21,14 @@ with warnings.catch_warnings():
     from langmem_tiers_llamaindex.tasks import watch_agent
     from langmem_tiers_llamaindex.watched_tools import WatchedTool
 
-    from .llamaindex_agents import AnswerSequence, CompletionLLM, Prompt, ScriptedLLM, calling, texts
+    from .llamaindex_agents import (
+        AnswerSequence,
+        CompletionLLM,
+        Prompt,
+        ScriptedLLM,
+        create_tool_calls,
+        texts,
+    )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +80,7 @@ class Weather:
 
 
 def call(city: str = "Rome") -> Any:
-    return calling(("call", "weather", {"city": city}))
+    return create_tool_calls(("call", "weather", {"city": city}))
 
 
 def once(prompt: Prompt) -> Any:
@@ -171,7 +178,7 @@ async def test_a_model_answers_the_block_of_its_own_conversation(engine: MemoryE
         said = prompt[-1].content or ""
         if said.startswith("Blocked: "):
             reason = {"reason": "The weather may have changed."}
-            return calling(("why", "answer_guard", reason))
+            return create_tool_calls(("why", "answer_guard", reason))
         return "Enough." if weather.asked > MOST else call()
 
     weather = Weather()
@@ -184,7 +191,7 @@ async def test_a_model_answers_the_block_of_its_own_conversation(engine: MemoryE
 
 async def test_the_agents_of_a_workflow_share_the_task_of_the_conversation(engine: MemoryEngine) -> None:
     weather = Weather()
-    handoff = calling(("h", "handoff", {"to_agent": "second", "reason": "It is yours."}))
+    handoff = create_tool_calls(("h", "handoff", {"to_agent": "second", "reason": "It is yours."}))
     first = agent_of(weather, AnswerSequence(call("Oslo"), handoff), name="first", description="Finds.")
     second = agent_of(weather, AnswerSequence(call("Bern"), "Done."), name="second", description="Tells.")
     flow = watch_agent(AgentWorkflow(agents=[first, second], root_agent="first"), engine=engine)
@@ -271,7 +278,7 @@ confirm.__annotations__["ctx"] = Context  # the framework does not read annotati
 
 
 def asking(weather: Weather) -> FunctionAgent:
-    steps = [*[call()] * 4, calling(("ask", "confirm", {})), *[call()] * 6, "Done."]
+    steps = [*[call()] * 4, create_tool_calls(("ask", "confirm", {})), *[call()] * 6, "Done."]
     return FunctionAgent(tools=[weather.weather, confirm], llm=ScriptedLLM(reply=AnswerSequence(*steps)))
 
 

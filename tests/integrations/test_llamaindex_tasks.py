@@ -35,7 +35,7 @@ with warnings.catch_warnings():
         Prompt,
         ScriptedLLM,
         SingleNodeRetriever,
-        calling,
+        create_tool_calls,
         texts,
     )
 
@@ -81,7 +81,7 @@ def run(agent: Any, question: str = "Buy it.", **about: Any) -> Any:
 
 
 def click(number: int = 1, selector: str = "#buy") -> Any:
-    return calling((f"call-{number}", "click", {"selector": selector}))
+    return create_tool_calls((f"call-{number}", "click", {"selector": selector}))
 
 
 def looping(rounds: int, *, after: str = "I give up.") -> AnswerSequence:
@@ -173,7 +173,7 @@ def test_a_looping_react_agent_is_stopped_and_reads_why(memory: AgentMemory) -> 
 
 def test_the_agents_of_a_workflow_share_the_task(memory: AgentMemory) -> None:
     page = Page()
-    handoff = calling(("h", "handoff", {"to_agent": "buyer", "reason": "It is found."}))
+    handoff = create_tool_calls(("h", "handoff", {"to_agent": "buyer", "reason": "It is found."}))
     finder = FunctionAgent(
         name="finder",
         description="Finds.",
@@ -195,7 +195,7 @@ def test_an_answer_lifts_the_block(memory: AgentMemory) -> None:
     def reply(prompt: Prompt) -> Any:
         told = [message.content or "" for message in prompt if message.role == "tool"]
         if told and told[-1].startswith("Blocked"):
-            return calling(("why", "answer_guard", {"reason": REASON}))
+            return create_tool_calls(("why", "answer_guard", {"reason": REASON}))
         return "Bought." if told and page.clicks > before else click(len(told))
 
     page = Page()
@@ -230,7 +230,7 @@ def test_a_failing_tool_is_recorded_and_its_agent_warned_then_stopped(memory: Ag
 
 def test_calls_at_the_same_time_are_all_recorded(memory: AgentMemory) -> None:
     page = Page()
-    many = calling(*((f"call-{one}", "click", {"selector": f"#{one}"}) for one in range(8)))
+    many = create_tool_calls(*((f"call-{one}", "click", {"selector": f"#{one}"}) for one in range(8)))
     agent = FunctionAgent(tools=[page.click], llm=ScriptedLLM(reply=AnswerSequence(many, "Done.")))
     run(watch_agent(agent, memory))
     assert sorted(one[1]["selector"] for one in cycles(memory)) == [f"#{one}" for one in range(8)]
@@ -247,7 +247,7 @@ def test_a_tool_gets_its_context_and_no_cycle_holds_it(memory: AgentMemory) -> N
         await ctx.store.set("noted", text)
         return f"noted {await ctx.store.get('noted')}"
 
-    llm = ScriptedLLM(reply=AnswerSequence(calling(("1", "note", {"text": "tea"})), "Done."))
+    llm = ScriptedLLM(reply=AnswerSequence(create_tool_calls(("1", "note", {"text": "tea"})), "Done."))
     agent = watch_agent(FunctionAgent(tools=[taking_context(note)], llm=llm), memory)
     assert str(run(agent)) == "Done."
     assert cycles(memory) == [("note", {"text": "tea"}, "noted tea", "success")]
@@ -261,7 +261,9 @@ def test_a_tool_that_waits_for_a_person_is_recorded_once(memory: AgentMemory) ->
         return str(answer.response)
 
     async def ask() -> str:
-        llm = ScriptedLLM(reply=AnswerSequence(calling(("1", "confirm", {"what": "Sure?"})), "Done."))
+        llm = ScriptedLLM(
+            reply=AnswerSequence(create_tool_calls(("1", "confirm", {"what": "Sure?"})), "Done.")
+        )
         agent = watch_agent(FunctionAgent(tools=[taking_context(confirm)], llm=llm), memory)
         handler = agent.run("Buy it.", memory=ChatMemoryBuffer.from_defaults(token_limit=20_000))
         async for event in handler.stream_events():
