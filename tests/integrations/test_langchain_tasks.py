@@ -64,7 +64,7 @@ def engine() -> Iterator[MemoryEngine]:
 
 @WAYS
 async def test_tool_calls_become_cycles(memory: AgentMemory, way: str) -> None:
-    steps = [call(said="I should look it up."), call("fetch", url="https://gate.example/boat")]
+    steps = [call(content="I should look it up."), call("fetch", url="https://gate.example/boat")]
     tasks = TieredTaskMiddleware(memory)
     await run(create_tool_agent(ScriptedChat(reply=script(*steps)), tasks), way)
     first, second = cycles(memory)

@@ -240,12 +240,12 @@ def test_the_sweeper_runs_until_it_is_stopped() -> None:
         names = [thread.name for thread in threading.enumerate()]
         assert names.count("langmem-tiers-sweeper") == 1
         store.put(("a",), "k", {})
-        wait_until(lambda: not _rows(store), "the sweeper erases the expired item")
+        wait_until(lambda: not _count_namespaces(store), "the sweeper erases the expired item")
         assert store.stop_ttl_sweeper(LIMIT_SECONDS)
         assert "langmem-tiers-sweeper" not in [thread.name for thread in threading.enumerate()]
 
 
-def _rows(store: TieredStore) -> int:
+def _count_namespaces(store: TieredStore) -> int:
     states: Any = store._items._index.list_namespace_states(())
     return len(states)
 

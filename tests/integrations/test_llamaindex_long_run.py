@@ -85,9 +85,9 @@ class Script:
         return create_tool_calls(*calls, text="Let me see." if chance.random() < 0.5 else "")
 
 
-def history_of(prompt: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+def get_history(prompt: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """What memory gave: all between the system prompt of the agent and the steps of this turn."""
-    newest = max(place for place, message in enumerate(prompt) if message.role == "user")
+    newest = max(index for index, message in enumerate(prompt) if message.role == "user")
     return prompt[1 : newest + 1]
 
 
@@ -96,35 +96,39 @@ async def test_a_long_run_stays_within_the_limit_and_loses_nothing(turns: int) -
     script, tokenizer = Script(), get_tokenizer()
     llm = ScriptedLLM(reply=script)
     agent = FunctionAgent(tools=[look_up, fall_over], llm=llm, system_prompt="Be brief.")
-    asked: list[str] = []
+    questions: list[str] = []
     with MemoryEngine() as engine:
         other = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="before")
         other.put_messages(
             [ChatMessage(f"The guard of the {gate} gate is {name}.") for gate, name in GUARDS.items()]
         )
-        mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="long", token_limit=LIMIT)
+        memory = TieredMemory.from_defaults(
+            engine=engine, user_id="ada", session_id="long", token_limit=LIMIT
+        )
         context: Any = Context(agent)
         for turn in range(turns):
-            asked.append(script.begin(turn))
+            questions.append(script.begin(turn))
             if turn % 3:
-                await agent.run(user_msg=asked[-1], ctx=context)
+                await agent.run(user_msg=questions[-1], ctx=context)
             else:  # a new context on the same memory
                 context = Context(agent)
-                await agent.run(user_msg=asked[-1], ctx=context, memory=mine)
-        found = mine.get_all()
-        assert not mine.failures
+                await agent.run(user_msg=questions[-1], ctx=context, memory=memory)
+        found = memory.get_all()
+        assert not memory.failures
     for prompt in llm.seen:
         check_call_order(prompt)
         assert texts(prompt).startswith("Be brief.")
-        shown = history_of(prompt)
+        shown = get_history(prompt)
         assert sum(message_tokens(message, lambda text: len(tokenizer(text))) for message in shown) <= LIMIT
     first = [texts(prompt) for prompt in llm.seen if prompt[-1].role == "user"]
     assert len(first) == turns
     for text, name in zip(first[9::10], GUARDS.values(), strict=False):
         assert f"gate is {name}." in text  # recalled from another session
-    assert [text for role, text in list_turns(found) if role == "user"] == asked
-    assert list_turns([one for one in found if one.role == "assistant"]) == list_turns(script.answers)
-    calls = sum(isinstance(block, ToolCallBlock) for one in script.answers for block in one.blocks)
+    assert [text for role, text in list_turns(found) if role == "user"] == questions
+    assert list_turns([message for message in found if message.role == "assistant"]) == list_turns(
+        script.answers
+    )
+    calls = sum(isinstance(block, ToolCallBlock) for answer in script.answers for block in answer.blocks)
     assert roles(found).count("tool") == calls > turns
-    assert "today" in texts([one for one in found if one.role == "tool"])
+    assert "today" in texts([message for message in found if message.role == "tool"])
     check_call_order(found)

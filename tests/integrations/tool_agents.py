@@ -72,9 +72,9 @@ def ask_person(what: str) -> str:
 TOOLS = [look_up, fetch, broken, slow, hand_over, ask_person]
 
 
-def call(name: str = "look_up", said: str = "", **args: Any) -> AIMessage:
+def call(name: str = "look_up", content: str = "", **args: Any) -> AIMessage:
     args = args or {"what": "boat"}
-    return AIMessage(said, tool_calls=[{"name": name, "args": args, "id": "x"}])
+    return AIMessage(content, tool_calls=[{"name": name, "args": args, "id": "x"}])
 
 
 def script(*steps: AIMessage) -> Callable[[Sequence[BaseMessage]], AIMessage]:
@@ -83,7 +83,7 @@ def script(*steps: AIMessage) -> Callable[[Sequence[BaseMessage]], AIMessage]:
 
     def reply(_: Sequence[BaseMessage]) -> AIMessage:
         number, step = next(left, (0, AIMessage("done")))
-        calls = [{**one, "id": f"{number}-{place}"} for place, one in enumerate(step.tool_calls)]
+        calls = [{**tool_call, "id": f"{number}-{place}"} for place, tool_call in enumerate(step.tool_calls)]
         return AIMessage(step.content, tool_calls=calls)
 
     return reply
@@ -131,4 +131,4 @@ def cycles(memory: AgentMemory) -> list[MemoryEntry]:
 
 
 def results(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
-    return [one for one in messages if isinstance(one, ToolMessage)]
+    return [message for message in messages if isinstance(message, ToolMessage)]
