@@ -1,6 +1,6 @@
-"""One browser and one server process for all tests of the pages.
+"""One browser and one server process for all inspector tests.
 
-They are of the package: the browser holds an event loop, which tests elsewhere want for themselves.
+Their scope is the package because the browser holds an event loop, which conflicts with other tests.
 """
 
 from __future__ import annotations
@@ -28,37 +28,39 @@ SECRET = "a-token-for-tests"
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    with open_browser() as found:
-        yield found
+    with open_browser() as chromium:
+        yield chromium
 
 
 @pytest.fixture(scope="package")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a server process answers."""
+    """URL of the server process."""
     path = tmp_path_factory.mktemp("inspector") / "memory.db"
     with MemoryEngine(path, embedder=None) as engine:
         fill(engine)
     command = [sys.executable, "-m", "langmem_tiers", "serve", "-d", str(path), "--port", "0"]
-    wanted = {**os.environ, "LANGMEM_TIERS_TOKEN": SECRET}
-    with subprocess.Popen(command, env=wanted, stdout=subprocess.PIPE, text=True) as process:
+    environment = {**os.environ, "LANGMEM_TIERS_TOKEN": SECRET}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        told = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
-        assert told is not None
-        yield told[0]
+        match = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+        assert match is not None
+        yield match[0]
         process.terminate()
 
 
 @pytest.fixture
-def looking(browser: Browser, address: str) -> Iterator[Callable[..., InspectorPage]]:
-    """Opens a page at a width; what went wrong in it fails the test at its end."""
+def open_page(browser: Browser, address: str) -> Iterator[Callable[..., InspectorPage]]:
+    """Function that opens a page at a width. Problems of a page fail the test at its end."""
     opened: list[InspectorPage] = []
 
-    def look(width: int = 1200, scheme: str = "light", secret: str | None = SECRET) -> InspectorPage:
+    def open_inspector_page(
+        width: int = 1200, scheme: str = "light", secret: str | None = SECRET
+    ) -> InspectorPage:
         opened.append(InspectorPage(browser, address, width, scheme, secret))
         return opened[-1]
 
-    yield look
-    for one in opened:
-        one.close()
-    for one in opened:
-        one.check()
+    yield open_inspector_page
+    for page in opened:
+        page.close()
+    for page in opened:
+        page.check()

@@ -1,4 +1,4 @@
-"""A page under test, and all that went wrong in it."""
+"""Page object of the inspector that records problems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _HEIGHT = 800
 _LIMIT_MS = 120_000  # guards against hanging; no claim depends on it
 expect.set_options(timeout=_LIMIT_MS)
-_BY_DESIGN = (
+_EXPECTED_REFUSALS = (
     "status of 401",
     "status of 404",
     "status of 409",
@@ -23,7 +23,7 @@ _BY_DESIGN = (
 
 
 class InspectorPage:
-    """A page, with what it asked for and what it complained of."""
+    """Inspector page with its requests and console errors."""
 
     def __init__(self, browser: Browser, address: str, width: int, scheme: str, secret: str | None) -> None:
         self.address = address
@@ -34,8 +34,8 @@ class InspectorPage:
             reduced_motion="reduce",
         )
         if secret is not None:
-            kept = json.dumps(secret)
-            self.context.add_init_script(f"sessionStorage.setItem('langmem-tiers-token', {kept})")
+            token = json.dumps(secret)
+            self.context.add_init_script(f"sessionStorage.setItem('langmem-tiers-token', {token})")
         self.context.add_init_script(
             "addEventListener('securitypolicyviolation', (e) => console.error('CSP ' + e.violatedDirective))"
         )
@@ -49,13 +49,13 @@ class InspectorPage:
     def go_to(
         self, page: str, namespace: tuple[str, ...] | None = None, **parameters: object
     ) -> InspectorPage:
-        """Go to a page and wait until it is there."""
-        named = {} if namespace is None else {"ns": "/".join(namespace)}
-        self.page.goto(f"{self.address}inspector/#/{page}?{urlencode(named | parameters)}")
+        """Open a page and wait until it is loaded."""
+        query = {} if namespace is None else {"ns": "/".join(namespace)}
+        self.page.goto(f"{self.address}inspector/#/{page}?{urlencode(query | parameters)}")
         return self.wait_until_settled()
 
     def wait_until_settled(self) -> InspectorPage:
-        """Wait until nothing is on its way."""
+        """Wait until all requests are finished."""
         self.page.evaluate(
             "new Promise((done) => setTimeout(done, 30))"
         )  # a link that was followed has begun
@@ -69,19 +69,21 @@ class InspectorPage:
 
     @property
     def width(self) -> int:
-        """What the page takes."""
+        """Width of the document in pixels."""
         return int(self.page.evaluate("document.documentElement.scrollWidth"))
 
     def close(self) -> None:
-        """Close it."""
+        """Close the page."""
         self.context.close()
 
     def check(self) -> None:
-        """Fail if anything went wrong."""
+        """Fail if the page had a problem."""
         assert self.problems == []
 
     def _console(self, message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"} and not any(text in message.text for text in _BY_DESIGN):
+        if message.type in {"error", "warning"} and not any(
+            text in message.text for text in _EXPECTED_REFUSALS
+        ):
             self.problems.append(f"console: {message.text}")
 
     def _dialog(self, dialog: Dialog) -> None:

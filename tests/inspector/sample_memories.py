@@ -1,4 +1,4 @@
-"""What the pages are shown: a project, hostile words, and a long session."""
+"""Sample memories of the inspector tests: a project, hostile texts, and a long session."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ LONG_TASK, LONG_THOUGHT, LONG_RESULT = "a long step", "t" * 5_000, "r" * 15_000
 
 
 def fill(engine: MemoryEngine) -> None:
-    """Fill a memory."""
-    _story(engine)
-    _hostile(engine)
+    """Fill a memory with all samples."""
+    _fill_story(engine)
+    _fill_hostile(engine)
     for number in (1, 2):
-        doomed = engine.session(FORGETTABLE, f"session {number}")
-        doomed.add_many([MessageDraft("user", f"remark {n} of session {number}") for n in range(3)])
+        forgettable = engine.session(FORGETTABLE, f"session {number}")
+        forgettable.add_many([MessageDraft("user", f"remark {n} of session {number}") for n in range(3)])
     for name in ("left False", "left True", "kept"):
         engine.session(UNTOUCHED, name).add_many([MessageDraft("user", f"remark {n}") for n in range(2)])
     long = engine.session(LONG, "all")
     long.add_many([MessageDraft("user", f"remark number {n}") for n in range(3_000)])
 
 
-def _story(engine: MemoryEngine) -> None:
+def _fill_story(engine: MemoryEngine) -> None:
     tenant = engine.namespace(*STORY)
     for chapter in load_chapters():
         tenant.session(chapter.session).add_many(chapter.messages)
@@ -50,7 +50,7 @@ def _story(engine: MemoryEngine) -> None:
 
 
 def record_loop(memory: AgentMemory) -> None:
-    """An agent that goes in circles."""
+    """Record a task of an agent that is stuck in a loop."""
     memory.start_task("Find the cheapest ferry to Smögen", task="ferry")
     memory.record_cycle("Start", AgentAction("goto", {"url": "https://ferry.example"}), "Timetable of 2025")
     click = AgentAction("click", {"selector": "#search"})
@@ -58,7 +58,7 @@ def record_loop(memory: AgentMemory) -> None:
         memory.record_cycle("Search", click, "Nothing happened", ExecutionOutcome.FAILURE)
 
 
-def _hostile(engine: MemoryEngine) -> None:
+def _fill_hostile(engine: MemoryEngine) -> None:
     session = engine.session(HOSTILE, HOSTILE_SESSION)
     session.add_many(
         [

@@ -1,4 +1,4 @@
-"""The pages without a mouse, and for eyes that need contrast."""
+"""Accessibility of the inspector: keyboard, focus and contrast."""
 
 from __future__ import annotations
 
@@ -51,78 +51,80 @@ CONTRASTS = r"""() => {
 }"""
 
 
-def tab_to(look: InspectorPage, name: str, limit: int = 60) -> None:
-    """Press Tab until something of that name has the focus."""
+def tab_to(inspector: InspectorPage, name: str, limit: int = 60) -> None:
+    """Press Tab until the element of that name has the focus."""
     for _ in range(limit):
-        look.page.keyboard.press("Tab")
-        at = look.page.evaluate(
+        inspector.page.keyboard.press("Tab")
+        focused = inspector.page.evaluate(
             "document.activeElement.ariaLabel ?? document.activeElement.textContent.trim()"
         )
-        if at == name:
+        if focused == name:
             return
     pytest.fail(f"{name!r} is out of reach of the Tab key")
 
 
-def test_all_can_be_done_with_the_keyboard(looking: Callable[..., InspectorPage]) -> None:
-    look = looking().go_to("overview", STORY)
-    look.page.keyboard.press("Tab")
-    expect(look.page.get_by_role("link", name="Skip to the content")).to_be_focused()
-    tab_to(look, "Sessions")
-    look.page.keyboard.press("Enter")
-    look.wait_until_settled()
-    expect(look.page.get_by_role("heading", name="Sessions", level=1)).to_be_focused()
-    tab_to(look, "05-load-and-locks")
-    look.page.keyboard.press("Enter")
-    look.wait_until_settled()
-    expect(look.page.get_by_role("heading", name="05-load-and-locks", level=1)).to_be_focused()
-    tab_to(look, "Original")
-    look.page.keyboard.press("j")
-    expect(look.rows().nth(1)).to_be_focused()
-    look.page.keyboard.press("Tab")
-    look.page.keyboard.press("Enter")
-    dialog = look.page.get_by_role("dialog", name="Original")
+def test_all_functions_work_with_the_keyboard(open_page: Callable[..., InspectorPage]) -> None:
+    inspector = open_page().go_to("overview", STORY)
+    inspector.page.keyboard.press("Tab")
+    expect(inspector.page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    tab_to(inspector, "Sessions")
+    inspector.page.keyboard.press("Enter")
+    inspector.wait_until_settled()
+    expect(inspector.page.get_by_role("heading", name="Sessions", level=1)).to_be_focused()
+    tab_to(inspector, "05-load-and-locks")
+    inspector.page.keyboard.press("Enter")
+    inspector.wait_until_settled()
+    expect(inspector.page.get_by_role("heading", name="05-load-and-locks", level=1)).to_be_focused()
+    tab_to(inspector, "Original")
+    inspector.page.keyboard.press("j")
+    expect(inspector.rows().nth(1)).to_be_focused()
+    inspector.page.keyboard.press("Tab")
+    inspector.page.keyboard.press("Enter")
+    dialog = inspector.page.get_by_role("dialog", name="Original")
     expect(dialog.locator(".whole").first).to_be_visible()
-    tab_to(look, "Forget …")
-    look.page.keyboard.press("Enter")
-    question = look.page.get_by_role("dialog", name="Forget this message?")
+    tab_to(inspector, "Forget …")
+    inspector.page.keyboard.press("Enter")
+    question = inspector.page.get_by_role("dialog", name="Forget this message?")
     expect(question.get_by_role("button", name="Keep it")).to_be_focused()
-    look.page.keyboard.press("Escape")
-    expect(look.page.get_by_role("dialog")).to_have_count(0)
+    inspector.page.keyboard.press("Escape")
+    expect(inspector.page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_what_has_the_focus_shows_a_ring(looking: Callable[..., InspectorPage]) -> None:
-    look = looking().go_to("search", STORY, q="Stripe")
-    tab_to(look, "Original")
-    ring = look.page.evaluate(
+def test_the_focused_element_shows_a_ring(open_page: Callable[..., InspectorPage]) -> None:
+    inspector = open_page().go_to("search", STORY, q="Stripe")
+    tab_to(inspector, "Original")
+    ring = inspector.page.evaluate(
         "(s => [s.outlineStyle, s.outlineWidth])(getComputedStyle(document.activeElement))"
     )
     assert ring == ["solid", "2px"]
 
 
-def test_the_skip_link_leads_to_the_content_and_keeps_the_page(looking: Callable[..., InspectorPage]) -> None:
-    look = looking().go_to("tasks", STORY)
-    look.page.keyboard.press("Tab")
-    look.page.keyboard.press("Enter")
-    expect(look.page.get_by_role("main")).to_be_focused()
-    expect(look.page.get_by_role("heading", name="Tasks", level=1)).to_be_visible()
+def test_the_skip_link_leads_to_the_content_and_keeps_the_page(
+    open_page: Callable[..., InspectorPage],
+) -> None:
+    inspector = open_page().go_to("tasks", STORY)
+    inspector.page.keyboard.press("Tab")
+    inspector.page.keyboard.press("Enter")
+    expect(inspector.page.get_by_role("main")).to_be_focused()
+    expect(inspector.page.get_by_role("heading", name="Tasks", level=1)).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(looking: Callable[..., InspectorPage], scheme: str) -> None:
-    look = looking(scheme=scheme)
-    asked = {"s": "04-payment-switch", "q": "Stripe", "b": 1000, "t": "ferry"}
+def test_text_has_enough_contrast(open_page: Callable[..., InspectorPage], scheme: str) -> None:
+    inspector = open_page(scheme=scheme)
+    parameters = {"s": "04-payment-switch", "q": "Stripe", "b": 1000, "t": "ferry"}
     for page in ("overview", "session", "search", "preview", "knowledge", "tasks", "task"):
-        assert look.go_to(page, STORY, **asked).page.evaluate(CONTRASTS) == []
-    look.page.get_by_role("link", name="Sessions").click()
-    look.page.get_by_role("button", name=re.compile("Forget the session")).first.click()
-    expect(look.page.get_by_role("button", name="Erase for good")).to_be_visible()
-    assert look.page.evaluate(CONTRASTS) == []
+        assert inspector.go_to(page, STORY, **parameters).page.evaluate(CONTRASTS) == []
+    inspector.page.get_by_role("link", name="Sessions").click()
+    inspector.page.get_by_role("button", name=re.compile("Forget the session")).first.click()
+    expect(inspector.page.get_by_role("button", name="Erase for good")).to_be_visible()
+    assert inspector.page.evaluate(CONTRASTS) == []
 
 
-def test_each_page_has_its_title_and_can_be_linked(looking: Callable[..., InspectorPage]) -> None:
-    look = looking().go_to("search", STORY, q="ferry or kiosk")
-    expect(look.page).to_have_title(re.compile("^Search: ferry or kiosk"))
-    look.page.get_by_role("link", name="Knowledge").click()
-    expect(look.page).to_have_title(re.compile("^Knowledge"))
-    look.page.go_back()
-    expect(look.page.get_by_label("Search for")).to_have_value("ferry or kiosk")
+def test_each_page_has_its_title_and_can_be_linked(open_page: Callable[..., InspectorPage]) -> None:
+    inspector = open_page().go_to("search", STORY, q="ferry or kiosk")
+    expect(inspector.page).to_have_title(re.compile("^Search: ferry or kiosk"))
+    inspector.page.get_by_role("link", name="Knowledge").click()
+    expect(inspector.page).to_have_title(re.compile("^Knowledge"))
+    inspector.page.go_back()
+    expect(inspector.page.get_by_label("Search for")).to_have_value("ferry or kiosk")

@@ -1,4 +1,4 @@
-"""What must not happen: scripts from a memory, erasing unasked, pages for those who may not."""
+"""Security of the inspector: scripts in memories, confirmation before erasure, and tokens."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("inspector")]
 
 
 @pytest.mark.parametrize("width", [pytest.param(360, marks=pytest.mark.smoke), 1200])
-def test_hostile_words_are_shown_as_they_are_and_do_nothing(
-    looking: Callable[..., InspectorPage], width: int
+def test_hostile_texts_are_shown_unchanged_and_not_executed(
+    open_page: Callable[..., InspectorPage], width: int
 ) -> None:
-    look = looking(width=width).go_to("session", HOSTILE, s=HOSTILE_SESSION)
-    script = look.rows().filter(has_text=SCRIPT)
+    inspector = open_page(width=width).go_to("session", HOSTILE, s=HOSTILE_SESSION)
+    script = inspector.rows().filter(has_text=SCRIPT)
     expect(script.locator(".said")).to_have_text(SCRIPT)
-    backwards = look.rows().filter(has_text=RIGHT_TO_LEFT).locator(".said")
+    backwards = inspector.rows().filter(has_text=RIGHT_TO_LEFT).locator(".said")
     assert backwards.evaluate("e => getComputedStyle(e).direction") == "rtl"
-    assert look.width == width
+    assert inspector.width == width
     script.get_by_role("button", name="Original").click()
-    expect(look.page.get_by_role("dialog").locator(".whole")).to_have_text(SCRIPT)
+    expect(inspector.page.get_by_role("dialog").locator(".whole")).to_have_text(SCRIPT)
     for page, parameters in {"search": {"q": "script alert ran"}, "knowledge": {}, "sessions": {}}.items():
-        look.go_to(page, HOSTILE, **parameters)
-        assert look.width == width
-    look.go_to("preview", HOSTILE, s=HOSTILE_SESSION, b=100_000)
-    assert look.width == width
-    assert look.page.evaluate("window.ran") is None
-    assert look.page.locator("main script, main img, main b, main i").count() == 0
+        inspector.go_to(page, HOSTILE, **parameters)
+        assert inspector.width == width
+    inspector.go_to("preview", HOSTILE, s=HOSTILE_SESSION, b=100_000)
+    assert inspector.width == width
+    assert inspector.page.evaluate("window.ran") is None
+    assert inspector.page.locator("main script, main img, main b, main i").count() == 0
 
 
-def test_a_line_of_a_megabyte_is_cut_until_somebody_asks(looking: Callable[..., InspectorPage]) -> None:
-    look = looking(width=360).go_to("session", HOSTILE, s=LONG_SESSION)
-    look.rows().get_by_role("button", name="Original").click()
-    whole = look.page.get_by_role("dialog").locator(".whole")
+def test_a_line_of_a_megabyte_is_truncated_until_requested(open_page: Callable[..., InspectorPage]) -> None:
+    inspector = open_page(width=360).go_to("session", HOSTILE, s=LONG_SESSION)
+    inspector.rows().get_by_role("button", name="Original").click()
+    whole = inspector.page.get_by_role("dialog").locator(".whole")
     expect(whole).to_have_text("x" * 20_000)
-    look.page.get_by_role("button", name="Show the other 980,000 characters").click()
+    inspector.page.get_by_role("button", name="Show the other 980,000 characters").click()
     assert len(whole.evaluate("e => e.textContent")) == len(LONG_LINE)
-    assert look.width == 360
+    assert inspector.width == 360
 
 
 @pytest.mark.parametrize(
@@ -70,106 +70,108 @@ def test_a_line_of_a_megabyte_is_cut_until_somebody_asks(looking: Callable[..., 
         ("task", {"t": LONG_TASK}, {"Text": LONG_THOUGHT, "Result": LONG_RESULT}),
     ],
 )
-def test_what_is_long_is_whole_in_its_original(
-    looking: Callable[..., InspectorPage], page: str, parameters: dict[str, str], whole: dict[str, str]
+def test_a_long_text_is_complete_in_its_original(
+    open_page: Callable[..., InspectorPage], page: str, parameters: dict[str, str], whole: dict[str, str]
 ) -> None:
-    look = looking(width=360).go_to(page, HOSTILE, **parameters)
-    assert len(look.rows().locator(".said").first.inner_text()) <= len("… ") + 2_000
-    look.rows().get_by_role("button", name="Original").click()
+    inspector = open_page(width=360).go_to(page, HOSTILE, **parameters)
+    assert len(inspector.rows().locator(".said").first.inner_text()) <= len("… ") + 2_000
+    inspector.rows().get_by_role("button", name="Original").click()
     for name, text in whole.items():
-        shown = look.page.get_by_role("dialog").get_by_role("region", name=name)
+        shown = inspector.page.get_by_role("dialog").get_by_role("region", name=name)
         expect(shown).to_contain_text(text)
-    assert look.width == 360
+    assert inspector.width == 360
 
 
-def test_another_conflict_than_a_missing_word_is_no_question(looking: Callable[..., InspectorPage]) -> None:
-    look = looking().go_to("sessions", STORY)
-    told = {"error": {"kind": "conflict", "message": "somebody else is at it"}}
-    look.page.route("**/forget", lambda route: route.fulfill(status=409, json=told))
-    look.page.get_by_role("button", name=re.compile("Forget the session")).first.click()
-    dialog = look.page.get_by_role("dialog", name="Forget this session?")
+def test_a_conflict_without_a_missing_confirmation_shows_no_question(
+    open_page: Callable[..., InspectorPage],
+) -> None:
+    inspector = open_page().go_to("sessions", STORY)
+    response = {"error": {"kind": "conflict", "message": "somebody else is at it"}}
+    inspector.page.route("**/forget", lambda route: route.fulfill(status=409, json=response))
+    inspector.page.get_by_role("button", name=re.compile("Forget the session")).first.click()
+    dialog = inspector.page.get_by_role("dialog", name="Forget this session?")
     expect(dialog).to_contain_text("omebody else is at it")
     expect(dialog.get_by_role("button", name="Erase for good")).to_have_count(0)
 
 
 @pytest.mark.smoke
-def test_forgetting_asks_first_and_shows_the_receipt(looking: Callable[..., InspectorPage]) -> None:
-    look = looking().go_to("sessions", FORGETTABLE)
-    button = look.page.get_by_role("button", name="Forget the session session 1")
+def test_forgetting_asks_first_and_shows_the_receipt(open_page: Callable[..., InspectorPage]) -> None:
+    inspector = open_page().go_to("sessions", FORGETTABLE)
+    button = inspector.page.get_by_role("button", name="Forget the session session 1")
     button.click()
-    dialog = look.page.get_by_role("dialog", name="Forget this session?")
+    dialog = inspector.page.get_by_role("dialog", name="Forget this session?")
     expect(dialog.get_by_role("button", name="Keep it")).to_be_focused()
-    look.page.keyboard.press("Enter")
+    inspector.page.keyboard.press("Enter")
     expect(dialog).to_be_hidden()
-    look.page.reload()
+    inspector.page.reload()
     button.click()
     dialog.get_by_role("button", name="Erase for good").click()
-    receipt = look.page.get_by_role("dialog", name="Receipt")
+    receipt = inspector.page.get_by_role("dialog", name="Receipt")
     expect(receipt).to_contain_text(re.compile(r"sessions\s*1"))
     expect(receipt).to_contain_text(re.compile(r"Receipt \S+"))
     receipt.get_by_role("button", name="Close").click()
-    expect(look.page.get_by_role("link", name="session 2")).to_be_visible()
-    expect(look.page.get_by_role("link", name="session 1")).to_have_count(0)
+    expect(inspector.page.get_by_role("link", name="session 2")).to_be_visible()
+    expect(inspector.page.get_by_role("link", name="session 1")).to_have_count(0)
 
 
-def test_a_message_can_be_forgotten_from_its_original(looking: Callable[..., InspectorPage]) -> None:
-    look = looking().go_to("session", FORGETTABLE, s="session 2")
-    row = look.rows().first
+def test_a_message_can_be_forgotten_from_its_original(open_page: Callable[..., InspectorPage]) -> None:
+    inspector = open_page().go_to("session", FORGETTABLE, s="session 2")
+    row = inspector.rows().first
     words = row.locator(".said").inner_text()
     row.get_by_role("button", name="Original").click()
-    look.page.get_by_role("dialog").get_by_role("button", name="Forget").click()
-    look.page.get_by_role("button", name="Erase for good").click()
-    expect(look.page.get_by_role("dialog", name="Receipt")).to_contain_text(re.compile(r"messages\s*1"))
-    look.page.keyboard.press("Escape")
-    look.wait_until_settled()
-    expect(look.rows().first.locator(".said")).not_to_have_text(words)
+    inspector.page.get_by_role("dialog").get_by_role("button", name="Forget").click()
+    inspector.page.get_by_role("button", name="Erase for good").click()
+    expect(inspector.page.get_by_role("dialog", name="Receipt")).to_contain_text(re.compile(r"messages\s*1"))
+    inspector.page.keyboard.press("Escape")
+    inspector.wait_until_settled()
+    expect(inspector.rows().first.locator(".said")).not_to_have_text(words)
 
 
-def test_a_namespace_is_only_forgotten_by_those_who_type_its_name(
-    looking: Callable[..., InspectorPage],
+def test_forgetting_a_namespace_requires_typing_its_name(
+    open_page: Callable[..., InspectorPage],
 ) -> None:
-    look = looking().go_to("overview", STORY)
-    look.page.get_by_role("button", name="Forget this namespace").click()
-    sure = look.page.get_by_role("button", name="Erase for good")
-    expect(sure).to_be_disabled()
-    look.page.keyboard.type("tidepool/mar")
-    expect(sure).to_be_disabled()
-    look.page.keyboard.type("a")
-    expect(sure).to_be_enabled()
-    look.page.keyboard.press("Escape")
-    expect(look.page.get_by_role("dialog")).to_have_count(0)
+    inspector = open_page().go_to("overview", STORY)
+    inspector.page.get_by_role("button", name="Forget this namespace").click()
+    confirm = inspector.page.get_by_role("button", name="Erase for good")
+    expect(confirm).to_be_disabled()
+    inspector.page.keyboard.type("tidepool/mar")
+    expect(confirm).to_be_disabled()
+    inspector.page.keyboard.type("a")
+    expect(confirm).to_be_enabled()
+    inspector.page.keyboard.press("Escape")
+    expect(inspector.page.get_by_role("dialog")).to_have_count(0)
 
 
 @pytest.mark.smoke
-def test_the_page_asks_for_a_token_and_keeps_it_for_the_tab(looking: Callable[..., InspectorPage]) -> None:
-    look = looking(secret=None)
-    look.page.goto(look.address)
-    dialog = look.page.get_by_role("dialog", name="Token")
-    look.page.get_by_role("textbox", name="Token").fill("wrong")
-    look.page.keyboard.press("Enter")
+def test_the_page_asks_for_a_token_and_keeps_it_for_the_tab(open_page: Callable[..., InspectorPage]) -> None:
+    inspector = open_page(secret=None)
+    inspector.page.goto(inspector.address)
+    dialog = inspector.page.get_by_role("dialog", name="Token")
+    inspector.page.get_by_role("textbox", name="Token").fill("wrong")
+    inspector.page.keyboard.press("Enter")
     expect(dialog).to_contain_text("did not take that token")
-    look.page.get_by_role("textbox", name="Token").fill(SECRET)
-    look.page.keyboard.press("Enter")
-    expect(look.page.get_by_role("heading", name="Overview")).to_be_visible()
-    look.page.reload()
-    expect(look.page.get_by_role("heading", name="Overview")).to_be_visible()
+    inspector.page.get_by_role("textbox", name="Token").fill(SECRET)
+    inspector.page.keyboard.press("Enter")
+    expect(inspector.page.get_by_role("heading", name="Overview")).to_be_visible()
+    inspector.page.reload()
+    expect(inspector.page.get_by_role("heading", name="Overview")).to_be_visible()
     expect(dialog).to_have_count(0)
-    assert look.page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+    assert inspector.page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
 
 
-def test_what_the_server_refuses_is_told_in_words(looking: Callable[..., InspectorPage]) -> None:
-    look = looking().go_to("session", STORY, s="never heard of")
-    alert = look.page.get_by_role("alert")
+def test_a_rejected_request_shows_the_reason(open_page: Callable[..., InspectorPage]) -> None:
+    inspector = open_page().go_to("session", STORY, s="never heard of")
+    alert = inspector.page.get_by_role("alert")
     expect(alert).to_contain_text("Not there.")
     expect(alert).to_contain_text("never heard of")
 
 
-def test_a_server_that_is_gone_is_told_in_words(looking: Callable[..., InspectorPage]) -> None:
-    look = looking().go_to("overview", STORY)
-    look.page.route("**/sessions?**", lambda route: route.abort("connectionrefused"))
-    look.page.get_by_role("link", name="Sessions").click()
-    expect(look.page.get_by_role("alert")).to_contain_text("The server does not answer")
-    look.page.unroute("**/sessions?**")
-    look.page.get_by_role("button", name="Try again").click()
-    expect(look.page.get_by_role("link", name="01-kickoff")).to_be_visible()
-    look.problems = [text for text in look.problems if "ERR_CONNECTION_REFUSED" not in text]
+def test_an_unreachable_server_shows_a_notice(open_page: Callable[..., InspectorPage]) -> None:
+    inspector = open_page().go_to("overview", STORY)
+    inspector.page.route("**/sessions?**", lambda route: route.abort("connectionrefused"))
+    inspector.page.get_by_role("link", name="Sessions").click()
+    expect(inspector.page.get_by_role("alert")).to_contain_text("The server does not answer")
+    inspector.page.unroute("**/sessions?**")
+    inspector.page.get_by_role("button", name="Try again").click()
+    expect(inspector.page.get_by_role("link", name="01-kickoff")).to_be_visible()
+    inspector.problems = [text for text in inspector.problems if "ERR_CONNECTION_REFUSED" not in text]
