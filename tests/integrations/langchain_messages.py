@@ -1,4 +1,4 @@
-"""LangChain messages of every type, for properties."""
+"""Hypothesis strategies for LangChain messages of every type."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ messages: SearchStrategy[BaseMessage] = st.one_of(
 
 
 def same(left: object, right: object) -> bool:
-    """Whether two values are equal and of equal types, all the way down; paths and subclasses by value."""
+    """Return whether two values and all nested values are equal and of equal types."""
     if (
         isinstance(left, float)
         and isinstance(right, float)

@@ -1,4 +1,4 @@
-"""Models for LlamaIndex's chat engines and agents under test, and checks of what they are shown."""
+"""Scripted models for LlamaIndex chat engines and agents, and checks of their prompts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _reply_noted(_: Prompt) -> ChatMessage | str:
 
 
 class ScriptedLLM(FunctionCallingLLM):
-    """A chat model with tools that answers by a function of its prompt, and keeps every prompt as it was."""
+    """Chat model with tools that answers with a function of its prompt and records all prompts."""
 
     reply: Reply = _reply_noted
     seen: list[list[ChatMessage]] = Field(default_factory=list)
@@ -102,7 +102,7 @@ class ScriptedLLM(FunctionCallingLLM):
 
 
 class CompletionLLM(CustomLLM):
-    """A completion model, in whose prompt all messages are one text."""
+    """Completion model whose prompt is one text."""
 
     reply: Reply = _reply_noted
     seen: list[list[ChatMessage]] = Field(default_factory=list)
@@ -123,7 +123,7 @@ class CompletionLLM(CustomLLM):
 
 
 class SingleNodeRetriever(BaseRetriever):
-    """Finds the same note whatever is asked."""
+    """Retriever that returns the same note for every query."""
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return [NodeWithScore(node=TextNode(text="Cats sleep for most of the day."), score=1.0)]
@@ -133,7 +133,7 @@ class SingleNodeRetriever(BaseRetriever):
 
 
 class AnswerSequence:
-    """Answers one after the other, whatever is asked; the last one again and again."""
+    """Return the answers in order for any prompt, then repeat the last one."""
 
     def __init__(self, *answers: ChatMessage | str) -> None:
         self._answers = list(answers)
@@ -144,7 +144,7 @@ class AnswerSequence:
 
 
 def create_tool_calls(*calls: tuple[str | None, str, dict[str, Any]], text: str = "") -> ChatMessage:
-    """An answer that calls tools, each given by its id, its name and its arguments."""
+    """Create an answer with tool calls, each given by id, name and arguments."""
     blocks: list[Any] = [TextBlock(text=text)] if text else []
     for call, name, arguments in calls:
         blocks.append(ToolCallBlock(tool_call_id=call, tool_name=name, tool_kwargs=arguments))
@@ -152,7 +152,7 @@ def create_tool_calls(*calls: tuple[str | None, str, dict[str, Any]], text: str 
 
 
 def texts(messages: Prompt) -> str:
-    """All that a prompt says."""
+    """Return the text of all messages of a prompt."""
     return "\n".join(message.content or "" for message in messages)
 
 
@@ -161,12 +161,12 @@ def roles(messages: Prompt) -> list[str]:
 
 
 def list_turns(messages: Prompt) -> list[tuple[str, str]]:
-    """Who said what, tool calls by their names."""
+    """List role and text of each message, with tool names for calls."""
     return [(message.role.value, message.content or _list_tool_names(message)) for message in messages]
 
 
 def check_call_order(messages: Prompt) -> None:
-    """What providers ask of a list: each call answered once, right behind it, no result alone, a person first."""
+    """Check the order that providers require: a user message first, and one result directly after each call."""
     talk = [message for message in messages if message.role is not MessageRole.SYSTEM]
     assert not talk or talk[0].role is MessageRole.USER, roles(talk)
     waiting: list[str] = []

@@ -1,4 +1,4 @@
-"""The two agents of the demo differ in memory alone."""
+"""The two agents of the demo, with and without memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def engine() -> Iterator[MemoryEngine]:
 
 @pytest.fixture(params=Framework)
 def framework(request: pytest.FixtureRequest) -> Framework:
-    """Each framework in turn."""
+    """Framework of the assistants."""
     return Framework(request.param)
 
 

@@ -1,4 +1,4 @@
-"""Real agents with the memory tools, the stock summariser and a model of their own behind the engine."""
+"""LangChain agents with memory tools, the stock summarizer and a model for the engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SPACE = ("memories", "{user_id}")
 
 @pytest.fixture(params=["sync", "async"])
 def invoke(request: pytest.FixtureRequest) -> Invoke:
-    """Runs an agent on one message of a user; all messages of the thread."""
+    """Function that runs an agent on one user message and returns the messages of the thread."""
 
     async def run(agent: Any, text: str, **options: Any) -> list[BaseMessage]:
         state = {"messages": [HumanMessage(text)]}

@@ -1,4 +1,4 @@
-"""Threads that are not one line: forks, cleared threads, agents in agents, edits, pictures and broken parts."""
+"""Nonlinear threads: forks, cleared threads, nested agents, edits, pictures and failing parts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ask(agent: Any, text: str, config: Any = CONFIG) -> Any:
 
 
 def create_long_thread(engine: MemoryEngine, model: ScriptedChat, *, recall: bool = False) -> tuple[Any, Any]:
-    """An agent with a thread that outgrew its budget, and how the thread began."""
+    """Create an agent with a thread above its budget; return it with an early checkpoint."""
     memory = TieredMemoryMiddleware(engine, budget=2000, recall=recall)
     agent: Any = create_agent(
         model, [], middleware=[memory], checkpointer=InMemorySaver(), context_schema=dict
@@ -287,7 +287,7 @@ def test_edited_tool_calls_are_stored_again(engine: MemoryEngine) -> None:
 
 
 class FailingCounter:
-    """A counter that fails when it is asked."""
+    """Token counter that always fails."""
 
     name = "broken"
 

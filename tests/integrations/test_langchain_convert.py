@@ -1,4 +1,4 @@
-"""LangChain's messages in the engine's words: roles, texts, calls, tokens, and what JSON does not know."""
+"""Conversion of LangChain messages: roles, texts, calls, tokens, and values unknown to JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any LangChain embedding model serves the engine, and a faulty one is found out."""
+"""LangChain embedding models as embedders of the engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAN = float("nan")
 
 
 class Asymmetric(Embeddings):
-    """Documents on one axis, queries on the other."""
+    """Embedding model with documents on one axis and queries on the other."""
 
     def __init__(self) -> None:
         self.model = "two-sided"
@@ -39,7 +39,7 @@ class Asymmetric(Embeddings):
 
 
 class Scripted(Embeddings):
-    """Gives what it was given."""
+    """Embedding model that returns the given vectors."""
 
     def __init__(self, documents: Any, query: Any = None) -> None:
         self._documents, self._query = documents, query
@@ -52,7 +52,7 @@ class Scripted(Embeddings):
 
 
 class Provider(BaseModel, Embeddings):
-    """Built like the providers' own: pydantic, with a key and a default deployment."""
+    """Pydantic model like those of providers, with an API key and a default deployment."""
 
     model: str = "text-small"
     deployment: str | None = "text-oldest"

@@ -1,4 +1,4 @@
-"""The model of the demo and the notebooks: it says what its prompt says, or that it does not know."""
+"""The extractive model of the demo and the notebooks, which quotes its prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chat history that loses nothing, in the runnable that LangChain made for histories."""
+"""The chat history in LangChain's ``RunnableWithMessageHistory``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that fails: the turn goes on, and nothing that was said is lost."""
+"""The chat history with a failing store: turns continue and no message is lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def engine(path: Path) -> Iterator[MemoryEngine]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody else can write meanwhile."""
+    """Lock the database against writes."""
     other = sqlite3.connect(path, isolation_level=None, timeout=LIMIT_SECONDS)
     other.execute("BEGIN IMMEDIATE")
     try:

@@ -1,4 +1,4 @@
-"""A long run of an agent: hundreds of turns of parallel calls, failing tools and interrupts, under a small budget."""
+"""A long agent run with parallel calls, failing tools and interrupts under a small budget."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fall_over(what: str) -> str:
 
 
 class Script:
-    """Decides by the turn and the step alone, so that every way to run the agent is told the same."""
+    """Choose the answer by turn and step only, so that it is the same for every way to run the agent."""
 
     def __init__(self) -> None:
         self.turn = 0
@@ -75,7 +75,7 @@ class Script:
 
 
 async def run(agent: Any, way: str, value: Any, config: RunnableConfig) -> tuple[bool, list[Any]]:
-    """Whether no tool failed, and what the run waits for."""
+    """Run the agent; return whether no tool failed, and the interrupts."""
     options: Any = {"context": {"user_id": "alice"}}
     if config["configurable"]["thread_id"] in WRITTEN_ONCE:
         options["durability"] = "exit"

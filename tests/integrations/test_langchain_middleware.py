@@ -1,4 +1,4 @@
-"""Agents with memory: real runs of ``create_agent``, by every way to run one."""
+"""The memory middleware in agents of ``create_agent``, in every way to run them."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def test_an_erased_session_can_be_used_again(engine: MemoryEngine) -> None:
 
 def test_custom_message_classes_and_large_messages_are_kept(engine: MemoryEngine) -> None:
     class Whisper(HumanMessage):
-        """A message class of a user's own."""
+        """Custom message class."""
 
     picture = {"type": "image", "base64": "A" * 100_000, "mime_type": "image/png"}
     memory = TieredMemoryMiddleware(engine)

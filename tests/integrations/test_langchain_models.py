@@ -1,4 +1,4 @@
-"""LangChain's chat models write summaries, and our offline embedder serves LangChain."""
+"""LangChain chat models as models of the engine, and the offline embedder in LangChain."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_chat_model_gets_system_rules_and_a_word_limit() -> None:
 
 
 class CallRecorder(BaseCallbackHandler):
-    """Keeps how each call of a chat model is marked."""
+    """Record the tags and the source of each chat model call."""
 
     def __init__(self) -> None:
         self.marks: list[tuple[list[str] | None, Any]] = []
@@ -71,10 +71,10 @@ def test_an_answer_without_text_raises() -> None:
         LangChainModel(RunnableLambda(lambda _: {"text": "x"})).complete("x")
 
 
-@pytest.mark.parametrize("wrong", ["openai:gpt", None, object(), type(create_scripted_chat("x"))])
-def test_a_value_that_is_not_a_model_is_rejected(wrong: Any) -> None:
+@pytest.mark.parametrize("value", ["openai:gpt", None, object(), type(create_scripted_chat("x"))])
+def test_a_value_that_is_not_a_model_is_rejected(value: Any) -> None:
     with pytest.raises(InvalidInputError, match="expected a chat model"):
-        LangChainModel(wrong)
+        LangChainModel(value)
 
 
 def test_repr_does_not_show_the_model() -> None:

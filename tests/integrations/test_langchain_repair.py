@@ -1,4 +1,4 @@
-"""Tool calls in a view: answered once, right behind, whatever a thread holds."""
+"""Repair of tool calls in a view: each call is directly followed by one result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def call(name: str) -> dict[str, object]:
 
 @st.composite
 def threads(draw: st.DrawFn) -> list[BaseMessage]:
-    """Calls, results and words in any order: late, doubled, missing, alone."""
+    """Generate calls, results and texts in any order: late, duplicate, missing or without a call."""
     messages: list[BaseMessage] = []
     for number in range(draw(st.integers(0, 12))):
         kind = draw(st.sampled_from(["human", "ai", "calls", "invalid", "result"]))

@@ -1,4 +1,4 @@
-"""Memory as documents: in chains, sync and async, each user's own."""
+"""The LangChain retriever."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryEngine]:
-    """One engine for all examples; each works in namespaces of its own."""
+    """One engine for all examples; each example uses its own namespaces."""
     with open_backend_engine(
         request.param, tmp_path_factory.mktemp("messages"), request, embedder=None
     ) as engine:

@@ -1,4 +1,4 @@
-"""Where a loop begins and where it ends: turns of the user, blocks that are ignored, a store that is away."""
+"""Loop detection across user turns, ignored blocks and store failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents with a memory of what they do: real runs of ``create_agent``."""
+"""The task middleware in agents of ``create_agent``."""
 
 from __future__ import annotations
 
@@ -428,7 +428,7 @@ def test_an_unsaved_answer_to_the_guard_does_not_lift_the_block(memory: AgentMem
 
 
 class FailingCounter:
-    """A counter that fails once the first model call has been made."""
+    """Token counter that fails after the first model call."""
 
     name = "failing"
     fails = False

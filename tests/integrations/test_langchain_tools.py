@@ -1,4 +1,4 @@
-"""The memory tools by themselves: on an engine and on any store, sync and async."""
+"""The LangChain memory tools on an engine and on a store, sync and async."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPACE = ("memories", "{user_id}")
 
 @pytest.fixture(params=["engine", "store"])
 def storage(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
-    """Where memories are kept."""
+    """Storage of the memories: an engine or a store."""
     if request.param == "store":
         yield {"store": InMemoryStore()}
         return
@@ -41,7 +41,7 @@ def storage(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(params=["sync", "async"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Calls a tool as an agent does."""
+    """Function that calls a tool like an agent."""
 
     async def call(tool: BaseTool, config: Any = None, **arguments: Any) -> ToolMessage:
         tool_call = {"name": tool.name, "args": arguments, "id": "1", "type": "tool_call"}
@@ -269,7 +269,7 @@ async def test_a_closed_engine_returns_an_error_and_does_not_raise(run: Run) -> 
 
 
 class BrokenStore(InMemoryStore):
-    """A store whose server is away."""
+    """Store whose server is unavailable."""
 
     def batch(self, ops: Any) -> list[Result]:
         raise ConnectionError("postgresql://ada:hunter2@db.example refused")

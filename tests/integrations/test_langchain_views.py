@@ -1,4 +1,4 @@
-"""What a model is shown, for any thread and any budget: whole, within its budget, and the newest always there."""
+"""Views of the memory middleware: complete, within the budget, and with the newest message."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def look_up(what: str, how_often: int = 1) -> str:
 
 @st.composite
 def threads(draw: st.DrawFn) -> list[BaseMessage]:
-    """A thread as agents leave it: parallel calls, results that never came, words and pictures."""
+    """Generate threads with parallel calls, missing results, texts and pictures."""
     messages: list[BaseMessage] = []
     for turn in range(draw(st.integers(1, 8))):
         text = draw(TEXTS)

@@ -1,4 +1,4 @@
-"""LangGraph's store on the engine's database passes the suite that we ship, on every database."""
+"""The LangGraph store passes the conformance suite on every database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class TestTieredStore(StoreConformance):
     @pytest.fixture
     def clock(self) -> FrozenClock:
-        """A later time than in other tests, whose sweeps must not find items of this class."""
+        """Clock later than in other tests, whose sweeps must not find items of this class."""
         return FrozenClock(datetime(2030, 1, 1, tzinfo=UTC))
 
     @pytest.fixture
@@ -53,7 +53,7 @@ class TestTieredStore(StoreConformance):
 
 
 class TestTieredStoreWithoutAnIndex(StoreConformance):
-    """Queries are answered by the engine's own embedder and words."""
+    """Queries use the embedder and the word search of the engine."""
 
     @pytest.fixture
     def let_pass(self, clock: FrozenClock) -> Callable[[float], object]:

@@ -1,4 +1,4 @@
-"""The block in the framework's own ``Memory``: what leaves the queue is stored, and told when it is asked for."""
+"""The memory block in LlamaIndex's ``Memory``: flushed messages are stored and recalled."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def engine() -> Iterator[MemoryEngine]:
 
 @pytest.fixture
 def other_store() -> Iterator[TieredChatStore]:
-    """A queue on another database than the block's."""
+    """Chat store on another database than the block."""
     with MemoryEngine(embedder=None) as in_memory:
         yield TieredChatStore(in_memory)
 
@@ -59,14 +59,14 @@ def user_message(text: str) -> ChatMessage:
 
 
 def create_talk(turns: int = 6) -> list[ChatMessage]:
-    """Ten words for each message: more than a queue of ``memory_of`` holds."""
+    """Create messages of ten words each, more than the queue of ``build_memory`` holds."""
     return said(*(f"It is day {day} and the weather is fine again" for day in range(2 * turns)))
 
 
 def build_memory(
     store: TieredChatStore, *blocks: BaseMemoryBlock[Any], session: str = "first", **settings: Any
 ) -> Memory:
-    """The framework's memory with a queue of a hundred words."""
+    """Build LlamaIndex's memory with a queue of 100 words."""
     settings = {"token_limit": 1000, "chat_history_token_ratio": 0.1, "token_flush_size": 20, **settings}
     return Memory.from_defaults(
         session_id=session, chat_store=store, memory_blocks=list(blocks), tokenizer_fn=str.split, **settings
@@ -81,7 +81,7 @@ def stored_messages(
 
 
 def block_text(messages: Sequence[ChatMessage]) -> str:
-    """What the block had to say in a prompt."""
+    """Return the text of the block in a prompt."""
     shown = "\n".join(message.content or "" for message in messages)
     return shown.partition("<TieredMemory>")[2].partition("</TieredMemory>")[0]
 
@@ -92,7 +92,7 @@ def tokens(text: str | None) -> int:
 
 @contextmanager
 def failing(engine: MemoryEngine) -> Iterator[None]:
-    """The database is gone for a while."""
+    """Make every database access fail."""
 
     def fail(*_: Any, **__: Any) -> Any:
         raise StorageUnavailableError("the disk is gone")
@@ -615,7 +615,7 @@ class TestSettings:
 
 
 class Writer(BaseMemoryBlock[str]):
-    """A block that writes into the messages that it shares with others, as some of the framework's do."""
+    """Memory block that modifies the messages it shares with other blocks."""
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
         return ""
@@ -630,7 +630,7 @@ class Writer(BaseMemoryBlock[str]):
 
 
 class PromptRecorder:
-    """A model that keeps what it was shown."""
+    """Model that records its prompts."""
 
     def __init__(self) -> None:
         self.shown: list[list[ChatMessage]] = []

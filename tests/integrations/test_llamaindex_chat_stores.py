@@ -1,4 +1,4 @@
-"""Chat stores: both suites on every database, and what ours do beyond them."""
+"""The chat stores: both conformance suites on every database, and additional behavior."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ ignore_sync_memory_deprecations = pytest.mark.filterwarnings("ignore::Deprecatio
 def database_and_owner(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[MemoryEngine, bool]]:
-    """An engine on each kind of database in turn, shared by tests that work under names of their own."""
+    """Engine on each kind of database, shared by tests with separate names, and whether lists have an owner."""
     backend, is_of_a_user = request.param
     with opened_on(backend, tmp_path_factory.mktemp("stores"), request) as engine:
         yield engine, is_of_a_user
@@ -105,7 +105,7 @@ class TestAsyncStore(AsyncChatStoreConformance):
 
 @contextmanager
 def failing(engine: MemoryEngine) -> Iterator[None]:
-    """Nothing can be written for a while."""
+    """Make every write fail."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine._database, "write", _fail)
         yield
@@ -245,7 +245,7 @@ class TestTheSyncStore:
 
 
 class PlainLists:
-    """The same store as two plain lists."""
+    """Reference implementation with two plain lists."""
 
     def __init__(self) -> None:
         self.active: list[str] = []
@@ -500,7 +500,7 @@ class TestWrittenDown:
 
 
 class TestOneConversation:
-    """The same one through memory and through the stores."""
+    """One conversation accessed through the memory and both stores."""
 
     async def test_memory_and_both_stores_share_one_conversation(
         self, shared_engine: MemoryEngine, owner: list[str] | None
@@ -578,7 +578,7 @@ class TestBuffers:
 
 
 def create_memory(store: TieredChatStore, session_id: str = "k", **settings: Any) -> Memory:
-    """The framework's own memory, with ten tokens for each message that ``talk`` makes."""
+    """Create LlamaIndex's memory, which counts ten tokens for each message of ``create_turns``."""
     settings = {"token_limit": 100, "token_flush_size": 20, "tokenizer_fn": str.split, **settings}
     return Memory.from_defaults(session_id=session_id, chat_store=store, **settings)
 

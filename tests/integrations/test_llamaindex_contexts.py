@@ -1,4 +1,4 @@
-"""Memory in LlamaIndex's ``Context``: used again, written down and read again, here and in another process."""
+"""Memory in LlamaIndex's ``Context``: reused, serialized and restored, also in another process."""
 
 # No annotations from the future: agents find the context among the parameters of a tool by its type.
 
@@ -170,7 +170,7 @@ async def test_a_custom_tokenizer_is_kept_within_one_process(in_memory: MemoryEn
 
 
 def run_in_child() -> None:
-    """Goes on with a context in another process; says what the model was shown and what is in the memory."""
+    """Continue a context in another process; write the prompt and the content of the memory."""
     inputs = json.loads(sys.stdin.read())
     warnings.simplefilter("ignore")
 
@@ -229,7 +229,7 @@ async def test_another_process_continues_with_a_context_on_a_file(file_url: str)
 
 
 async def run_until_asked(handler: Any) -> Any:
-    """The context of a run that waits for a person, written down; the run is over."""
+    """Return the serialized context of a run that waits for a person, and cancel the run."""
     async for event in handler.stream_events():
         if isinstance(event, InputRequiredEvent):
             break

@@ -1,4 +1,4 @@
-"""LlamaIndex's messages in the engine's words: roles, texts, calls, tokens, and what JSON does not know."""
+"""Conversion of LlamaIndex messages: roles, texts, calls, tokens, and values unknown to JSON."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ NOW = datetime(2025, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 @cache
 def shared() -> MemoryEngine:
-    """One engine for all: each message is in a session of its own."""
+    """Return the engine of all tests; each message has its own session."""
     return MemoryEngine(embedder=None)
 
 
@@ -100,7 +100,7 @@ def build_message(*blocks: Any, role: str = "user", **kwargs: Any) -> ChatMessag
 
 
 def construct_unvalidated(**fields: Any) -> ChatMessage:
-    """A message that nobody validated."""
+    """Construct a message without validation."""
     return ChatMessage.model_construct(
         **{"role": MessageRole.USER, "blocks": [], "additional_kwargs": {}, **fields}
     )
@@ -226,7 +226,7 @@ def test_a_stream_is_read_completely_and_keeps_its_position() -> None:
 
 
 class UnreadableStream(RawIOBase):
-    """Can be read once."""
+    """Stream that cannot be read again."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""LlamaIndex's tokenizers count for the engine, each under a name of its own."""
+"""LlamaIndex tokenizers as token counters of the engine."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_an_object_with_an_encode_method_works_as_a_tokenizer() -> None:
 
 
 class Pretrained:
-    """Built like those of Hugging Face."""
+    """Tokenizer like those of Hugging Face."""
 
     def __init__(self, name_or_path: str, marks: int = 0) -> None:
         self.name_or_path, self._marks = name_or_path, marks

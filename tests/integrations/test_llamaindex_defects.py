@@ -1,4 +1,4 @@
-"""What is known to go wrong with the memories that LlamaIndex ships, and does not here."""
+"""Known defects of the memories that LlamaIndex ships, which TieredMemory does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any LlamaIndex embedding model serves the engine, and a faulty one is found out."""
+"""LlamaIndex embedding models as embedders of the engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAN = float("nan")
 
 
 class Asymmetric(BaseEmbedding):
-    """Documents on one axis, queries on the other."""
+    """Embedding model with documents on one axis and queries on the other."""
 
     asked: list[list[str]] = []  # noqa: RUF012 - pydantic copies it
 
@@ -47,7 +47,7 @@ class Asymmetric(BaseEmbedding):
 
 
 class Scripted(Asymmetric):
-    """Gives what it was given."""
+    """Embedding model that returns the given vectors."""
 
     documents: Any = None
     query: Any = None
@@ -60,7 +60,7 @@ class Scripted(Asymmetric):
 
 
 class Provider(Asymmetric):
-    """Built like the providers' own, with a key in plain sight."""
+    """Embedding model like those of providers, with a plain API key."""
 
     azure_deployment: str | None = None
     dimensions: int | None = None

@@ -1,4 +1,4 @@
-"""What those who watch through LlamaIndex's dispatcher are told of a memory."""
+"""Events and spans of a memory in LlamaIndex's dispatcher."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OURS = (MemoryFailedEvent, MemoryRetrievedEvent, MemoryStoredEvent)
 
 
 class EventRecorder(BaseEventHandler):
-    """Keeps the events of memory."""
+    """Record the events of memory."""
 
     events: list[Any] = Field(default_factory=list)
 
@@ -53,7 +53,7 @@ class EventRecorder(BaseEventHandler):
 
 
 class InstrumentationRecorder:
-    """Events and spans as they came."""
+    """Record events and spans in order."""
 
     def __init__(self) -> None:
         self.handler, self._spans = EventRecorder(), SimpleSpanHandler()
@@ -67,13 +67,13 @@ class InstrumentationRecorder:
         root.event_handlers, root.span_handlers = self._former
 
     def events(self) -> list[Any]:
-        """What came since the last time."""
+        """Return and clear the events since the last call."""
         found = list(self.handler.events)
         self.handler.events.clear()
         return found
 
     def spans(self) -> list[tuple[str, bool]]:
-        """The spans of memory since the last time, and whether each came to its end."""
+        """Return the memory spans since the last call, and whether each was completed."""
         found = [
             (span.id_.partition("-")[0].removeprefix("TieredMemory."), span in self._spans.completed_spans)
             for span in sorted(

@@ -1,4 +1,4 @@
-"""A long run of a LlamaIndex agent: many turns with parallel calls and failing tools, under a small limit."""
+"""A long run of a LlamaIndex agent with parallel calls and failing tools under a small limit."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def fall_over(what: str) -> str:
 
 
 class Script:
-    """Decides by the turn and the step alone; what it said is what has to be in the memory in the end."""
+    """Choose the answer by turn and step only, and record all answers."""
 
     def __init__(self) -> None:
         self.turn = 0
@@ -86,7 +86,7 @@ class Script:
 
 
 def get_history(prompt: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    """What memory gave: all between the system prompt of the agent and the steps of this turn."""
+    """Return the messages between the system prompt and the steps of the current turn."""
     newest = max(index for index, message in enumerate(prompt) if message.role == "user")
     return prompt[1 : newest + 1]
 

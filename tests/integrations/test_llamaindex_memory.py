@@ -1,4 +1,4 @@
-"""Memory of one conversation, as chat engines and agents use it."""
+"""TieredMemory as chat engines and agents use it."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def count_tokens(memory: TieredMemory, messages: Sequence[ChatMessage]) -> int:
 
 
 async def call_method(memory: TieredMemory, way: str, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call a method, or its async twin."""
+    """Call a method or its async variant."""
     found = getattr(memory, f"{way}{name}")(*args, **kwargs)
     return await found if way else found
 
 
 class EventRecorder(BaseEventHandler):
-    """Keeps the events of memory."""
+    """Record the events of memory."""
 
     events: list[Any] = []  # noqa: RUF012 - pydantic copies it
 
@@ -132,7 +132,7 @@ def recorder() -> Iterator[EventRecorder]:
 
 
 class CountingEmbedder(HashEmbedder):
-    """Knows for what it was asked."""
+    """Embedder that records its queries."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -770,14 +770,14 @@ def test_recall_finds_messages_of_the_same_conversation_outside_the_view(small: 
 
 
 class StaticRetriever(BaseRetriever):
-    """Always finds the same."""
+    """Retriever that returns the same node for every query."""
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return [NodeWithScore(node=TextNode(text="a node"), score=1.0)]
 
 
 class RecordingLLM(MockLLM):
-    """Keeps what it was sent."""
+    """Model that records its prompts."""
 
     max_tokens: int | None = None
     seen: list[list[ChatMessage]] = []  # noqa: RUF012 - pydantic copies it

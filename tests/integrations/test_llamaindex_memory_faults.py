@@ -1,4 +1,4 @@
-"""A store that fails: the turn goes on, and nothing that was said is lost."""
+"""TieredMemory with a failing store: turns continue and no message is lost."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def stored_texts(engine: MemoryEngine, session: str = "s") -> list[str]:
 def fail_writes(
     engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch, error: BaseException, *, is_written: bool = False
 ) -> Callable[[], None]:
-    """Let writes of messages fail, perhaps after they were written; call it to let them succeed again."""
+    """Make writes of messages fail, before or after writing. Return a function that restores them."""
     store = engine._services.short_term.messages
     append = store.append
 
@@ -150,7 +150,7 @@ def test_a_chat_engine_continues_while_the_store_fails_and_loses_no_turn(
 
 
 def fail_session_lookups(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no session be found any more."""
+    """Make every session lookup fail."""
 
     def broken(*_: Any) -> Any:
         raise StorageUnavailableError("the server is away")

@@ -1,4 +1,4 @@
-"""LlamaIndex's models write summaries, from any thread and without showing their key."""
+"""LlamaIndex models as models of the engine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def create_answering_model(*blocks: Any) -> MockFunctionCallingLLM:
-    """A chat model that always gives these blocks."""
+    """Create a chat model that always answers with these blocks."""
     return MockFunctionCallingLLM(
         is_chat_model=True,
         response_generator=lambda _, **__: ChatMessage(role="assistant", blocks=list(blocks)),
@@ -47,7 +47,7 @@ def create_answering_model(*blocks: Any) -> MockFunctionCallingLLM:
 
 
 class RecordingLLM(MockLLM):
-    """Keeps what it was asked, and is built like the providers' own, with a key in plain sight."""
+    """Model like those of providers, with a plain API key, that records its prompts."""
 
     max_tokens: int | None = None
     asked: list[Any] = []  # noqa: RUF012 - pydantic copies it
@@ -162,7 +162,7 @@ def test_a_failing_model_leaves_a_summary_of_the_messages(
 
 
 class OwnLoop(MockLLM):
-    """Its sync side starts an event loop, as that of some providers does."""
+    """Model whose sync methods start an event loop, like those of some providers."""
 
     max_tokens: int | None = None
 
@@ -189,7 +189,7 @@ def test_threads_call_the_model_concurrently() -> None:
 
 
 class TagRecorder(BaseEventHandler):
-    """Keeps how each call of a chat model is marked."""
+    """Record the tags of each chat model call."""
 
     tags: list[Any] = []  # noqa: RUF012 - pydantic copies it
 

@@ -1,4 +1,4 @@
-"""The offline embedder serves LlamaIndex: its indexes, its pipelines, its copies."""
+"""The offline embedder in LlamaIndex indexes and pipelines."""
 
 from __future__ import annotations
 

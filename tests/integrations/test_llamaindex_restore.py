@@ -1,4 +1,4 @@
-"""A memory that is written down and read again: the same conversation, or an error that says why not."""
+"""Serializing and restoring a TieredMemory."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ asyncio.run(main())
 
 
 def run_in_child(code: str, dump: str, folder: Path) -> Any:
-    """What another process makes of it, in another folder."""
+    """Run code in another process and folder with the serialized memory as input; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         input=dump,

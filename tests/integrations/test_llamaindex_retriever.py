@@ -1,4 +1,4 @@
-"""Memory as nodes: in query engines and chat engines, sync and async, each user's own."""
+"""The LlamaIndex retriever in query engines and chat engines."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_braces_in_a_memory_reach_the_model_unchanged(kind: Any) -> None:
 
 
 class EventRecorder(BaseEventHandler):
-    """Keeps the events of retrievals."""
+    """Record the retrieval events."""
 
     events: list[Any] = []  # noqa: RUF012 - pydantic copies it
 

@@ -112,7 +112,7 @@ messages: SearchStrategy[ChatMessage] = st.builds(
 def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryEngine]:
-    """One engine for all examples; each works in namespaces of its own."""
+    """One engine for all examples; each example uses its own namespaces."""
     with open_backend_engine(
         request.param, tmp_path_factory.mktemp("messages"), request, embedder=None
     ) as engine:
@@ -126,7 +126,7 @@ def plain() -> Iterator[MemoryEngine]:
 
 
 def check_same(before: Any, after: Any) -> None:
-    """Equal, and of equal types all the way down."""
+    """Check that two messages and all nested values are equal and of equal types."""
     assert type(before) is type(after)
     assert before == after
     for first, second in zip(before.blocks, after.blocks, strict=True):

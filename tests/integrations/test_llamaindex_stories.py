@@ -1,4 +1,4 @@
-"""Two sessions of one user, in every chat engine and agent of LlamaIndex: the second knows what the first was told."""
+"""Two sessions of one user in every LlamaIndex chat engine and agent: the second recalls the first."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def engine() -> Iterator[MemoryEngine]:
 
 @pytest.fixture
 def memory(engine: MemoryEngine) -> Callable[[str, str], TieredMemory]:
-    """A new memory object for a conversation of a user."""
+    """Function that creates the memory of a session of a user."""
     return lambda user, session: TieredMemory.from_defaults(engine=engine, user_id=user, session_id=session)
 
 

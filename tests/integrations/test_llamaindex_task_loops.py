@@ -1,4 +1,4 @@
-"""Loops that no tool of an agent sees, what was thought in them, and how a run ends that ignores every block."""
+"""Loops outside tools, recorded thoughts, and runs that ignore every block."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def memory() -> Iterator[AgentMemory]:
 
 
 class Page:
-    """A tool that always shows the same."""
+    """Tool that always returns the same page."""
 
     def __init__(self) -> None:
         self.clicks: list[str] = []

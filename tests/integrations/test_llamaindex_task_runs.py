@@ -1,4 +1,4 @@
-"""Which task a run of an agent belongs to, and where its turns begin: conversations, restarts, people who are asked."""
+"""Tasks and turns of agent runs: conversations, restarts and human input."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def memory() -> Iterator[AgentMemory]:
 
 
 class Weather:
-    """A tool that always says the same."""
+    """Tool that always returns the same result."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -84,12 +84,12 @@ def create_weather_call(city: str = "Rome") -> Any:
 
 
 def reply_once(prompt: Prompt) -> Any:
-    """Ask the tool once for each question."""
+    """Call the tool once for each question."""
     return "It rains." if prompt[-1].role == "tool" else create_weather_call()
 
 
 def reply_until_blocked(prompt: Prompt) -> Any:
-    """Ask the tool until it is blocked."""
+    """Call the tool until it is blocked."""
     return "I give up." if "Blocked: " in (prompt[-1].content or "") else create_weather_call()
 
 

@@ -1,4 +1,4 @@
-"""LlamaIndex's agents under watch: their tool calls are cycles, and one that goes in circles is stopped."""
+"""Watched LlamaIndex agents: tool calls are recorded as cycles and loops are stopped."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def memory() -> Iterator[AgentMemory]:
 
 
 class Page:
-    """A tool that always shows the same."""
+    """Tool that always returns the same page."""
 
     def __init__(self, shows: str | Exception = "A button.") -> None:
         self.clicks = 0
@@ -419,7 +419,7 @@ def test_a_watched_tool_has_the_metadata_of_its_inner_tool(memory: AgentMemory) 
 
 
 class Plain(BaseTool):
-    """A tool of the oldest kind."""
+    """Tool without async support."""
 
     @property
     def metadata(self) -> ToolMetadata:

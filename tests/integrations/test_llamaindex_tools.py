@@ -1,4 +1,4 @@
-"""The memory tools by themselves, called as LlamaIndex calls them, sync and async."""
+"""The LlamaIndex memory tools, sync and async."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def build_tools(engine: MemoryEngine, namespace: Any = "ada") -> dict[str, Funct
 
 @pytest.fixture(params=["sync", "async"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Calls a tool as an agent does."""
+    """Function that calls a tool like an agent."""
 
     async def call(tool: FunctionTool, **arguments: Any) -> str:
         answer = await acall_tool(tool, arguments) if request.param == "async" else call_tool(tool, arguments)
@@ -256,7 +256,7 @@ async def test_an_agent_can_get_some_of_the_tools(
 
 
 class ExtendedToolSpec(TieredMemoryToolSpec):
-    """Has a tool of its own."""
+    """Tool specification with an additional tool."""
 
     spec_functions = [*TieredMemoryToolSpec.spec_functions, "awaken"]  # noqa: RUF012 - as the framework has it
 

@@ -1,4 +1,4 @@
-"""The memory tools in the hands of LlamaIndex's agents."""
+"""The memory tools in LlamaIndex agents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ignore_agent_deprecations = pytest.mark.filterwarnings("ignore::DeprecationWarni
 
 
 class Script:
-    """A function-calling model that answers in order, and keeps what it was asked."""
+    """Function-calling model that answers in order and records its prompts."""
 
     def __init__(self, *answers: str | tuple[str, dict[str, Any]]) -> None:
         self._answers = [self._message(number, answer) for number, answer in enumerate(answers)]
@@ -110,7 +110,7 @@ async def test_an_agent_continues_after_memory_errors_and_invalid_arguments(engi
 
 
 class RecallingLLM(MockLLM):
-    """A completion model that recalls first."""
+    """Completion model that calls recall before it answers."""
 
     max_tokens: int | None = None
 

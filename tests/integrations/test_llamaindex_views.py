@@ -1,4 +1,4 @@
-"""What a model is shown, for any conversation and any limit: whole, within its limit, and the newest always there."""
+"""Views of TieredMemory: complete, within the limit, and with the newest message."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def get_answered_id(message: ChatMessage) -> str | None:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[ChatMessage]:
-    """A conversation as agents leave it: parallel calls, thoughts, results that never came, pictures, nothing."""
+    """Generate conversations with parallel calls, thoughts, missing results, pictures and empty messages."""
     messages = [system(draw(TEXTS)) for _ in range(draw(st.integers(0, 2)))]
     if not draw(st.integers(0, 5)):
         messages.append(assistant(draw(TEXTS)))
@@ -133,7 +133,7 @@ def plain_texts(message: ChatMessage) -> list[str]:
 
 
 def check_tool_calls(shown: Sequence[ChatMessage]) -> None:
-    """Each result follows its call, and between them stand only others of the same message."""
+    """Check that only other results of the same message are between a call and its result."""
     opened: set[str] = set()
     for message in shown:
         if (answer := get_answered_id(message)) is not None:
@@ -145,7 +145,7 @@ def check_tool_calls(shown: Sequence[ChatMessage]) -> None:
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[MemoryEngine]:
-    """One engine for all examples; each works in namespaces of its own."""
+    """One engine for all examples; each example uses its own namespaces."""
     with MemoryEngine(embedder=None) as engine:
         yield engine
 

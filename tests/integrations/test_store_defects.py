@@ -1,4 +1,4 @@
-"""Each fault that was reproduced in a store that LangGraph ships, and that ours does not have."""
+"""Defects reproduced in the stores that LangGraph ships, which TieredStore does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beside LangGraph's own store in memory: the same answers, less the faults that it is known for.
+"""Comparison with LangGraph's in-memory store: equal results except for its known defects.
 
 Left out of the comparison, because there it is wrong or says nothing: times (it forgets when an item was
 created), the order without a query (it knows only that of insertion), namespaces without items (reading

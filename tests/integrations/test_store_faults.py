@@ -1,4 +1,4 @@
-"""Stores in several processes and threads: writes are seen at once, and a batch is kept whole or not at all."""
+"""Stores in several processes and threads: writes are visible immediately and batches are atomic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents of LangChain that act: their tools, and models that follow a script."""
+"""LangChain agents with tools and scripted models."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def call(name: str = "look_up", content: str = "", **args: Any) -> AIMessage:
 
 
 def script(*steps: AIMessage) -> Callable[[Sequence[BaseMessage]], AIMessage]:
-    """One after the other, each with call ids of its own; then the end."""
+    """Return a reply function: the steps in order with unique call ids, then a final answer."""
     left = iter(enumerate(steps))
 
     def reply(_: Sequence[BaseMessage]) -> AIMessage:
@@ -92,7 +92,7 @@ def script(*steps: AIMessage) -> Callable[[Sequence[BaseMessage]], AIMessage]:
 def build_looping_script(
     calls: int = 30, *, stops_when_told: bool = True
 ) -> Callable[[Sequence[BaseMessage]], AIMessage]:
-    """Always the same, until it is told that this is blocked."""
+    """Build a reply function that repeats one call until it is blocked."""
     again = script(*[call() for _ in range(calls)])
 
     def reply(messages: Sequence[BaseMessage]) -> AIMessage:

@@ -1,4 +1,4 @@
-"""What is stored for long reaches the agents and retrievers of both frameworks, as it holds now."""
+"""Currently valid long-term entries in the agents and retrievers of both frameworks."""
 
 from __future__ import annotations
 
