@@ -935,8 +935,10 @@ def test_an_observation_of_any_type_is_recorded(
 
 
 @pytest.mark.parametrize(
-    "thought", [None, "", Thought(), Thought(None), 7, _Unprintable()], ids=_get_type_name
-)  # type: ignore[arg-type]
+    "thought",
+    [None, "", Thought(), Thought(None), 7, _Unprintable()],  # type: ignore[arg-type]
+    ids=_get_type_name,
+)
 def test_a_thought_of_any_type_is_recorded(memory: AgentMemory, thought: Any) -> None:
     entry = memory.record_cycle(thought, CLICK)
     assert reopen(memory).short_term.entries == [entry]
