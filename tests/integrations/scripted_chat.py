@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ScriptedChat(GenericFakeChatModel):
     """Chat model that returns its answers in order and records its prompts."""
 
-    asked: list[list[BaseMessage]] = []  # noqa: RUF012 - pydantic copies it for each model
+    prompts: list[list[BaseMessage]] = []  # noqa: RUF012 - pydantic copies it for each model
 
     def bind_tools(
         self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
@@ -33,7 +33,7 @@ class ScriptedChat(GenericFakeChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        self.asked.append(messages)
+        self.prompts.append(messages)
         return super()._generate(messages, stop, run_manager, **kwargs)
 
 

@@ -170,7 +170,7 @@ async def test_the_stock_summarizer_with_the_engine_keeps_the_facts(invoke: Invo
         assert len(messages) < 12
         assert "[Summary of" in messages[0].text
         assert [fact for fact in facts if fact not in messages[0].text] == []
-        assert len(model.asked) == 6  # none of them for a summary
+        assert len(model.prompts) == 6  # none of them for a summary
 
 
 @TAKES_SUMMARIZERS
@@ -218,7 +218,7 @@ async def test_model_calls_of_the_engine_do_not_appear_in_a_stream(mode: str) ->
             pieces = list(graph.stream(state, stream_mode="messages"))
         else:
             pieces = [piece async for piece in graph.astream(state, stream_mode="messages")]
-    assert len(summing.asked) == 1
+    assert len(summing.prompts) == 1
     assert "".join(piece.text for piece, _ in pieces) == "Hello there."
 
 

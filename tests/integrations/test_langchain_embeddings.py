@@ -28,10 +28,10 @@ class Asymmetric(Embeddings):
 
     def __init__(self) -> None:
         self.model = "two-sided"
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.asked.append(texts)
+        self.requests.append(texts)
         return [[float(len(text)), 0.0] for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
@@ -131,10 +131,10 @@ def test_repr_identity_and_errors_contain_no_secret_and_no_text() -> None:
 def test_the_dimension_is_requested_once_and_not_at_construction() -> None:
     model = Asymmetric()
     embedder = LangChainEmbedder(model)
-    assert model.asked == []
+    assert model.requests == []
     assert (embedder.dimension, embedder.dimension) == (2, 2)
     embedder.embed_documents(["a", "b"])
-    assert model.asked == [["dimension"], ["a", "b"]]
+    assert model.requests == [["dimension"], ["a", "b"]]
 
 
 def test_concurrent_threads_request_the_dimension_once() -> None:
@@ -154,7 +154,7 @@ def test_concurrent_threads_request_the_dimension_once() -> None:
         seen.append(embedder.dimension)
 
     run_in_threads(6, read_dimension)
-    assert (seen, model.asked) == ([2] * 6, [["dimension"]])
+    assert (seen, model.requests) == ([2] * 6, [["dimension"]])
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_a_chat_model_gets_system_rules_and_a_word_limit() -> None:
     chat = create_scripted_chat("Hello.")
     model: LanguageModel = LangChainModel(chat)
     assert model.complete("Say hello.", system="Be kind.", max_tokens=100) == "Hello."
-    ((rules, prompt),) = chat.asked
+    ((rules, prompt),) = chat.prompts
     assert isinstance(rules, SystemMessage)
     assert rules.content == "Be kind.\n\nAnswer in at most 75 words."
     assert isinstance(prompt, HumanMessage)

@@ -116,7 +116,7 @@ def test_a_retriever_works_in_a_chain(engine: MemoryEngine) -> None:
         | StrOutputParser()
     )
     assert chain.invoke(QUESTION) == "The cello."
-    assert "cello" in model.asked[0][0].text
+    assert "cello" in model.prompts[0][0].text
 
 
 def test_the_engine_is_neither_shown_nor_serialized(engine: MemoryEngine) -> None:

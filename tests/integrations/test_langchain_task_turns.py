@@ -85,7 +85,7 @@ def test_with_counts_across_turns_calls_of_all_turns_are_counted(memory: AgentMe
 @WAYS
 @pytest.mark.parametrize("limit", [1, 5])
 async def test_a_run_that_ignores_every_block_ends(memory: AgentMemory, way: str, limit: int) -> None:
-    model = ScriptedChat(reply=build_looping_script(200, stops_when_told=False))
+    model = ScriptedChat(reply=build_looping_script(200, stops_when_blocked=False))
     messages = await run(create_tool_agent(model, TieredTaskMiddleware(memory, stop_after=limit)), way)
     assert len(model.seen) == MOST + limit
     assert isinstance(messages[-1], AIMessage)
@@ -105,7 +105,7 @@ def test_a_different_call_between_blocked_ones_keeps_the_run_going(memory: Agent
 def test_the_next_question_after_a_stopped_run_is_answered(memory: AgentMemory) -> None:
     tasks = TieredTaskMiddleware(memory, stop_after=1)
     agent = create_tool_agent(
-        ScriptedChat(reply=build_looping_script(MOST + 1, stops_when_told=False)), tasks
+        ScriptedChat(reply=build_looping_script(MOST + 1, stops_when_blocked=False)), tasks
     )
     assert "Stopped" in ask(agent)[-1].text
     assert ask(agent, "And now?")[-1].text == "done"

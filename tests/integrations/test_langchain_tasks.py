@@ -152,7 +152,7 @@ async def test_a_looping_agent_is_stopped(memory: AgentMemory, way: str) -> None
 
 @WAYS
 async def test_a_blocked_loop_runs_no_tool_again(memory: AgentMemory, way: str) -> None:
-    model = ScriptedChat(reply=build_looping_script(40, stops_when_told=False))
+    model = ScriptedChat(reply=build_looping_script(40, stops_when_blocked=False))
     await run(create_tool_agent(model, TieredTaskMiddleware(memory, stop_after=0)), way)
     assert len(model.seen) == 41
     assert RUNS["boat"] == MOST
@@ -413,7 +413,7 @@ async def test_a_failure_to_learn_is_counted_and_the_run_still_answers(
 
 
 def test_an_unsaved_answer_to_the_guard_does_not_lift_the_block(memory: AgentMemory) -> None:
-    again = build_looping_script(stops_when_told=False)
+    again = build_looping_script(stops_when_blocked=False)
 
     def reply(messages: Sequence[BaseMessage]) -> AIMessage:
         text = strip_fences(str(messages[-1].text))

@@ -141,17 +141,17 @@ def test_an_async_function_embeds_for_both_ways(way: str) -> None:
 
 
 def test_the_embedding_function_is_called_once_per_distinct_text_of_a_batch() -> None:
-    asked: list[list[str]] = []
+    requests: list[list[str]] = []
 
     def embed(texts: Sequence[str]) -> list[list[float]]:
-        asked.append(list(texts))
+        requests.append(list(texts))
         return WordEmbeddings().embed_documents(list(texts))
 
     with TieredStore(index={"dims": 256, "embed": embed, "fields": ["text"]}) as store:
         store.batch([PutOp(("a",), f"k{n}", {"text": f"text {n % 2}"}) for n in range(6)])
-        assert asked == [["text 0", "text 1"]]
+        assert requests == [["text 0", "text 1"]]
         store.put(("a",), "no", {"text": "text"}, index=False)
-        assert len(asked) == 1
+        assert len(requests) == 1
 
 
 def test_a_failing_embedder_prevents_puts_and_searches_still_use_words() -> None:

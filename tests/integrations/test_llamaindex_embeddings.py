@@ -30,13 +30,13 @@ NAN = float("nan")
 class Asymmetric(BaseEmbedding):
     """Embedding model with documents on one axis and queries on the other."""
 
-    asked: list[list[str]] = []  # noqa: RUF012 - pydantic copies it
+    requests: list[list[str]] = []  # noqa: RUF012 - pydantic copies it
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return [float(len(text)), 0.0]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        self.asked.append(list(texts))
+        self.requests.append(list(texts))
         return [self._get_text_embedding(text) for text in texts]
 
     def _get_query_embedding(self, query: str) -> list[float]:
@@ -138,10 +138,10 @@ def test_repr_identity_and_errors_contain_no_secret_and_no_text() -> None:
 def test_the_dimension_is_requested_once_and_not_at_construction() -> None:
     model = Asymmetric(model_name="m")
     embedder = LlamaIndexEmbedder(model)
-    assert model.asked == []
+    assert model.requests == []
     assert (embedder.dimension, embedder.dimension) == (2, 2)
     embedder.embed_documents(["a", "b"])
-    assert model.asked == [["dimension"], ["a", "b"]]
+    assert model.requests == [["dimension"], ["a", "b"]]
 
 
 def test_concurrent_threads_request_the_dimension_once() -> None:
@@ -161,7 +161,7 @@ def test_concurrent_threads_request_the_dimension_once() -> None:
         seen.append(embedder.dimension)
 
     run_in_threads(6, read_dimension)
-    assert (seen, model.asked) == ([2] * 6, [["dimension"]])
+    assert (seen, model.requests) == ([2] * 6, [["dimension"]])
 
 
 @pytest.mark.parametrize(

@@ -580,7 +580,7 @@ def test_forgetting_a_conversation_keeps_those_with_a_similar_name(small: Memory
     for name in names:
         create_memory(small, name).put(user(name))
     create_memory(small, "trip").reset()
-    create_memory(small, "trip").put(user("after the reset"))
+    create_memory(small, "trip").put(user("anew"))
     assert create_memory(small, "trip").forget() == 2
     for name in names[1:]:
         assert texts(create_memory(small, name).get_all()) == [name]

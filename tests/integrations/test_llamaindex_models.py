@@ -50,15 +50,15 @@ class RecordingLLM(MockLLM):
     """Model like those of providers, with a plain API key, that records its prompts."""
 
     max_tokens: int | None = None
-    asked: list[Any] = []  # noqa: RUF012 - pydantic copies it
+    prompts: list[Any] = []  # noqa: RUF012 - pydantic copies it
     api_key: str = "sk-hunter2"
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        self.asked.append([(message.role, message.content) for message in messages])
+        self.prompts.append([(message.role, message.content) for message in messages])
         return ChatResponse(message=ChatMessage(role="assistant", content="Hello."))
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: FBT001, FBT002 - the framework's signature
-        self.asked.append(prompt)
+        self.prompts.append(prompt)
         return CompletionResponse(text="Hello.")
 
 
@@ -66,7 +66,7 @@ def test_a_chat_model_gets_system_rules_and_a_word_limit() -> None:
     llm = RecordingLLM(is_chat_model=True, system_prompt="Speak like a pirate.")
     model: LanguageModel = LlamaIndexModel(llm)
     assert model.complete("Say hello.", system="Be kind.", max_tokens=100) == "Hello."
-    assert llm.asked == [
+    assert llm.prompts == [
         [
             (MessageRole.SYSTEM, "Be kind.\n\nAnswer in at most 75 words."),
             (MessageRole.USER, "Say hello."),
@@ -77,7 +77,7 @@ def test_a_chat_model_gets_system_rules_and_a_word_limit() -> None:
 def test_a_completion_model_gets_one_text() -> None:
     llm = RecordingLLM(is_chat_model=False)
     assert LlamaIndexModel(llm).complete("Say hello.", system="Be kind.", max_tokens=1) == "Hello."
-    assert llm.asked == ["Be kind.\n\nAnswer in at most 1 words.\n\nSay hello."]
+    assert llm.prompts == ["Be kind.\n\nAnswer in at most 1 words.\n\nSay hello."]
 
 
 def test_a_completion_model_formats_the_prompt_itself() -> None:
@@ -101,7 +101,7 @@ def test_rules_use_the_system_role_of_the_provider() -> None:
 
     llm = Elsewhere()
     LlamaIndexModel(llm).complete("x")
-    assert llm.asked[0][0][0] is MessageRole.CHATBOT
+    assert llm.prompts[0][0][0] is MessageRole.CHATBOT
 
 
 @pytest.mark.parametrize(

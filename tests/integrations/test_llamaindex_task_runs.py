@@ -71,11 +71,11 @@ class Weather:
     """Tool that always returns the same result."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.calls = 0
 
     def weather(self, city: str) -> str:
         """Tell the weather."""
-        self.asked += 1
+        self.calls += 1
         return f"It rains in {city}."
 
 
@@ -119,7 +119,7 @@ async def test_calls_of_one_conversation_do_not_block_another(engine: MemoryEngi
     contexts: list[Context[Any]] = [Context(agent) for _ in range(10)]
     answers = await asyncio.gather(*(ask(agent, ctx) for ctx in contexts))
     assert answers == ["It rains."] * 10
-    assert weather.asked == 10
+    assert weather.calls == 10
     assert not was_blocked(agent)
     memories = [await load_task(ctx, engine) for ctx in contexts]
     assert len({memory.task for memory in memories}) == 10
@@ -134,11 +134,11 @@ async def test_a_conversation_keeps_its_task(engine: MemoryEngine) -> None:
     ctx: Context[Any] = Context(agent)
     for _ in range(10):
         await ask(agent, ctx)
-    assert weather.asked == MOST
+    assert weather.calls == MOST
     assert (await load_task(ctx, engine, "acme", "ada")).working.cycle_count == MOST
     other: Context[Any] = Context(agent)
     await ask(agent, other)
-    assert weather.asked == MOST + 1
+    assert weather.calls == MOST + 1
 
 
 @pytest.mark.soak
@@ -151,7 +151,7 @@ async def test_a_deserialized_context_keeps_its_task(tmp_path: Path) -> None:
             ctx: Context[Any] = Context(agent) if dump is None else Context.from_dict(agent, dump)
             await ask(agent, ctx)
             dump = ctx.to_dict()
-    assert weather.asked == MOST
+    assert weather.calls == MOST
 
 
 async def test_the_name_of_a_task_can_be_set(engine: MemoryEngine) -> None:
@@ -175,7 +175,7 @@ async def test_cycles_of_another_process_count(engine: MemoryEngine) -> None:
     for _ in range(6):
         for agent, ctx in zip(agents, contexts, strict=True):
             await ask(agent, ctx)
-    assert first.asked + second.asked == MOST
+    assert first.calls + second.calls == MOST
 
 
 async def test_a_model_answers_the_block_of_its_own_conversation(engine: MemoryEngine) -> None:
@@ -184,12 +184,12 @@ async def test_a_model_answers_the_block_of_its_own_conversation(engine: MemoryE
         if text.startswith("Blocked: "):
             reason = {"reason": "The weather may have changed."}
             return create_tool_calls(("why", "answer_guard", reason))
-        return "Enough." if weather.asked > MOST else create_weather_call()
+        return "Enough." if weather.calls > MOST else create_weather_call()
 
     weather = Weather()
     agent = watch_agent(build_agent(weather, reply), engine=engine)
     assert await ask(agent) == "Enough."
-    assert weather.asked == MOST + 1
+    assert weather.calls == MOST + 1
     assert isinstance(agent.llm, ScriptedLLM)
     assert "The block is lifted" in texts(agent.llm.seen[-1])
 
@@ -228,7 +228,7 @@ async def test_a_closed_engine_does_not_break_the_agent(caplog: pytest.LogCaptur
     engine.close()
     with caplog.at_level(logging.WARNING, logger="langmem_tiers"):
         assert await ask(agent) == "It rains."
-    assert weather.asked == 1
+    assert weather.calls == 1
     assert agent.tools is not None
     assert agent.tools[0].failures == 2  # type: ignore[union-attr]  # a watched tool
     assert "memory failed at the beginning of a run" in caplog.text
@@ -245,7 +245,7 @@ async def test_the_same_question_in_many_runs_is_not_a_loop(memory: AgentMemory,
     ctx: Context[Any] | None = Context(agent) if keeps_context else None
     for _ in range(12):
         assert await ask(agent, ctx) == "It rains."
-    assert weather.asked == 12
+    assert weather.calls == 12
     assert isinstance(agent.llm, ScriptedLLM)
     assert "Warning" not in texts(agent.llm.seen[-1])
     assert memory.working.cycle_count == 12
@@ -257,7 +257,7 @@ async def test_the_same_question_to_a_workflow_in_many_runs_is_not_a_loop(memory
     ctx: Context[Any] = Context(flow)
     for _ in range(12):
         assert await ask(flow, ctx) == "It rains."
-    assert weather.asked == 12
+    assert weather.calls == 12
 
 
 async def test_a_loop_within_a_run_is_stopped_in_every_run(memory: AgentMemory) -> None:
@@ -265,7 +265,7 @@ async def test_a_loop_within_a_run_is_stopped_in_every_run(memory: AgentMemory) 
     agent = watch_agent(build_agent(weather, reply_until_blocked), memory)
     for number in range(1, 4):
         assert await ask(agent) == "I give up."
-        assert weather.asked == number * MOST
+        assert weather.calls == number * MOST
 
 
 async def test_with_counts_across_turns_calls_of_all_runs_are_counted(memory: AgentMemory) -> None:
@@ -273,7 +273,7 @@ async def test_with_counts_across_turns_calls_of_all_runs_are_counted(memory: Ag
     agent = watch_agent(build_agent(weather), memory, counts_across_turns=True)
     for _ in range(10):
         await ask(agent, question="Go on.")
-    assert weather.asked == MOST
+    assert weather.calls == MOST
 
 
 async def confirm(ctx: Context) -> str:
@@ -317,7 +317,7 @@ async def test_the_answer_of_a_person_does_not_start_a_turn(
         assert ctx is not None
     ctx.send_event(HumanResponseEvent(response="yes"))  # type: ignore[call-arg]  # events take any field
     assert str(await handler) == "Done."
-    assert 4 < weather.asked <= MOST + 1
+    assert 4 < weather.calls <= MOST + 1
     assert was_blocked(agent)
     cycles = (await load_task(ctx, engine)).short_term.get_recent(20)
     assert [cycle.action.tool_name for cycle in cycles].count("confirm") == 1
@@ -352,7 +352,7 @@ async def test_a_new_agent_of_the_same_class_is_not_watched(memory: AgentMemory)
     kind = type(watch_agent(build_agent(weather), memory))
     fresh = kind(tools=[weather.weather], llm=ScriptedLLM(reply=reply_once))
     assert await ask(fresh) == "It rains."
-    assert (weather.asked, memory.working.cycle_count) == (1, 0)
+    assert (weather.calls, memory.working.cycle_count) == (1, 0)
     await ask(watch_agent(fresh, memory))
     assert memory.working.cycle_count == 1
 
@@ -369,7 +369,7 @@ async def test_tools_added_to_a_watched_agent_are_watched(memory: AgentMemory) -
     agent = watch_agent(FunctionAgent(tools=[], llm=ScriptedLLM(reply=reply_once)), memory)
     agent.tools = [*(agent.tools or []), *(build_agent(weather).tools or [])]
     await ask(agent)
-    assert (weather.asked, memory.working.cycle_count) == (1, 1)
+    assert (weather.calls, memory.working.cycle_count) == (1, 1)
 
 
 def test_a_react_agent_keeps_a_task_for_each_conversation(engine: MemoryEngine) -> None:
@@ -397,7 +397,7 @@ async def test_unguarded_tools_are_never_blocked(engine: MemoryEngine) -> None:
         unguarded_tools=["weather"],
     )
     assert await ask(agent) == "Done."
-    assert weather.asked == 12
+    assert weather.calls == 12
 
 
 def test_invalid_combinations_of_memory_and_engine_are_rejected(

@@ -40,16 +40,16 @@ class Script:
 
     def __init__(self, *answers: str | tuple[str, dict[str, Any]]) -> None:
         self._answers = [self._message(number, answer) for number, answer in enumerate(answers)]
-        self.asked: list[list[ChatMessage]] = []
+        self.prompts: list[list[ChatMessage]] = []
         self.llm = MockFunctionCallingLLM(response_generator=self._next, is_chat_model=True)
 
     def list_tool_results(self) -> list[str]:
         """Return the results of the tool calls in the last prompt."""
-        return [message.content or "" for message in self.asked[-1] if message.role == "tool"]
+        return [message.content or "" for message in self.prompts[-1] if message.role == "tool"]
 
     def _next(self, messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
-        self.asked.append(list(messages))
-        return self._answers[len(self.asked) - 1]
+        self.prompts.append(list(messages))
+        return self._answers[len(self.prompts) - 1]
 
     @staticmethod
     def _message(number: int, answer: str | tuple[str, dict[str, Any]]) -> ChatMessage:

@@ -90,13 +90,13 @@ def script(*steps: AIMessage) -> Callable[[Sequence[BaseMessage]], AIMessage]:
 
 
 def build_looping_script(
-    calls: int = 30, *, stops_when_told: bool = True
+    calls: int = 30, *, stops_when_blocked: bool = True
 ) -> Callable[[Sequence[BaseMessage]], AIMessage]:
     """Build a reply function that repeats one call until it is blocked."""
     again = script(*[call() for _ in range(calls)])
 
     def reply(messages: Sequence[BaseMessage]) -> AIMessage:
-        if stops_when_told and "Blocked:" in strip_fences(str(messages[-1].text)):
+        if stops_when_blocked and "Blocked:" in strip_fences(str(messages[-1].text)):
             return AIMessage("I cannot find it.")
         return again(messages)
 

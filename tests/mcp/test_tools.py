@@ -230,11 +230,11 @@ class WaitingEmbedder:
     identity, dimension = "waiting", 2
 
     def __init__(self) -> None:
-        self.asked, self.may_go = Event(), Event()
+        self.is_called, self.may_continue = Event(), Event()
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        self.asked.set()
-        assert self.may_go.wait(LIMIT_SECONDS)
+        self.is_called.set()
+        assert self.may_continue.wait(LIMIT_SECONDS)
         return np.ones((len(texts), 2), np.float32)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
@@ -249,11 +249,11 @@ async def test_a_slow_call_does_not_block_other_calls() -> None:
         async with Client(build_server(engine, "alice")) as client:
             await ask(client, "remember", text="The tea is green.")
             slow = asyncio.create_task(ask(client, "recall", query="tea"))
-            assert await asyncio.to_thread(embedder.asked.wait, LIMIT_SECONDS)
+            assert await asyncio.to_thread(embedder.is_called.wait, LIMIT_SECONDS)
             assert len((await client.list_tools()).tools) == 6
             await ask(client, "remember", text="The milk is cold.")
             assert not slow.done()
-            embedder.may_go.set()
+            embedder.may_continue.set()
             assert (await slow)["memories"]
 
 

@@ -164,11 +164,11 @@ def test_resume_or_start_resumes_or_starts_a_task(tmp_path: Path) -> None:
 
 class _SlowModel:
     def __init__(self) -> None:
-        self.asked, self.go_on = threading.Event(), threading.Event()
+        self.is_called, self.may_continue = threading.Event(), threading.Event()
 
     def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
-        self.asked.set()
-        assert self.go_on.wait(LIMIT_SECONDS)
+        self.is_called.set()
+        assert self.may_continue.wait(LIMIT_SECONDS)
         return "Lamps are cheap."
 
 
@@ -180,11 +180,11 @@ def test_a_cycle_is_stored_before_the_model_compresses_and_blocks_nothing() -> N
             target=memory.record_cycle, args=("", AgentAction("extract_text"), page), daemon=True
         )
         recording.start()
-        assert model.asked.wait(LIMIT_SECONDS)
+        assert model.is_called.wait(LIMIT_SECONDS)
         assert memory.check_action(CLICK) is None
         assert memory.working.cycle_count == reopen(memory).working.cycle_count == 1
         memory.record_cycle("", CLICK)
-        model.go_on.set()
+        model.may_continue.set()
         recording.join(LIMIT_SECONDS)
         assert not recording.is_alive()
         for current in (memory, reopen(memory)):
