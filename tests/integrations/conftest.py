@@ -1,4 +1,4 @@
-"""These suites run on files and servers, and with Redis before PostgreSQL, too."""
+"""Run these tests on files and servers, including PostgreSQL with Redis."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.backends import ON_DISK
 
 @pytest.fixture(params=ON_DISK)
 def backend(request: pytest.FixtureRequest) -> str:
-    """The name of each backend in turn."""
+    """Name of the backend."""
     return str(request.param)

@@ -19,7 +19,7 @@ Reply = Callable[[Sequence[BaseMessage]], AIMessage]
 
 
 class ScriptedChat(BaseChatModel):
-    """Answers by a function of what it is shown, and keeps all that it was shown."""
+    """Chat model that answers with a function of its prompt and records all prompts."""
 
     reply: Reply = lambda _: AIMessage("fine")
     seen: list[list[BaseMessage]] = Field(default_factory=list)
@@ -46,7 +46,7 @@ def join_texts(messages: Sequence[BaseMessage]) -> str:
 
 
 def check_tool_call_order(messages: Sequence[BaseMessage]) -> None:
-    """What providers ask of a list: each call answered once, right behind it, no result alone, a person first."""
+    """Check the order that providers require: a human message first, and one result directly after each call."""
     conversation = [message for message in messages if not isinstance(message, SystemMessage)]
     assert not conversation or isinstance(conversation[0], HumanMessage), [m.type for m in conversation]
     waiting: list[str] = []

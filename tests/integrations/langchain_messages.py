@@ -1,4 +1,4 @@
-"""LangChain messages of every type, for properties."""
+"""Hypothesis strategies for LangChain messages of every type."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ scalars = (
     | st.timedeltas()
     | st.decimals(allow_nan=False)
     | st.uuids()
-    | text.filter(lambda said: "\0" not in said).map(PurePosixPath)
-    | text.filter(lambda said: "\0" not in said).map(PureWindowsPath)
+    | text.filter(lambda value: "\0" not in value).map(PurePosixPath)
+    | text.filter(lambda value: "\0" not in value).map(PureWindowsPath)
 )
 _hashable = st.integers() | text | st.binary(max_size=4) | st.dates() | st.tuples(st.integers(), text)
 values: SearchStrategy[Any] = st.recursive(
@@ -121,29 +121,29 @@ _named = {**_common, "name": text}
 _spoken = {**_common, "role": text | st.sampled_from(["user", "developer", "assistant", "critic"])}
 
 
-def _of(kind: type[BaseMessage], **fields: Any) -> SearchStrategy[BaseMessage]:
+def _build(kind: type[BaseMessage], **fields: Any) -> SearchStrategy[BaseMessage]:
     return st.builds(kind, **fields)
 
 
 messages: SearchStrategy[BaseMessage] = st.one_of(
-    _of(HumanMessage, **_common),
-    _of(SystemMessage, **_common),
-    _of(AIMessage, **_ai, tool_calls=st.lists(_call, max_size=2)),
-    _of(ToolMessage, **_tool),
-    _of(ChatMessage, **_spoken),
-    _of(FunctionMessage, **_named),
-    _of(HumanMessageChunk, **_common),
-    _of(SystemMessageChunk, **_common),
-    _of(AIMessageChunk, **_ai, tool_calls=st.lists(_json_call, max_size=2)),
-    _of(AIMessageChunk, **_common, tool_call_chunks=st.lists(_chunk, max_size=2), usage_metadata=_usage),
-    _of(ToolMessageChunk, **_tool),
-    _of(ChatMessageChunk, **_spoken),
-    _of(FunctionMessageChunk, **_named),
+    _build(HumanMessage, **_common),
+    _build(SystemMessage, **_common),
+    _build(AIMessage, **_ai, tool_calls=st.lists(_call, max_size=2)),
+    _build(ToolMessage, **_tool),
+    _build(ChatMessage, **_spoken),
+    _build(FunctionMessage, **_named),
+    _build(HumanMessageChunk, **_common),
+    _build(SystemMessageChunk, **_common),
+    _build(AIMessageChunk, **_ai, tool_calls=st.lists(_json_call, max_size=2)),
+    _build(AIMessageChunk, **_common, tool_call_chunks=st.lists(_chunk, max_size=2), usage_metadata=_usage),
+    _build(ToolMessageChunk, **_tool),
+    _build(ChatMessageChunk, **_spoken),
+    _build(FunctionMessageChunk, **_named),
 )
 
 
 def same(left: object, right: object) -> bool:
-    """Whether two values are equal and of equal types, all the way down; paths and subclasses by value."""
+    """Return whether two values and all nested values are equal and of equal types."""
     if (
         isinstance(left, float)
         and isinstance(right, float)

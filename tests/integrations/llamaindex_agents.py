@@ -1,4 +1,4 @@
-"""Models for LlamaIndex's chat engines and agents under test, and checks of what they are shown."""
+"""Scripted models for LlamaIndex chat engines and agents, and checks of their prompts."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Prompt: TypeAlias = Sequence[ChatMessage]
 Reply: TypeAlias = Callable[[Prompt], ChatMessage | str]
 
 
-def _noted(_: Prompt) -> ChatMessage | str:
+def _reply_noted(_: Prompt) -> ChatMessage | str:
     return "I have noted it."
 
 
 class ScriptedLLM(FunctionCallingLLM):
-    """A chat model with tools that answers by a function of its prompt, and keeps every prompt as it was."""
+    """Chat model with tools that answers with a function of its prompt and records all prompts."""
 
-    reply: Reply = _noted
+    reply: Reply = _reply_noted
     seen: list[list[ChatMessage]] = Field(default_factory=list)
 
     @property
@@ -51,10 +51,10 @@ class ScriptedLLM(FunctionCallingLLM):
         return self.chat(messages)
 
     def stream_chat(self, messages: Prompt, **_: Any) -> Any:
-        return _streamed(self._answer(messages))
+        return _stream(self._answer(messages))
 
     async def astream_chat(self, messages: Prompt, **_: Any) -> Any:
-        return _later(self.stream_chat(messages))
+        return _stream_async(self.stream_chat(messages))
 
     def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:  # noqa: FBT001, FBT002 - the framework's signature
         return CompletionResponse(text=self._answer([ChatMessage(prompt)]).content or "")
@@ -76,8 +76,8 @@ class ScriptedLLM(FunctionCallingLLM):
         *_: Any,
         **__: Any,
     ) -> dict[str, Any]:
-        asked = ChatMessage(user_msg) if isinstance(user_msg, str) else user_msg
-        return {"messages": [*(chat_history or []), *([] if asked is None else [asked])]}
+        message = ChatMessage(user_msg) if isinstance(user_msg, str) else user_msg
+        return {"messages": [*(chat_history or []), *([] if message is None else [message])]}
 
     def get_tool_calls_from_response(
         self,
@@ -102,9 +102,9 @@ class ScriptedLLM(FunctionCallingLLM):
 
 
 class CompletionLLM(CustomLLM):
-    """A completion model, in whose prompt all messages are one text."""
+    """Completion model whose prompt is one text."""
 
-    reply: Reply = _noted
+    reply: Reply = _reply_noted
     seen: list[list[ChatMessage]] = Field(default_factory=list)
 
     @property
@@ -123,7 +123,7 @@ class CompletionLLM(CustomLLM):
 
 
 class SingleNodeRetriever(BaseRetriever):
-    """Finds the same note whatever is asked."""
+    """Retriever that returns the same note for every query."""
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return [NodeWithScore(node=TextNode(text="Cats sleep for most of the day."), score=1.0)]
@@ -133,7 +133,7 @@ class SingleNodeRetriever(BaseRetriever):
 
 
 class AnswerSequence:
-    """Answers one after the other, whatever is asked; the last one again and again."""
+    """Return the answers in order for any prompt, then repeat the last one."""
 
     def __init__(self, *answers: ChatMessage | str) -> None:
         self._answers = list(answers)
@@ -143,8 +143,8 @@ class AnswerSequence:
         return copy.deepcopy(answer)  # agents change answers in place
 
 
-def calling(*calls: tuple[str | None, str, dict[str, Any]], text: str = "") -> ChatMessage:
-    """An answer that calls tools, each given by its id, its name and its arguments."""
+def create_tool_calls(*calls: tuple[str | None, str, dict[str, Any]], text: str = "") -> ChatMessage:
+    """Create an answer with tool calls, each given by id, name and arguments."""
     blocks: list[Any] = [TextBlock(text=text)] if text else []
     for call, name, arguments in calls:
         blocks.append(ToolCallBlock(tool_call_id=call, tool_name=name, tool_kwargs=arguments))
@@ -152,7 +152,7 @@ def calling(*calls: tuple[str | None, str, dict[str, Any]], text: str = "") -> C
 
 
 def texts(messages: Prompt) -> str:
-    """All that a prompt says."""
+    """Return the text of all messages of a prompt."""
     return "\n".join(message.content or "" for message in messages)
 
 
@@ -160,13 +160,13 @@ def roles(messages: Prompt) -> list[str]:
     return [message.role.value for message in messages]
 
 
-def list_said(messages: Prompt) -> list[tuple[str, str]]:
-    """Who said what, tool calls by their names."""
-    return [(message.role.value, message.content or _called(message)) for message in messages]
+def list_turns(messages: Prompt) -> list[tuple[str, str]]:
+    """List role and text of each message, with tool names for calls."""
+    return [(message.role.value, message.content or _list_tool_names(message)) for message in messages]
 
 
 def check_call_order(messages: Prompt) -> None:
-    """What providers ask of a list: each call answered once, right behind it, no result alone, a person first."""
+    """Check the order that providers require: a user message first, and one result directly after each call."""
     talk = [message for message in messages if message.role is not MessageRole.SYSTEM]
     assert not talk or talk[0].role is MessageRole.USER, roles(talk)
     waiting: list[str] = []
@@ -182,11 +182,11 @@ def check_call_order(messages: Prompt) -> None:
     assert not waiting, f"no result for {waiting}"
 
 
-def _called(message: ChatMessage) -> str:
+def _list_tool_names(message: ChatMessage) -> str:
     return " ".join(block.tool_name for block in message.blocks if isinstance(block, ToolCallBlock))
 
 
-def _streamed(message: ChatMessage) -> Iterator[ChatResponse]:
+def _stream(message: ChatMessage) -> Iterator[ChatResponse]:
     text = message.content or ""
     half = len(text) // 2
     if half:
@@ -194,6 +194,6 @@ def _streamed(message: ChatMessage) -> Iterator[ChatResponse]:
     yield ChatResponse(message=message, delta=text[half:])
 
 
-async def _later(responses: Iterator[ChatResponse]) -> AsyncIterator[ChatResponse]:
+async def _stream_async(responses: Iterator[ChatResponse]) -> AsyncIterator[ChatResponse]:
     for response in responses:
         yield response

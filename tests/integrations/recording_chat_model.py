@@ -1,4 +1,4 @@
-"""Chat models that need no network."""
+"""Chat models without network access."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RecordingChatModel(GenericFakeChatModel):
-    """Answers ``answer 1``, ``answer 2`` ... and keeps what it was sent."""
+    """Chat model that answers ``answer 1``, ``answer 2`` ... and records its prompts."""
 
     seen: list[list[BaseMessage]] = []  # noqa: RUF012 - pydantic copies it
     fails: list[bool] = [False]  # noqa: RUF012 - as above

@@ -1,4 +1,4 @@
-"""A chat model that answers from a script, and calls tools as real ones do."""
+"""Scripted chat model that can call tools."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class ScriptedChat(GenericFakeChatModel):
-    """Gives its answers in order and keeps what it was asked."""
+    """Chat model that returns its answers in order and records its prompts."""
 
-    asked: list[list[BaseMessage]] = []  # noqa: RUF012 - pydantic copies it for each model
+    prompts: list[list[BaseMessage]] = []  # noqa: RUF012 - pydantic copies it for each model
 
     def bind_tools(
         self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
@@ -33,7 +33,7 @@ class ScriptedChat(GenericFakeChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        self.asked.append(messages)
+        self.prompts.append(messages)
         return super()._generate(messages, stop, run_manager, **kwargs)
 
 
@@ -42,5 +42,5 @@ def create_scripted_chat(*answers: AIMessage | str) -> ScriptedChat:
 
 
 def call(name: str, number: int = 1, **arguments: Any) -> AIMessage:
-    """An answer that calls a tool."""
+    """Create an answer with a tool call."""
     return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call-{number}"}])

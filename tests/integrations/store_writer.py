@@ -1,4 +1,4 @@
-"""A child process that writes batches to a store until it is killed, and says which were acknowledged."""
+"""Child process that writes batches to a store until it is killed and records the acknowledged ones."""
 
 from __future__ import annotations
 

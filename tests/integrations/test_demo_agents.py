@@ -1,4 +1,4 @@
-"""The two agents of the demo differ in memory alone."""
+"""The two agents of the demo, with and without memory."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ def engine() -> Iterator[MemoryEngine]:
 
 @pytest.fixture(params=Framework)
 def framework(request: pytest.FixtureRequest) -> Framework:
-    """Each framework in turn."""
+    """Framework of the assistants."""
     return Framework(request.param)
 
 
 @pytest.fixture
-def both(engine: MemoryEngine, framework: Framework) -> Assistants:
+def assistants(engine: MemoryEngine, framework: Framework) -> Assistants:
     return load_assistant_factory(framework)(engine, MARA, 3000)
 
 
 @pytest.mark.sample(1)
-def test_in_new_threads_only_memory_brings_the_facts_into_the_prompt(both: Assistants) -> None:
-    asked = [
+def test_in_new_threads_only_memory_brings_the_facts_into_the_prompt(assistants: Assistants) -> None:
+    replies = [
         (question.fact, agent.ask(question.text, f"new-{n}"))
-        for agent in (both.without_memory, both.with_memory)
+        for agent in (assistants.without_memory, assistants.with_memory)
         for n, question in enumerate(load_questions())
     ]
-    without, with_memory = asked[: len(load_questions())], asked[len(load_questions()) :]
+    without, with_memory = replies[: len(load_questions())], replies[len(load_questions()) :]
     assert {reply.text for _, reply in without} == {UNKNOWN_ANSWER}
     assert [fact for fact, reply in without if fact in reply.prompt] == []
     assert sum(fact in reply.prompt for fact, reply in with_memory) >= 0.9 * len(load_questions())
     assert max(reply.prompt_tokens for _, reply in with_memory) <= 3000
 
 
-def test_in_the_thread_where_it_was_said_both_know(both: Assistants) -> None:
-    for agent in (both.without_memory, both.with_memory):
+def test_both_agents_know_the_facts_of_the_current_thread(assistants: Assistants) -> None:
+    for agent in (assistants.without_memory, assistants.with_memory):
         assert DASHBOARDS.fact in agent.ask(DASHBOARDS.text, "01-kickoff").text
 
 
-def test_somebody_elses_memory_brings_nothing(engine: MemoryEngine, framework: Framework) -> None:
+def test_memory_of_another_user_is_not_used(engine: MemoryEngine, framework: Framework) -> None:
     stranger = load_assistant_factory(framework)(engine, ("tidepool", "jonas"), 3000)
     reply = stranger.with_memory.ask(DASHBOARDS.text, "new")
     assert (reply.text, DASHBOARDS.fact in reply.prompt) == (UNKNOWN_ANSWER, False)

@@ -1,4 +1,4 @@
-"""Real agents with the memory tools, the stock summariser and a model of their own behind the engine."""
+"""LangChain agents with memory tools, the stock summarizer and a model for the engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SPACE = ("memories", "{user_id}")
 
 @pytest.fixture(params=["sync", "async"])
 def invoke(request: pytest.FixtureRequest) -> Invoke:
-    """Runs an agent on one message of a user; all messages of the thread."""
+    """Function that runs an agent on one user message and returns the messages of the thread."""
 
     async def run(agent: Any, text: str, **options: Any) -> list[BaseMessage]:
         state = {"messages": [HumanMessage(text)]}
@@ -54,13 +54,13 @@ def results(messages: list[BaseMessage]) -> list[ToolMessage]:
 
 
 @dataclass
-class Who:
+class UserContext:
     user_id: str
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("schema", [dict, Who])
-async def test_two_users_of_one_agent_have_memories_of_their_own(invoke: Invoke, schema: type) -> None:
+@pytest.mark.parametrize("schema", [dict, UserContext])
+async def test_two_users_of_one_agent_have_separate_memories(invoke: Invoke, schema: type) -> None:
     with MemoryEngine() as engine:
         model = create_scripted_chat(
             call("manage_memory", content="The user plays the cello."),
@@ -79,12 +79,12 @@ async def test_two_users_of_one_agent_have_memories_of_their_own(invoke: Invoke,
         await invoke(agent, "I play the cello.", context=ada)
         await invoke(agent, "I play the drums.", context=eve)
         (found,) = results(await invoke(agent, "What do I play?", context=ada))
-        contents = [one["content"] for one in json.loads(found.text)["memories"]]
+        contents = [memory["content"] for memory in json.loads(found.text)["memories"]]
         assert contents == ["The user plays the cello."]
         assert engine.namespaces() == (("memories", "ada"), ("memories", "eve"))
 
 
-async def test_the_user_may_come_from_the_configuration(invoke: Invoke) -> None:
+async def test_the_user_is_read_from_the_configuration(invoke: Invoke) -> None:
     with MemoryEngine(embedder=None) as engine:
         model = create_scripted_chat(call("manage_memory", content="x"), "Noted.")
         agent = create_agent(model, [create_manage_memory_tool(SPACE, engine=engine)])
@@ -95,24 +95,26 @@ async def test_the_user_may_come_from_the_configuration(invoke: Invoke) -> None:
 async def test_two_users_in_one_run_are_refused(invoke: Invoke) -> None:
     with MemoryEngine(embedder=None) as engine:
         model = create_scripted_chat(call("manage_memory", content="x"), "I could not.")
-        agent = create_agent(model, [create_manage_memory_tool(SPACE, engine=engine)], context_schema=Who)
-        (told,) = results(
-            await invoke(agent, "hi", config={"configurable": {"user_id": "ada"}}, context=Who("eve"))
+        agent = create_agent(
+            model, [create_manage_memory_tool(SPACE, engine=engine)], context_schema=UserContext
         )
-        assert (told.status, engine.namespaces()) == ("error", ())
+        (result,) = results(
+            await invoke(agent, "hi", config={"configurable": {"user_id": "ada"}}, context=UserContext("eve"))
+        )
+        assert (result.status, engine.namespaces()) == ("error", ())
 
 
-async def test_without_a_user_the_agent_goes_on_and_nothing_is_stored(invoke: Invoke) -> None:
+async def test_without_a_user_the_agent_continues_and_nothing_is_stored(invoke: Invoke) -> None:
     with MemoryEngine(embedder=None) as engine:
         model = create_scripted_chat(call("manage_memory", content="x"), "I could not.")
         agent = create_agent(model, [create_manage_memory_tool(SPACE, engine=engine)])
         messages = await invoke(agent, "hi")
         assert messages[-1].content == "I could not."
-        assert [told.status for told in results(messages)] == ["error"]
+        assert [result.status for result in results(messages)] == ["error"]
         assert engine.namespaces() == ()
 
 
-async def test_the_store_of_the_graph_is_used_where_none_is_given(invoke: Invoke) -> None:
+async def test_without_an_engine_or_a_store_the_store_of_the_graph_is_used(invoke: Invoke) -> None:
     store = InMemoryStore()
     model = create_scripted_chat(
         call("manage_memory", content="The user plays the cello."),
@@ -120,14 +122,14 @@ async def test_the_store_of_the_graph_is_used_where_none_is_given(invoke: Invoke
         "The cello.",
     )
     tools = [create_manage_memory_tool(SPACE), create_search_memory_tool(SPACE)]
-    agent = create_agent(model, tools, store=store, context_schema=Who)
-    messages = await invoke(agent, "I play the cello.", context=Who("ada"))
+    agent = create_agent(model, tools, store=store, context_schema=UserContext)
+    messages = await invoke(agent, "I play the cello.", context=UserContext("ada"))
     (item,) = store.search(("memories", "ada"))
     assert item.value == {"content": "The user plays the cello."}
     assert item.key in results(messages)[1].text
 
 
-async def test_memory_that_fails_does_not_end_the_run(invoke: Invoke) -> None:
+async def test_a_memory_failure_does_not_end_the_run(invoke: Invoke) -> None:
     engine = MemoryEngine()
     tools = [create_search_memory_tool("ada", engine=engine)]
     engine.close()
@@ -138,7 +140,7 @@ async def test_memory_that_fails_does_not_end_the_run(invoke: Invoke) -> None:
     assert messages[-1].content == "Without memory, then."
 
 
-async def test_many_calls_of_one_answer_run_side_by_side(invoke: Invoke) -> None:
+async def test_parallel_tool_calls_all_store_their_memories(invoke: Invoke) -> None:
     with MemoryEngine(embedder=None) as engine:
         calls = [
             {"name": "manage_memory", "args": {"content": f"fact {number}"}, "id": f"c{number}"}
@@ -147,12 +149,12 @@ async def test_many_calls_of_one_answer_run_side_by_side(invoke: Invoke) -> None
         model = create_scripted_chat(AIMessage("", tool_calls=calls), "Noted.")
         agent = create_agent(model, [create_manage_memory_tool("ada", engine=engine)])
         messages = await invoke(agent, "hi")
-        assert {told.status for told in results(messages)} == {"success"}
+        assert {result.status for result in results(messages)} == {"success"}
         assert len(list(engine.namespace("ada").knowledge)) == 8
 
 
 @TAKES_SUMMARIZERS
-async def test_the_stock_summariser_keeps_the_facts_by_the_engine(invoke: Invoke) -> None:
+async def test_the_stock_summarizer_with_the_engine_keeps_the_facts(invoke: Invoke) -> None:
     with MemoryEngine(embedder=None) as engine:
         model = create_scripted_chat(*(f"Answer {number}." for number in range(9)))
         summing = SummarizationMiddleware(
@@ -168,11 +170,11 @@ async def test_the_stock_summariser_keeps_the_facts_by_the_engine(invoke: Invoke
         assert len(messages) < 12
         assert "[Summary of" in messages[0].text
         assert [fact for fact in facts if fact not in messages[0].text] == []
-        assert len(model.asked) == 6  # none of them for a summary
+        assert len(model.prompts) == 6  # none of them for a summary
 
 
 @TAKES_SUMMARIZERS
-async def test_of_a_long_talk_nothing_is_cut_off_before_the_engine_reads_it(invoke: Invoke) -> None:
+async def test_a_long_conversation_is_not_truncated_before_the_engine_summarizes_it(invoke: Invoke) -> None:
     with MemoryEngine(embedder=None) as engine:
         model = create_scripted_chat(*(f"Answer {number}." for number in range(9)))
         summing = SummarizationMiddleware(
@@ -190,10 +192,10 @@ async def test_of_a_long_talk_nothing_is_cut_off_before_the_engine_reads_it(invo
         assert "DE89370400440532013000" in messages[0].text
 
 
-TOLD = "They spoke of bridges, which nobody may see."
+SECRET_SUMMARY = "They spoke of bridges, which nobody may see."
 
 
-def summing_graph(engine: MemoryEngine, model: Any) -> Any:
+def build_summarizing_graph(engine: MemoryEngine, model: Any) -> Any:
     def answer(state: MessagesState) -> dict[str, Any]:
         engine.summarize([HumanMessage("We built a bridge."), AIMessage("A good one.")])
         return {"messages": [model.invoke(state["messages"])]}
@@ -206,29 +208,29 @@ def summing_graph(engine: MemoryEngine, model: Any) -> Any:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-async def test_what_the_engine_asks_a_model_does_not_show_in_a_stream(mode: str) -> None:
-    summing = create_scripted_chat(TOLD)
+async def test_model_calls_of_the_engine_do_not_appear_in_a_stream(mode: str) -> None:
+    summing = create_scripted_chat(SECRET_SUMMARY)
     config = EngineConfig(summary=SummaryConfig(strategy="simple"))  # type: ignore[arg-type] # by its name
     with MemoryEngine(embedder=None, model=LangChainModel(summing), config=config) as engine:
-        graph = summing_graph(engine, create_scripted_chat("Hello there."))
+        graph = build_summarizing_graph(engine, create_scripted_chat("Hello there."))
         state = {"messages": [HumanMessage("hi")]}
         if mode == "sync":
             pieces = list(graph.stream(state, stream_mode="messages"))
         else:
             pieces = [piece async for piece in graph.astream(state, stream_mode="messages")]
-    assert len(summing.asked) == 1
+    assert len(summing.prompts) == 1
     assert "".join(piece.text for piece, _ in pieces) == "Hello there."
 
 
-def test_a_model_without_the_adapter_would_show() -> None:
+def test_model_calls_without_the_adapter_appear_in_a_stream() -> None:
     # The test above means something only if what is not tagged does come through.
-    leaking = create_scripted_chat(TOLD)
+    leaking = create_scripted_chat(SECRET_SUMMARY)
 
     class Untagged:
         def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
             return str(leaking.invoke(prompt).text)
 
     with MemoryEngine(embedder=None, model=Untagged()) as engine:
-        graph = summing_graph(engine, create_scripted_chat("Hello there."))
+        graph = build_summarizing_graph(engine, create_scripted_chat("Hello there."))
         pieces = list(graph.stream({"messages": [HumanMessage("hi")]}, stream_mode="messages"))
     assert "bridges" in "".join(piece.text for piece, _ in pieces)

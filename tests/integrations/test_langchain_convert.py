@@ -1,4 +1,4 @@
-"""LangChain's messages in the engine's words: roles, texts, calls, tokens, and what JSON does not know."""
+"""Conversion of LangChain messages: roles, texts, calls, tokens, and values unknown to JSON."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ from langmem_tiers_langchain import part_tokens, to_draft, to_message
 
 DATA = "iVBORw0KGgo" * 20_000
 WORDS = "Seven hits were found in the garden."
-TOLD = ContentAwareCounter().count(WORDS)
+WORD_TOKENS = ContentAwareCounter().count(WORDS)
 
 
-def stored(draft: MessageDraft) -> Message:
+def store_draft(draft: MessageDraft) -> Message:
     with MemoryEngine(embedder=None) as engine:
         return engine.session("t", "s").add(draft).message
 
 
-def there_and_back(message: BaseMessage) -> BaseMessage:
-    return to_message(stored(to_draft(message)))
+def round_trip(message: BaseMessage) -> BaseMessage:
+    return to_message(store_draft(to_draft(message)))
 
 
 class Moody(HumanMessage):
@@ -95,7 +95,7 @@ def test_each_message_has_one_of_four_roles(message: BaseMessage, role: Role, na
     assert (draft.role, draft.name, draft.content) == (role, name, "x")
 
 
-def test_the_text_is_what_a_person_reads() -> None:
+def test_the_draft_text_contains_only_the_text_blocks() -> None:
     blocks: list[Any] = [
         "So: ",
         {"type": "text", "text": "look at "},
@@ -106,7 +106,7 @@ def test_the_text_is_what_a_person_reads() -> None:
     assert to_draft(HumanMessage(blocks)).content == "So: look at this."
 
 
-def test_calls_are_kept_valid_or_not_and_one_without_an_id_has_a_stable_one() -> None:
+def test_valid_and_invalid_calls_are_kept_and_missing_ids_are_generated() -> None:
     message = AIMessage(
         "",
         tool_calls=[{"id": "c1", "name": "add", "args": {"a": "å"}}, {"id": None, "name": "now", "args": {}}],
@@ -118,22 +118,22 @@ def test_calls_are_kept_valid_or_not_and_one_without_an_id_has_a_stable_one() ->
     assert second.id.startswith("call-")
     assert third == ToolCall("c3", "sub", '{"a": ')
     assert to_draft(message).tool_calls == (first, second, third)
-    assert there_and_back(message) == message
+    assert round_trip(message) == message
 
 
-def test_the_message_keeps_its_id_or_takes_the_given_one_or_gets_one() -> None:
+def test_a_message_keeps_its_id_unless_another_is_passed() -> None:
     assert to_draft(HumanMessage("x", id="mine")).id == "mine"
     assert to_draft(HumanMessage("x", id="mine"), id="yours").id == "yours"
     assert to_draft(HumanMessage("x")).id is None
-    assert there_and_back(HumanMessage("x")).id is None
-    assert there_and_back(HumanMessage("x", id="i" * 5000)).id == "i" * 5000
+    assert round_trip(HumanMessage("x")).id is None
+    assert round_trip(HumanMessage("x", id="i" * 5000)).id == "i" * 5000
 
 
-def test_a_class_of_its_own_comes_back_as_its_nearest_base_with_all_data() -> None:
-    found = there_and_back(Moody(content="x", mood="grim", id="1"))
+def test_a_custom_message_class_comes_back_as_its_nearest_base_with_all_data() -> None:
+    found = round_trip(Moody(content="x", mood="grim", id="1"))
     assert type(found) is HumanMessage
     assert (found.text, found.mood, found.id, found.type) == ("x", "grim", "1", "human")  # type: ignore[attr-defined]
-    signal = there_and_back(Signal(content="y", strength=3))
+    signal = round_trip(Signal(content="y", strength=3))
     assert type(signal) is BaseMessage
     assert (signal.text, signal.type, signal.strength) == ("y", "signal", 3)  # type: ignore[attr-defined]
 
@@ -174,13 +174,13 @@ def test_a_class_of_its_own_comes_back_as_its_nearest_base_with_all_data() -> No
         ),
     ],
 )
-def test_a_message_from_elsewhere_becomes_the_message_of_its_role(
+def test_a_message_without_a_langchain_payload_becomes_the_message_of_its_role(
     message: MessageDraft, expected: BaseMessage
 ) -> None:
-    assert to_message(stored(message)) == expected
+    assert to_message(store_draft(message)) == expected
 
 
-def test_a_compressed_message_is_shown_as_it_was_compressed() -> None:
+def test_a_compressed_message_keeps_its_compressed_text() -> None:
     text = "\n".join(f"Line {n} of the report, which says little." for n in range(40))
     with MemoryEngine(embedder=None) as engine:
         session = engine.session("t", "s")
@@ -213,10 +213,11 @@ def test_a_compressed_message_is_shown_as_it_was_compressed() -> None:
         ({"type": "video", "url": "https://x"}, VIDEO_TOKENS),
         ({"type": "file", "file_id": "f"}, FILE_TOKENS),
         ({"type": "document", "source": {"type": "base64", "data": DATA}}, FILE_TOKENS),
-        ({"type": "document", "source": {"type": "text", "data": WORDS}}, TOLD),
-        ({"type": "text-plain", "text": WORDS}, TOLD),
+        ({"type": "document", "source": {"type": "text", "data": WORDS}}, WORD_TOKENS),
+        ({"type": "text-plain", "text": WORDS}, WORD_TOKENS),
         ({"image": {"format": "png", "source": {"bytes": b"x"}}}, IMAGE_TOKENS),
-        ({"type": "tool_result", "content": [{"type": "text", "text": WORDS}, {"type": "image"}]}, TOLD + IMAGE_TOKENS),
+        ({"type": "tool_result", "content": [{"type": "text", "text": WORDS}, {"type": "image"}]},
+         WORD_TOKENS + IMAGE_TOKENS),
         ({"type": "tool_result", "content": "我" * 400}, ContentAwareCounter().count("我" * 400)),
         ({"type": "of tomorrow", "blob": DATA}, 0),
         ({"type": "text", "text": "x" * 400}, 0),
@@ -226,7 +227,9 @@ def test_a_compressed_message_is_shown_as_it_was_compressed() -> None:
     ],
     ids=lambda value: str(value)[:60],
 )  # fmt: skip
-def test_parts_count_by_published_figures_and_never_by_their_data(block: dict[str, Any], tokens: int) -> None:
+def test_media_parts_count_by_published_token_costs_and_not_by_their_data(
+    block: dict[str, Any], tokens: int
+) -> None:
     message = HumanMessage([{"type": "text", "text": "Look at this."}, block])
     assert part_tokens(message) == tokens
     words = CharCounter().count("Look at this.")
@@ -237,7 +240,7 @@ def test_parts_count_by_published_figures_and_never_by_their_data(block: dict[st
         assert draft.token_count == (words + tokens if tokens else None)
 
 
-def test_plain_text_has_no_parts_and_is_counted_by_the_engine() -> None:
+def test_plain_text_has_no_part_tokens_and_is_counted_by_the_engine() -> None:
     assert part_tokens(HumanMessage("data:image/png;base64,AAAA")) == 0
     assert to_draft(HumanMessage("x")).token_count is None
 
@@ -288,35 +291,31 @@ NOW = datetime(2025, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_values_that_json_does_not_know_come_back_or_say_what_they_were(
-    value: object, expected: object
-) -> None:
+def test_values_unknown_to_json_come_back_or_become_placeholders(value: object, expected: object) -> None:
     message = ToolMessage("done", tool_call_id="c", artifact=value)
     draft = to_draft(message)
     assert "s3cret" not in (draft.payload_json or "")
-    found = to_message(stored(draft))
+    found = to_message(store_draft(draft))
     assert isinstance(found, ToolMessage)
     assert found.artifact == expected
     assert type(found.artifact) is type(expected)
 
 
 def test_nan_comes_back_as_nan() -> None:
-    found = there_and_back(
-        AIMessage("x", response_metadata={"logprob": float("nan"), "n": np.float64("nan")})
-    )
+    found = round_trip(AIMessage("x", response_metadata={"logprob": float("nan"), "n": np.float64("nan")}))
     assert all(np.isnan(value) for value in found.response_metadata.values())
 
 
-def test_what_is_nested_without_end_is_cut_where_it_says_so() -> None:
+def test_endlessly_nested_values_are_cut_with_a_placeholder() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    found = there_and_back(ToolMessage("x", tool_call_id="c", artifact=endless))
+    found = round_trip(ToolMessage("x", tool_call_id="c", artifact=endless))
     assert "nested too deeply" in json.dumps(found.artifact)  # type: ignore[attr-defined]
     deep: Any = "bottom"
     for level in range(90):
         deep = {"down": deep} if level % 2 else [deep]
     message = ToolMessage("x", tool_call_id="c", artifact=deep)
-    assert there_and_back(message) == message
+    assert round_trip(message) == message
 
 
 @pytest.mark.parametrize(
@@ -333,18 +332,18 @@ def test_what_is_nested_without_end_is_cut_where_it_says_so() -> None:
     ],
     ids=str,
 )
-def test_a_tag_that_somebody_spoiled_comes_back_as_plain_data(tag: dict[str, Any]) -> None:
+def test_an_invalid_type_tag_comes_back_as_plain_data(tag: dict[str, Any]) -> None:
     payload = {"type": "human", "data": {"content": "x", "additional_kwargs": {"a": tag}}, "$lmt": 1}
-    found = to_message(stored(MessageDraft("user", "x", payload=payload)))
+    found = to_message(store_draft(MessageDraft("user", "x", payload=payload)))
     assert found.additional_kwargs == {"a": tag}
 
 
-@pytest.mark.parametrize("thing", ["text", ("human", "hi"), {"role": "user"}, None])
-def test_what_is_no_message_is_refused(thing: Any) -> None:
+@pytest.mark.parametrize("value", ["text", ("human", "hi"), {"role": "user"}, None])
+def test_a_value_that_is_not_a_message_is_rejected(value: Any) -> None:
     with pytest.raises(InvalidMessageError, match="expected a LangChain message, got .*: use HumanMessage"):
-        to_draft(thing)
+        to_draft(value)
 
 
-def test_a_remove_message_is_refused() -> None:
+def test_a_remove_message_is_rejected() -> None:
     with pytest.raises(InvalidMessageError, match="RemoveMessage for 'm1' cannot be stored"):
         to_draft(RemoveMessage(id="m1"))

@@ -1,4 +1,4 @@
-"""Any LangChain embedding model serves the engine, and a faulty one is found out."""
+"""LangChain embedding models as embedders of the engine."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ NAN = float("nan")
 
 
 class Asymmetric(Embeddings):
-    """Documents on one axis, queries on the other."""
+    """Embedding model with documents on one axis and queries on the other."""
 
     def __init__(self) -> None:
         self.model = "two-sided"
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.asked.append(texts)
+        self.requests.append(texts)
         return [[float(len(text)), 0.0] for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
@@ -39,7 +39,7 @@ class Asymmetric(Embeddings):
 
 
 class Scripted(Embeddings):
-    """Gives what it was given."""
+    """Embedding model that returns the given vectors."""
 
     def __init__(self, documents: Any, query: Any = None) -> None:
         self._documents, self._query = documents, query
@@ -52,7 +52,7 @@ class Scripted(Embeddings):
 
 
 class Provider(BaseModel, Embeddings):
-    """Built like the providers' own: pydantic, with a key and a default deployment."""
+    """Pydantic model like those of providers, with an API key and a default deployment."""
 
     model: str = "text-small"
     deployment: str | None = "text-oldest"
@@ -66,7 +66,7 @@ class Provider(BaseModel, Embeddings):
         raise ConnectionError(f"POST https://api.example/?key=sk-hunter2 {text}")
 
 
-def test_langchains_own_model_gives_its_vectors_as_float32() -> None:
+def test_a_langchain_model_returns_its_vectors_as_float32() -> None:
     model = DeterministicFakeEmbedding(size=12)
     embedder: Embedder = LangChainEmbedder(model, identity="fake-12")
     texts = ["the cat", "", "日本語", "half \ud83d"]
@@ -80,19 +80,19 @@ def test_langchains_own_model_gives_its_vectors_as_float32() -> None:
     np.testing.assert_array_equal(query, rows[0])
 
 
-def test_any_sequence_of_texts_will_do() -> None:
+def test_documents_may_be_any_sequence_of_texts() -> None:
     embedder = LangChainEmbedder(FakeEmbeddings(size=5), identity="fake")
     assert embedder.embed_documents(("a", "b")).shape == (2, 5)
     assert embedder.embed_documents([]).shape == (0, 5)
 
 
-def test_queries_are_embedded_by_the_query_side() -> None:
+def test_queries_are_embedded_with_embed_query() -> None:
     embedder = LangChainEmbedder(Asymmetric())
     assert embedder.embed_documents(["abc"]).tolist() == [[3.0, 0.0]]
     assert embedder.embed_query("abc").tolist() == [0.0, 3.0]
 
 
-def test_the_class_alone_does_not_name_a_model() -> None:
+def test_a_model_without_a_name_requires_an_identity() -> None:
     with pytest.raises(InvalidConfigError, match=r"use LangChainEmbedder\(\.\.\., identity='NAME'\)"):
         LangChainEmbedder(DeterministicFakeEmbedding(size=12))
 
@@ -108,53 +108,53 @@ def test_the_class_alone_does_not_name_a_model() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_class_model_and_size_make_the_identity(model: Embeddings, identity: str) -> None:
+def test_the_identity_contains_class_model_and_size(model: Embeddings, identity: str) -> None:
     assert LangChainEmbedder(model).identity == identity
     assert LangChainEmbedder(model, identity="mine").identity == "mine"
 
 
-def test_no_secret_and_no_text_is_shown() -> None:
+def test_repr_identity_and_errors_contain_no_secret_and_no_text() -> None:
     embedder = LangChainEmbedder(Provider(api_key="sk-hunter2"), dimension=2)
     shown = [repr(embedder), embedder.identity]
-    asks: list[Callable[[], object]] = [
+    calls: list[Callable[[], object]] = [
         lambda: embedder.embed_documents(["private"]),
         lambda: embedder.embed_query("private"),
     ]
-    for ask in asks:
+    for call in calls:
         with pytest.raises(LangmemTiersError, match=r"'Provider:text-small' failed \(ConnectionError\)") as e:
-            ask()
+            call()
         assert e.value.__cause__ is e.value.__context__ is None
         shown.append(str(e.value))
     assert not [text for text in shown if "hunter2" in text or "private" in text]
 
 
-def test_building_asks_nothing_and_the_dimension_is_asked_for_once() -> None:
+def test_the_dimension_is_requested_once_and_not_at_construction() -> None:
     model = Asymmetric()
     embedder = LangChainEmbedder(model)
-    assert model.asked == []
+    assert model.requests == []
     assert (embedder.dimension, embedder.dimension) == (2, 2)
     embedder.embed_documents(["a", "b"])
-    assert model.asked == [["dimension"], ["a", "b"]]
+    assert model.requests == [["dimension"], ["a", "b"]]
 
 
-def test_threads_that_come_at_once_ask_for_the_dimension_once() -> None:
-    coming = list[int]()
+def test_concurrent_threads_request_the_dimension_once() -> None:
+    waiting_threads = list[int]()
 
     class Slow(Asymmetric):
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            wait_until(lambda: len(coming) == 6, "all threads ask for the dimension")
+            wait_until(lambda: len(waiting_threads) == 6, "all threads ask for the dimension")
             return super().embed_documents(texts)
 
     model = Slow()
     embedder = LangChainEmbedder(model)
     seen = list[int]()
 
-    def look() -> None:
-        coming.append(threading.get_ident())
+    def read_dimension() -> None:
+        waiting_threads.append(threading.get_ident())
         seen.append(embedder.dimension)
 
-    run_in_threads(6, look)
-    assert (seen, model.asked) == ([2] * 6, [["dimension"]])
+    run_in_threads(6, read_dimension)
+    assert (seen, model.requests) == ([2] * 6, [["dimension"]])
 
 
 @pytest.mark.parametrize(
@@ -170,22 +170,22 @@ def test_threads_that_come_at_once_ask_for_the_dimension_once() -> None:
         (None, "list of numbers"),
     ],
 )
-def test_unusable_document_vectors_are_refused(answer: object, problem: str) -> None:
+def test_invalid_document_vectors_are_rejected(answer: object, problem: str) -> None:
     embedder = LangChainEmbedder(Scripted(answer), identity="odd", dimension=2)
     with pytest.raises(InvalidInputError, match=problem):
         embedder.embed_documents(["a", "b"])
 
 
 @pytest.mark.parametrize("answer", [[1.0], [1.0, NAN], [[1.0, 2.0]], [], None, "ab"])
-def test_unusable_query_vectors_are_refused(answer: object) -> None:
+def test_invalid_query_vectors_are_rejected(answer: object) -> None:
     embedder = LangChainEmbedder(Scripted([[1.0, 2.0]], answer), identity="odd")
     with pytest.raises(InvalidInputError, match="'odd' returned"):
         embedder.embed_query("a")
 
 
-def test_what_is_no_embedding_model_is_refused() -> None:
-    not_one: Any = "openai:text-embedding-3-small"
+def test_a_value_that_is_not_an_embedding_model_is_rejected() -> None:
+    model_name: Any = "openai:text-embedding-3-small"
     with pytest.raises(
         InvalidInputError, match=r"expected an embedding model, got str: it has no embed_documents\(\)"
     ):
-        LangChainEmbedder(not_one)
+        LangChainEmbedder(model_name)

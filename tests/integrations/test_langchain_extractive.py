@@ -1,4 +1,4 @@
-"""The model of the demo and the notebooks: it says what its prompt says, or that it does not know."""
+"""The extractive model of the demo and the notebooks, which quotes its prompt."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUESTION = "Which port does the bridge listen on?"
         ],
     ],
 )
-def test_the_answer_is_found_wherever_it_stands_in_the_prompt(prompt: list[BaseMessage]) -> None:
+def test_the_answer_is_found_anywhere_in_the_prompt(prompt: list[BaseMessage]) -> None:
     assert ExtractiveChat().invoke(prompt).text == FACT
 
 
@@ -52,34 +52,34 @@ def test_the_answer_is_found_wherever_it_stands_in_the_prompt(prompt: list[BaseM
         [HumanMessage(f"{wrap_in_fence([f'user: {QUESTION}'])}\n\n{QUESTION}")],
     ],
 )
-def test_what_is_not_in_the_prompt_is_not_known(prompt: list[BaseMessage]) -> None:
+def test_a_fact_outside_the_prompt_is_unknown(prompt: list[BaseMessage]) -> None:
     assert quote_from_prompt(prompt) == UNKNOWN_ANSWER
 
 
-def test_of_two_that_say_as_much_the_shorter_one_is_told() -> None:
-    said = (
+def test_the_shorter_of_two_equally_good_sentences_is_quoted() -> None:
+    answer = (
         "The freeze is near. Your rule says never deploy on Fridays and that holds. Never deploy on Fridays."
     )
     assert (
-        quote_from_prompt([AIMessage(said), HumanMessage("May we deploy on Fridays?")])
+        quote_from_prompt([AIMessage(answer), HumanMessage("May we deploy on Fridays?")])
         == "Never deploy on Fridays."
     )
 
 
-def test_what_asks_nothing_is_noted() -> None:
+def test_a_statement_gets_the_no_question_answer() -> None:
     assert (
         quote_from_prompt([AIMessage(FACT), HumanMessage("The bridge listens on another port now.")])
         == NO_QUESTION_ANSWER
     )
 
 
-def test_it_keeps_nothing_from_one_call_to_the_next() -> None:
+def test_the_model_is_stateless() -> None:
     model = ExtractiveChat()
     model.invoke([AIMessage(FACT), HumanMessage(QUESTION)])
     assert model.invoke(QUESTION).text == UNKNOWN_ANSWER
 
 
-def test_it_reports_what_a_prompt_takes() -> None:
+def test_the_model_reports_the_tokens_of_its_prompt() -> None:
     model = ExtractiveChat()
     short, long = (model.invoke([SystemMessage("word " * n), HumanMessage(QUESTION)]) for n in (10, 1000))
     assert isinstance(short, AIMessage)
@@ -90,7 +90,7 @@ def test_it_reports_what_a_prompt_takes() -> None:
     assert 900 < long.usage_metadata["input_tokens"] < 1500
 
 
-def test_it_takes_tools_and_calls_none() -> None:
+def test_the_model_accepts_tools_and_calls_none() -> None:
     tool: dict[str, Any] = {"type": "function", "function": {"name": "look", "parameters": {}}}
     answer = ExtractiveChat().bind_tools([tool]).invoke([AIMessage(FACT), HumanMessage(QUESTION)])
     assert (answer.text, answer.tool_calls) == (FACT, [])
@@ -103,7 +103,7 @@ TEXTS = st.lists(WORDS, max_size=12).map(" ".join)
 
 
 @given(TEXTS, st.lists(TEXTS, max_size=5), TEXTS)
-def test_an_answer_is_never_made_up(before: str, memories: list[str], question: str) -> None:
+def test_an_answer_is_always_quoted_from_the_prompt(before: str, memories: list[str], question: str) -> None:
     prompt = [AIMessage(before), HumanMessage(f"{wrap_in_fence(memories)}\n\n{question}")]
     answer = quote_from_prompt(prompt)
     assert answer in (UNKNOWN_ANSWER, NO_QUESTION_ANSWER) or any(

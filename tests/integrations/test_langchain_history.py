@@ -1,4 +1,4 @@
-"""A chat history that loses nothing, in the runnable that LangChain made for histories."""
+"""The chat history in LangChain's ``RunnableWithMessageHistory``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ WAYS = ("invoke", "stream", "batch", "ainvoke", "astream", "abatch")
 SHAPES = ("messages", "key of messages", "history key")
 
 
-def runnable(model: RecordingChatModel, shape: str, factory: Callable[..., TieredChatMessageHistory]) -> Any:
+def build_runnable(
+    model: RecordingChatModel, shape: str, factory: Callable[..., TieredChatMessageHistory]
+) -> Any:
     keys: dict[str, Any] = {}
     inner: Runnable[Any, Any] = model
     if shape == "key of messages":
@@ -62,7 +64,7 @@ def runnable(model: RecordingChatModel, shape: str, factory: Callable[..., Tiere
         return RunnableWithMessageHistory(inner, factory, **keys)
 
 
-def given(shape: str, text: str) -> Any:
+def build_input(shape: str, text: str) -> Any:
     return {"messages": [HumanMessage(text)], "key of messages": {"said": [HumanMessage(text)]}}.get(
         shape, {"said": text}
     )
@@ -118,9 +120,9 @@ def test_no_turn_is_lost(small: MemoryEngine, view: Any, way: str, shape: str, i
         )
         return histories.setdefault(session_id, made) if is_shared else made
 
-    chain = runnable(model, shape, factory)
+    chain = build_runnable(model, shape, factory)
     for turn in range(1, 9):
-        run(chain, way, given(shape, f"question {turn} about the garden, the house and the sea"))
+        run(chain, way, build_input(shape, f"question {turn} about the garden, the house and the sea"))
     record = TieredChatMessageHistory(small, "s").messages
     expected = [
         text
@@ -137,7 +139,7 @@ def test_no_turn_is_lost(small: MemoryEngine, view: Any, way: str, shape: str, i
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_turn_keeps_its_message_while_others_write_to_the_session(
+def test_a_turn_keeps_its_messages_during_concurrent_writes(
     small: MemoryEngine, view: Any, shape: str
 ) -> None:
     def factory(session_id: str) -> TieredChatMessageHistory:
@@ -151,25 +153,27 @@ def test_a_turn_keeps_its_message_while_others_write_to_the_session(
             return super()._generate(messages, *args, **kwargs)
 
     model = Slow(messages=iter(AIMessage(f"answer {n}") for n in range(9)), seen=[], fails=[False])
-    chain = runnable(model, shape, factory)
+    chain = build_runnable(model, shape, factory)
     for turn in range(4):
-        run(chain, "invoke", given(shape, f"question {turn}"))
-    said = texts(factory("s").messages if view == "record" else TieredChatMessageHistory(small, "s").messages)
+        run(chain, "invoke", build_input(shape, f"question {turn}"))
+    stored = texts(
+        factory("s").messages if view == "record" else TieredChatMessageHistory(small, "s").messages
+    )
     for turn in range(4):
-        assert said.count(f"question {turn}") == said.count(f"answer {turn}") == 1
-        assert f"from elsewhere {turn}" in said
+        assert stored.count(f"question {turn}") == stored.count(f"answer {turn}") == 1
+        assert f"from elsewhere {turn}" in stored
 
 
-def test_parallel_sessions_never_mix(small: MemoryEngine) -> None:
-    chain = runnable(
+def test_sessions_in_parallel_threads_do_not_mix(small: MemoryEngine) -> None:
+    chain = build_runnable(
         create_answering_model(), "messages", lambda session: TieredChatMessageHistory(small, session)
     )
 
-    def talk(session: str) -> None:
+    def run_session(session: str) -> None:
         for turn in range(5):
             run(chain, "invoke", [HumanMessage(f"{session} {turn}")], session)
 
-    threads = [threading.Thread(target=talk, args=(f"s{n}",)) for n in range(4)]
+    threads = [threading.Thread(target=run_session, args=(f"s{n}",)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -179,8 +183,8 @@ def test_parallel_sessions_never_mix(small: MemoryEngine) -> None:
         assert texts(list(humans)) == [f"s{n} {turn}" for turn in range(5)]
 
 
-async def test_parallel_sessions_in_one_loop_never_mix(small: MemoryEngine) -> None:
-    chain = runnable(
+async def test_sessions_in_one_event_loop_do_not_mix(small: MemoryEngine) -> None:
+    chain = build_runnable(
         create_answering_model(), "messages", lambda session: TieredChatMessageHistory(small, session)
     )
     for turn in range(3):
@@ -189,13 +193,13 @@ async def test_parallel_sessions_in_one_loop_never_mix(small: MemoryEngine) -> N
               for n in range(4))
         )  # fmt: skip
     for n in range(4):
-        said = texts(await TieredChatMessageHistory(small, f"s{n}").aget_messages())
-        assert [text for text in said if text.startswith("s")] == [f"s{n} {turn}" for turn in range(3)]
+        stored = texts(await TieredChatMessageHistory(small, f"s{n}").aget_messages())
+        assert [text for text in stored if text.startswith("s")] == [f"s{n} {turn}" for turn in range(3)]
 
 
-def test_a_turn_whose_model_fails_stores_nothing_and_the_next_one_all(small: MemoryEngine) -> None:
+def test_a_turn_with_a_failing_model_stores_nothing_and_the_next_turn_is_stored(small: MemoryEngine) -> None:
     model, history = create_answering_model(), TieredChatMessageHistory(small, "s")
-    chain = runnable(model, "messages", lambda: history)
+    chain = build_runnable(model, "messages", lambda: history)
     run(chain, "invoke", [HumanMessage("one")])
     model.fails[0] = True
     with pytest.raises(ConnectionError):
@@ -205,8 +209,8 @@ def test_a_turn_whose_model_fails_stores_nothing_and_the_next_one_all(small: Mem
     assert texts(history.messages) == ["one", "answer 1", "three", "answer 2"]
 
 
-def test_messages_come_back_as_they_were_said(engine: MemoryEngine, tenant: str) -> None:
-    said: list[BaseMessage] = [
+def test_messages_come_back_unchanged(engine: MemoryEngine, tenant: str) -> None:
+    messages: list[BaseMessage] = [
         SystemMessage("Be brief."),
         HumanMessage([{"type": "text", "text": "Look"}, {"type": "image", "url": "https://x.example/a.png"}]),
         AIMessage("", tool_calls=[{"id": "c", "name": "look", "args": {"at": "it"}}], id="a1"),
@@ -215,15 +219,15 @@ def test_messages_come_back_as_they_were_said(engine: MemoryEngine, tenant: str)
         ChatMessage(content="I disagree", role="critic"),
     ]
     history = TieredChatMessageHistory(engine, "s", namespace=(tenant, "mara"))
-    history.add_messages(said)
+    history.add_messages(messages)
     history.add_user_message("Thanks")
     history.add_ai_message("Welcome")
-    expected = [*said, HumanMessage("Thanks"), AIMessage("Welcome")]
+    expected = [*messages, HumanMessage("Thanks"), AIMessage("Welcome")]
     assert history.messages == expected
     assert TieredChatMessageHistory(engine, "s", namespace=(tenant, "mara")).messages == expected
 
 
-async def test_the_async_twins_do_the_same(engine: MemoryEngine, tenant: str) -> None:
+async def test_async_methods_behave_like_the_sync_methods(engine: MemoryEngine, tenant: str) -> None:
     history = TieredChatMessageHistory(engine, "s", namespace=tenant)
     await history.aadd_messages([HumanMessage("Hello"), AIMessage("Hi")])
     assert await history.aget_messages() == history.messages == [HumanMessage("Hello"), AIMessage("Hi")]
@@ -232,19 +236,19 @@ async def test_the_async_twins_do_the_same(engine: MemoryEngine, tenant: str) ->
     assert await history.aget_messages() == []
 
 
-def test_clear_erases_this_session_alone_and_it_can_be_used_again(engine: MemoryEngine, tenant: str) -> None:
-    one, two = (TieredChatMessageHistory(engine, name, namespace=tenant) for name in ("one", "two"))
-    one.add_user_message("mine")
-    two.add_user_message("yours")
+def test_clear_erases_only_its_session_which_stays_usable(engine: MemoryEngine, tenant: str) -> None:
+    first, second = (TieredChatMessageHistory(engine, name, namespace=tenant) for name in ("one", "two"))
+    first.add_user_message("mine")
+    second.add_user_message("yours")
     other_object = TieredChatMessageHistory(engine, "one", namespace=tenant)
-    one.clear()
-    assert one.messages == other_object.messages == []
-    assert texts(two.messages) == ["yours"]
+    first.clear()
+    assert first.messages == other_object.messages == []
+    assert texts(second.messages) == ["yours"]
     other_object.add_user_message("again")
-    assert texts(one.messages) == ["again"]
+    assert texts(first.messages) == ["again"]
 
 
-def test_a_message_with_an_id_is_stored_once_however_often_it_is_handed_in(small: MemoryEngine) -> None:
+def test_a_message_with_an_id_that_is_added_twice_is_stored_once(small: MemoryEngine) -> None:
     history = TieredChatMessageHistory(small, "s")
     answer = AIMessage("Hello", id="run-1")
     history.add_messages([answer])
@@ -252,7 +256,7 @@ def test_a_message_with_an_id_is_stored_once_however_often_it_is_handed_in(small
     assert texts(history.messages) == ["Hello", "More"]
 
 
-def test_an_id_that_comes_again_with_other_words_loses_neither(small: MemoryEngine) -> None:
+def test_messages_with_the_same_id_and_other_texts_are_all_kept(small: MemoryEngine) -> None:
     history = TieredChatMessageHistory(small, "s")
     for _ in range(2):
         for text in ("one", "two", "three"):
@@ -260,20 +264,20 @@ def test_an_id_that_comes_again_with_other_words_loses_neither(small: MemoryEngi
     assert history.messages == [AIMessage(text, id="always") for text in ("one", "two", "three")]
 
 
-def test_two_messages_without_ids_that_say_the_same_are_two(small: MemoryEngine) -> None:
+def test_equal_messages_without_ids_are_stored_separately(small: MemoryEngine) -> None:
     history = TieredChatMessageHistory(small, "s")
     history.add_messages([HumanMessage("yes"), HumanMessage("yes")])
     assert texts(history.messages) == ["yes", "yes"]
 
 
-def test_a_reader_outside_of_a_turn_sees_what_others_wrote(small: MemoryEngine) -> None:
+def test_a_reader_outside_a_turn_sees_messages_of_other_writers(small: MemoryEngine) -> None:
     reader, writer = (TieredChatMessageHistory(small, "s") for _ in range(2))
     assert reader.messages == []
     writer.add_user_message("new")
     assert texts(reader.messages) == ["new"]
 
 
-def test_what_is_given_out_can_be_changed_without_harm(small: MemoryEngine) -> None:
+def test_changing_a_returned_message_does_not_change_the_history(small: MemoryEngine) -> None:
     history = TieredChatMessageHistory(small, "s")
     history.add_user_message("kept")
     history.messages.clear()
@@ -281,7 +285,7 @@ def test_what_is_given_out_can_be_changed_without_harm(small: MemoryEngine) -> N
     assert texts(history.messages) == ["kept"]
 
 
-def test_summaries_that_the_engine_wrote_are_no_part_of_the_record(small: MemoryEngine) -> None:
+def test_summaries_of_the_engine_are_not_part_of_the_record(small: MemoryEngine) -> None:
     history = TieredChatMessageHistory(small, "s", namespace="t")
     history.add_messages([HumanMessage(f"message {n}") for n in range(6)])
     session = small.session("t", "s")
@@ -292,7 +296,7 @@ def test_summaries_that_the_engine_wrote_are_no_part_of_the_record(small: Memory
 LONG = "The plan for the garden is long. " * 12
 
 
-def test_the_budget_view_puts_summary_and_memories_in_one_system_message_in_front(
+def test_the_budget_view_starts_with_one_system_message_of_summary_and_memories(
     small: MemoryEngine,
 ) -> None:
     elsewhere = TieredChatMessageHistory(small, "other", namespace=("acme", "mara"))
@@ -315,7 +319,7 @@ def test_the_budget_view_puts_summary_and_memories_in_one_system_message_in_fron
     assert len(TieredChatMessageHistory(small, "s", namespace=("acme", "mara")).messages) == 7
 
 
-def test_memory_stands_after_the_system_messages_that_a_conversation_begins_with(small: MemoryEngine) -> None:
+def test_memory_follows_the_leading_system_messages(small: MemoryEngine) -> None:
     TieredChatMessageHistory(small, "other", namespace="t").add_user_message("My cat is called Pixel.")
     history = TieredChatMessageHistory(small, "s", namespace="t")
     history.add_messages([SystemMessage("Be brief."), HumanMessage("What is my cat called?")])
@@ -344,14 +348,14 @@ def test_the_budget_view_keeps_tool_calls_with_their_results(small: MemoryEngine
     assert len(TieredChatMessageHistory(small, "s").messages) == 24
 
 
-def test_a_budget_that_holds_nothing_says_so(small: MemoryEngine) -> None:
+def test_a_budget_below_the_newest_message_raises(small: MemoryEngine) -> None:
     history = TieredChatMessageHistory(small, "s", view="budget", budget=5)
     history.add_user_message(LONG)
     with pytest.raises(BudgetExceededError, match="raise the budget"):
         _ = history.messages
 
 
-def test_sessions_without_a_namespace_never_recall_each_other(small: MemoryEngine) -> None:
+def test_sessions_without_a_namespace_do_not_recall_each_other(small: MemoryEngine) -> None:
     TieredChatMessageHistory(small, "mara").add_user_message("The code of my safe is 4711.")
     other = TieredChatMessageHistory(small, "tom")
     other.add_user_message("What is the code of my safe?")
@@ -370,14 +374,14 @@ def test_sessions_without_a_namespace_never_recall_each_other(small: MemoryEngin
         ({"engine": "sqlite://"}, InvalidInputError, "expected a MemoryEngine, got str"),
     ],
 )
-def test_what_cannot_be_used_is_refused_at_once(
+def test_invalid_arguments_are_rejected_at_construction(
     small: MemoryEngine, arguments: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
         TieredChatMessageHistory(**{"engine": small, "session_id": "s", **arguments})
 
 
-def test_a_remove_message_is_refused_and_nothing_is_stored(small: MemoryEngine) -> None:
+def test_a_remove_message_is_rejected_and_nothing_is_stored(small: MemoryEngine) -> None:
     history = TieredChatMessageHistory(small, "s")
     with pytest.raises(InvalidMessageError, match="RemoveMessage for 'x' cannot be stored"):
         history.add_messages([HumanMessage("a"), RemoveMessage(id="x")])

@@ -1,4 +1,4 @@
-"""A long run of an agent: hundreds of turns of parallel calls, failing tools and interrupts, under a small budget."""
+"""A long agent run with parallel calls, failing tools and interrupts under a small budget."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fall_over(what: str) -> str:
 
 
 class Script:
-    """Decides by the turn and the step alone, so that every way to run the agent is told the same."""
+    """Choose the answer by turn and step only, so that it is the same for every way to run the agent."""
 
     def __init__(self) -> None:
         self.turn = 0
@@ -74,29 +74,29 @@ class Script:
         return AIMessage("Let me see." if chance.random() < 0.5 else "", tool_calls=calls)
 
 
-async def run(agent: Any, way: str, given: Any, config: RunnableConfig) -> tuple[bool, list[Any]]:
-    """Whether no tool failed, and what the run waits for."""
+async def run(agent: Any, way: str, value: Any, config: RunnableConfig) -> tuple[bool, list[Any]]:
+    """Run the agent; return whether no tool failed, and the interrupts."""
     options: Any = {"context": {"user_id": "alice"}}
     if config["configurable"]["thread_id"] in WRITTEN_ONCE:
         options["durability"] = "exit"
-    told: list[Any] = []
+    chunks: list[Any] = []
     try:
         if way == "invoke":
-            told.append(agent.invoke(given, config, **options))
+            chunks.append(agent.invoke(value, config, **options))
         elif way == "ainvoke":
-            told.append(await agent.ainvoke(given, config, **options))
+            chunks.append(await agent.ainvoke(value, config, **options))
         elif way == "stream":
-            told.extend(agent.stream(given, config, **options))
+            chunks.extend(agent.stream(value, config, **options))
         else:
-            told.extend([chunk async for chunk in agent.astream(given, config, **options)])
+            chunks.extend([chunk async for chunk in agent.astream(value, config, **options)])
     except RuntimeError as error:
         assert "today" in str(error)  # noqa: PT017 - the tool's own
         return False, []
-    return True, [waiting for chunk in told for waiting in chunk.get("__interrupt__", ())]
+    return True, [waiting for chunk in chunks for waiting in chunk.get("__interrupt__", ())]
 
 
 @pytest.mark.parametrize("turns", [40, pytest.param(500, marks=pytest.mark.soak)])
-async def test_every_context_of_a_long_run_is_whole_and_within_the_budget(turns: int) -> None:
+async def test_every_prompt_of_a_long_run_is_complete_and_within_the_budget(turns: int) -> None:
     script = Script()
     model = ScriptedChat(reply=script)
     # Several threads: the checkpointer's work grows with the square of a thread's length.
@@ -115,16 +115,16 @@ async def test_every_context_of_a_long_run_is_whole_and_within_the_budget(turns:
             checkpointer=InMemorySaver(),
             context_schema=dict,
         )
-        said: list[str] = []
+        question_ids: list[str] = []
         for turn in range(turns):
             script.turn, way = turn, WAYS[turn % 4]
             config = configs[turn * len(configs) // turns]
-            said.append(f"q{turn}")
+            question_ids.append(f"q{turn}")
             question = HumanMessage(f"Question {turn}: where is thing {turn % 50}?", id=f"q{turn}")
             worked, waiting = await run(agent, way, {"messages": [question]}, config)
             while waiting:
                 interrupted += 1
-                answers = {one.id: "yes, take it" for one in waiting}
+                answers = {interruption.id: "yes, take it" for interruption in waiting}
                 worked, waiting = await run(agent, way, Command(resume=answers), config)
             failed += not worked
         state = [message for config in configs for message in agent.get_state(config).values["messages"]]
@@ -139,7 +139,9 @@ async def test_every_context_of_a_long_run_is_whole_and_within_the_budget(turns:
             assert isinstance(shown[0], SystemMessage)
             assert sum(sizes.count_tokens(message) for message in shown) <= BUDGET
     assert not memory.stats.failures
-    assert [message.id for message in state if message.id in set(said)] == said  # the state keeps everything
+    assert [
+        message.id for message in state if message.id in set(question_ids)
+    ] == question_ids  # the state keeps everything
     assert set(stored) >= {message.id for message in state}
     assert len(stored) == len(set(stored))
     calls = sum(isinstance(message, ToolMessage) for message in state)

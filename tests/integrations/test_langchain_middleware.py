@@ -1,4 +1,4 @@
-"""Agents with memory: real runs of ``create_agent``, by every way to run one."""
+"""The memory middleware in agents of ``create_agent``, in every way to run them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def broken(what: str) -> str:
     raise RuntimeError(what)
 
 
-def calls_tool(name: str) -> Any:
+def create_tool_caller(name: str) -> Any:
     def reply(messages: Sequence[BaseMessage]) -> AIMessage:
         if isinstance(messages[-1], ToolMessage):
             return AIMessage("done")
@@ -54,7 +54,7 @@ def calls_tool(name: str) -> Any:
     return reply
 
 
-def agent_of(engine: MemoryEngine, model: ScriptedChat, tools: Sequence[Any] = (), **options: Any) -> Any:
+def build_agent(engine: MemoryEngine, model: ScriptedChat, tools: Sequence[Any] = (), **options: Any) -> Any:
     middleware = options.pop("memory", None) or TieredMemoryMiddleware(engine, **options)
     return create_agent(
         model, list(tools), middleware=[middleware], checkpointer=InMemorySaver(), context_schema=dict
@@ -66,34 +66,34 @@ def thread(name: object) -> RunnableConfig:
 
 
 def ask(agent: Any, text: str, name: object = "t", user: object = "alice") -> Any:
-    given = {"user_id": user} if user is not None else None
-    return agent.invoke({"messages": [HumanMessage(text)]}, thread(name), context=given)
+    context = {"user_id": user} if user is not None else None
+    return agent.invoke({"messages": [HumanMessage(text)]}, thread(name), context=context)
 
 
-def test_what_was_said_in_one_thread_is_remembered_in_another(engine: MemoryEngine) -> None:
+def test_messages_of_one_thread_are_recalled_in_another(engine: MemoryEngine) -> None:
     model = ScriptedChat()
-    agent = agent_of(engine, model)
+    agent = build_agent(engine, model)
     ask(agent, "My dog is called Rex, he is a beagle.", "t1")
     answer = ask(agent, "What is my dog called?", "t2")
     assert join_texts(model.seen[-1]).count("called Rex") == 1
     assert [message.text for message in answer["messages"]] == ["What is my dog called?", "fine"]
 
 
-def test_users_never_see_each_others_memory(engine: MemoryEngine) -> None:
+def test_users_do_not_see_memories_of_other_users(engine: MemoryEngine) -> None:
     model = ScriptedChat()
     users = list(dict.fromkeys(["alice", "ALICE", "alice/", "ali", *HOSTILE_NAMES]))
     for n, user in enumerate(
         users
     ):  # a new agent each time: its checkpointer would show a thread to all users
-        ask(agent_of(engine, model), f"My secret word is zebra{n}.", "same name of a thread", user)
+        ask(build_agent(engine, model), f"My secret word is zebra{n}.", "same name of a thread", user)
     for n, user in enumerate(users):
-        ask(agent_of(engine, model), "What is my secret word?", "another thread", user)
+        ask(build_agent(engine, model), "What is my secret word?", "another thread", user)
         assert set(re.findall(r"zebra\d+", join_texts(model.seen[-1]))) == {f"zebra{n}"}
 
 
-def test_without_a_user_each_thread_remembers_for_itself(engine: MemoryEngine) -> None:
+def test_without_a_user_each_thread_has_separate_memory(engine: MemoryEngine) -> None:
     model = ScriptedChat()
-    agent = agent_of(engine, model)
+    agent = build_agent(engine, model)
     ask(agent, "My secret word is zebra.", "t1", None)
     ask(agent, "What is my secret word?", "t2", None)
     assert "zebra" not in join_texts(model.seen[-1])
@@ -101,7 +101,7 @@ def test_without_a_user_each_thread_remembers_for_itself(engine: MemoryEngine) -
     assert "zebra" in join_texts(model.seen[-1])
 
 
-def test_without_user_and_thread_the_agent_goes_on_and_says_so(
+def test_without_user_and_thread_the_agent_continues_and_logs_a_warning(
     engine: MemoryEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = TieredMemoryMiddleware(engine)
@@ -114,7 +114,7 @@ def test_without_user_and_thread_the_agent_goes_on_and_says_so(
     assert engine.namespaces() == ()
 
 
-def test_without_a_thread_a_run_of_a_user_is_a_session_of_its_own(engine: MemoryEngine) -> None:
+def test_without_a_thread_each_run_of_a_user_is_a_separate_session(engine: MemoryEngine) -> None:
     model = ScriptedChat()
     agent = create_agent(model, [], middleware=[TieredMemoryMiddleware(engine)], context_schema=dict)
     agent.invoke({"messages": [HumanMessage("My dog is called Rex.")]}, context={"user_id": "alice"})
@@ -152,11 +152,11 @@ def test_the_user_comes_from_a_context_of_any_shape(
 
 
 @pytest.mark.parametrize("user", ["", True, ["bob"], {"id": "bob"}, 1.5, b"bob", "x" * 5000])
-def test_a_user_that_is_no_name_is_never_guessed(
+def test_an_invalid_user_id_disables_memory_for_the_run(
     engine: MemoryEngine, user: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = TieredMemoryMiddleware(engine)
-    agent = agent_of(engine, ScriptedChat(), memory=memory)
+    agent = build_agent(engine, ScriptedChat(), memory=memory)
     assert ask(agent, "hello", "t", user)["messages"][-1].text == "fine"
     assert memory.stats.failures.total() >= 1
     assert engine.namespaces() == ()
@@ -164,69 +164,71 @@ def test_a_user_that_is_no_name_is_never_guessed(
 
 
 def test_a_namespace_may_be_a_template_or_a_function(engine: MemoryEngine) -> None:
-    template = agent_of(engine, ScriptedChat(), namespace=("acme", "{team}", "{user_id}"))
+    template = build_agent(engine, ScriptedChat(), namespace=("acme", "{team}", "{user_id}"))
     context = {"user_id": "bob", "team": "a/{b}"}
     template.invoke({"messages": [HumanMessage("hello")]}, thread("t"), context=context)
-    function = agent_of(engine, ScriptedChat(), namespace=lambda runtime: ["by", runtime.context["user_id"]])
+    function = build_agent(
+        engine, ScriptedChat(), namespace=lambda runtime: ["by", runtime.context["user_id"]]
+    )
     ask(function, "hello", "t", "bob")
     assert set(engine.namespaces()) == {("acme", "a/{b}", "bob"), ("by", "bob")}
 
 
-def test_what_a_template_wants_and_a_run_does_not_tell_is_not_guessed(
+def test_a_missing_template_value_disables_memory_for_the_run(
     engine: MemoryEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    agent = agent_of(engine, ScriptedChat(), namespace=("acme", "{team}"))
+    agent = build_agent(engine, ScriptedChat(), namespace=("acme", "{team}"))
     ask(agent, "hello")
     assert engine.namespaces() == ()
     assert "needs a value for 'team'" in caplog.text
 
 
 @pytest.mark.parametrize("label", ["{", "{0}", "{}", "{a.b}", "{a[0]}", "x-{user_id}"])
-def test_a_template_that_is_none_is_refused_at_once(engine: MemoryEngine, label: str) -> None:
+def test_an_invalid_template_is_rejected_at_construction(engine: MemoryEngine, label: str) -> None:
     with pytest.raises(InvalidNameError, match="has braces"):
         TieredMemoryMiddleware(engine, namespace=("acme", label))
 
 
-def test_a_configurable_tells_the_user_too(engine: MemoryEngine) -> None:
-    agent = agent_of(engine, ScriptedChat())
+def test_the_user_is_read_from_the_configurable(engine: MemoryEngine) -> None:
+    agent = build_agent(engine, ScriptedChat())
     config = {"configurable": {"thread_id": "t", "user_id": "carol"}}
     agent.invoke({"messages": [HumanMessage("hello")]}, config)
     assert engine.namespaces() == (("carol",),)
 
 
 async def run(agent: Any, way: str, text: str, name: str) -> list[str]:
-    given = {"messages": [HumanMessage(text, id=f"{name}-{text}")]}
+    value = {"messages": [HumanMessage(text, id=f"{name}-{text}")]}
     config, context = thread(name), {"user_id": "alice"}
     if way == "invoke":
-        agent.invoke(given, config, context=context)
+        agent.invoke(value, config, context=context)
     elif way == "ainvoke":
-        await agent.ainvoke(given, config, context=context)
+        await agent.ainvoke(value, config, context=context)
     elif way == "stream":
-        list(agent.stream(given, config, context=context, stream_mode=["messages", "updates"]))
+        list(agent.stream(value, config, context=context, stream_mode=["messages", "updates"]))
     else:
-        async for _ in agent.astream(given, config, context=context, stream_mode=["messages", "updates"]):
+        async for _ in agent.astream(value, config, context=context, stream_mode=["messages", "updates"]):
             pass
     state = agent.get_state(config).values["messages"]
     return [f"{message.type}: {message.text}" for message in state]
 
 
-async def test_all_ways_to_run_an_agent_agree() -> None:
-    told = []
+async def test_all_ways_to_run_an_agent_give_the_same_result() -> None:
+    outcomes = []
     for way in ("invoke", "ainvoke", "stream", "astream"):
         with MemoryEngine() as engine:
-            model = ScriptedChat(reply=calls_tool("look_up"))
-            agent = agent_of(engine, model, [look_up], budget=900)
+            model = ScriptedChat(reply=create_tool_caller("look_up"))
+            agent = build_agent(engine, model, [look_up], budget=900)
             states = [await run(agent, way, f"Where is the boat number {n}?", "t") for n in range(8)]
             seen = [[f"{m.type}: {m.text}" for m in messages] for messages in model.seen]
             stored = [m.content for m in engine.session("alice", "t").messages() if not m.is_summary]
-            told.append((states, seen, stored))
-    assert told[1:] == told[:1] * 3
-    assert len(told[0][1]) == 16
+            outcomes.append((states, seen, stored))
+    assert outcomes[1:] == outcomes[:1] * 3
+    assert len(outcomes[0][1]) == 16
 
 
-def test_a_run_that_failed_half_way_is_remembered(engine: MemoryEngine) -> None:
-    model = ScriptedChat(reply=calls_tool("broken"))
-    agent = agent_of(engine, model, [broken])
+def test_messages_of_a_failed_run_are_stored(engine: MemoryEngine) -> None:
+    model = ScriptedChat(reply=create_tool_caller("broken"))
+    agent = build_agent(engine, model, [broken])
     with pytest.raises(RuntimeError, match="boat"):
         ask(agent, "Use the tool.")
     session = engine.session("alice", "t")
@@ -238,18 +240,18 @@ def test_a_run_that_failed_half_way_is_remembered(engine: MemoryEngine) -> None:
     assert [m.role for m in session.messages()] == ["user", "assistant", "user", "assistant"]
 
 
-def test_a_model_that_fails_leaves_the_question_remembered(engine: MemoryEngine) -> None:
+def test_a_failing_model_leaves_the_question_stored(engine: MemoryEngine) -> None:
     def fails(_: Sequence[BaseMessage]) -> AIMessage:
         raise RuntimeError("no quota")
 
     with pytest.raises(RuntimeError, match="no quota"):
-        ask(agent_of(engine, ScriptedChat(reply=fails)), "Remember that I like tea.")
+        ask(build_agent(engine, ScriptedChat(reply=fails)), "Remember that I like tea.")
     assert [m.content for m in engine.session("alice", "t").messages()] == ["Remember that I like tea."]
 
 
-def test_each_message_is_written_once_however_often_it_is_seen(engine: MemoryEngine) -> None:
-    model = ScriptedChat(reply=calls_tool("look_up"))
-    agent = agent_of(engine, model, [look_up])
+def test_each_message_is_written_once_over_many_turns(engine: MemoryEngine) -> None:
+    model = ScriptedChat(reply=create_tool_caller("look_up"))
+    agent = build_agent(engine, model, [look_up])
     again = create_agent(
         model, [look_up], middleware=[TieredMemoryMiddleware(engine)], checkpointer=agent.checkpointer
     )  # as in a process that begins now
@@ -261,13 +263,13 @@ def test_each_message_is_written_once_however_often_it_is_seen(engine: MemoryEng
     ]
 
 
-def test_what_could_not_be_written_is_written_with_the_next_call(
+def test_unsaved_messages_are_written_with_the_next_call(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "memory.db"
     with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.05), embedder=None) as engine:
         memory = TieredMemoryMiddleware(engine)
-        agent = agent_of(engine, ScriptedChat(), memory=memory)
+        agent = build_agent(engine, ScriptedChat(), memory=memory)
         ask(agent, "the first question")
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -277,8 +279,8 @@ def test_what_could_not_be_written_is_written_with_the_next_call(
         assert memory.stats.failures["StorageBusyError"] >= 1
         assert any(recorder.levelno == logging.WARNING for recorder in caplog.records)
         ask(agent, "the third question")
-        said = [m.content for m in engine.session("alice", "t").messages()]
-        assert said == [
+        stored = [m.content for m in engine.session("alice", "t").messages()]
+        assert stored == [
             "the first question",
             "fine",
             "the second question",
@@ -288,30 +290,30 @@ def test_what_could_not_be_written_is_written_with_the_next_call(
         ]
 
 
-def test_an_erased_session_begins_anew(engine: MemoryEngine) -> None:
-    agent = agent_of(engine, ScriptedChat())
+def test_an_erased_session_can_be_used_again(engine: MemoryEngine) -> None:
+    agent = build_agent(engine, ScriptedChat())
     ask(agent, "the first question")
     engine.namespace("alice").delete()
     ask(agent, "the second question")
     assert "the second question" in [m.content for m in engine.session("alice", "t").messages()]
 
 
-def test_messages_of_ones_own_class_and_large_ones_are_kept(engine: MemoryEngine) -> None:
+def test_custom_message_classes_and_large_messages_are_kept(engine: MemoryEngine) -> None:
     class Whisper(HumanMessage):
-        """A message class of a user's own."""
+        """Custom message class."""
 
     picture = {"type": "image", "base64": "A" * 100_000, "mime_type": "image/png"}
     memory = TieredMemoryMiddleware(engine)
     model = ScriptedChat()
-    agent = agent_of(engine, model, memory=memory)
-    said = [Whisper(content="psst"), HumanMessage([{"type": "text", "text": "look"}, picture])]
-    agent.invoke({"messages": said}, thread("t"), context={"user_id": "alice"})
+    agent = build_agent(engine, model, memory=memory)
+    messages = [Whisper(content="psst"), HumanMessage([{"type": "text", "text": "look"}, picture])]
+    agent.invoke({"messages": messages}, thread("t"), context={"user_id": "alice"})
     assert [m.content for m in engine.session("alice", "t").messages()] == ["psst", "look", "fine"]
     assert picture in model.seen[-1][-1].content
     assert not memory.stats.failures
 
 
-def test_two_of_them_in_one_agent_have_names(engine: MemoryEngine) -> None:
+def test_two_memory_middlewares_in_one_agent_need_different_names(engine: MemoryEngine) -> None:
     both = [
         TieredMemoryMiddleware(engine),
         TieredMemoryMiddleware(engine, namespace="team", name="team memory"),
@@ -321,14 +323,14 @@ def test_two_of_them_in_one_agent_have_names(engine: MemoryEngine) -> None:
     assert set(engine.namespaces()) == {("threads", "t"), ("team",)}
 
 
-def test_what_is_held_of_threads_is_limited_and_nothing_is_written_twice(
+def test_the_id_cache_of_threads_is_bounded_and_nothing_is_written_twice(
     engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from langmem_tiers_langchain import recorder
 
     monkeypatch.setattr(recorder, "_MAX_CACHED_IDS", 10)
     memory = TieredMemoryMiddleware(engine)
-    agent = agent_of(engine, ScriptedChat(), memory=memory)
+    agent = build_agent(engine, ScriptedChat(), memory=memory)
     for turn in range(4):
         for n in range(6):
             ask(agent, f"question {turn} of thread {n}", f"t{n}")
@@ -337,10 +339,8 @@ def test_what_is_held_of_threads_is_limited_and_nothing_is_written_twice(
 
 
 @pytest.mark.parametrize("first", ["memory", "summary"])
-def test_a_summary_that_another_middleware_wrote_is_shown_and_not_taken_for_something_said(
-    engine: MemoryEngine, first: str
-) -> None:
-    model = ScriptedChat(reply=calls_tool("look_up"))
+def test_a_summary_of_another_middleware_is_shown_and_not_stored(engine: MemoryEngine, first: str) -> None:
+    model = ScriptedChat(reply=create_tool_caller("look_up"))
     memory = TieredMemoryMiddleware(engine, budget=2000)
     summary = SummarizationMiddleware(model=ScriptedChat(), trigger=("messages", 6), keep=("messages", 3))
     both: list[Any] = [memory, summary] if first == "memory" else [summary, memory]
@@ -351,9 +351,9 @@ def test_a_summary_that_another_middleware_wrote_is_shown_and_not_taken_for_some
         check_tool_call_order(shown)
     assert state["messages"][0].additional_kwargs["lc_source"] == "summarization"
     assert "Here is a summary" in join_texts(model.seen[-1])
-    said = [m.content for m in engine.session("alice", "t").messages() if not m.is_summary]
-    assert not any("Here is a summary" in text for text in said)
-    assert [text for text in said if text.startswith("Question")] == [
+    stored = [m.content for m in engine.session("alice", "t").messages() if not m.is_summary]
+    assert not any("Here is a summary" in text for text in stored)
+    assert [text for text in stored if text.startswith("Question")] == [
         f"Question {n} about the boat, please?" for n in range(8)
     ]
     assert not memory.stats.failures

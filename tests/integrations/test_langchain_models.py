@@ -1,4 +1,4 @@
-"""LangChain's chat models write summaries, and our offline embedder serves LangChain."""
+"""LangChain chat models as models of the engine, and the offline embedder in LangChain."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from langmem_tiers import LanguageModel
 
 
-def test_a_chat_model_is_asked_with_its_rules_and_the_length() -> None:
+def test_a_chat_model_gets_system_rules_and_a_word_limit() -> None:
     chat = create_scripted_chat("Hello.")
     model: LanguageModel = LangChainModel(chat)
     assert model.complete("Say hello.", system="Be kind.", max_tokens=100) == "Hello."
-    ((rules, prompt),) = chat.asked
+    ((rules, prompt),) = chat.prompts
     assert isinstance(rules, SystemMessage)
     assert rules.content == "Be kind.\n\nAnswer in at most 75 words."
     assert isinstance(prompt, HumanMessage)
     assert prompt.content == "Say hello."
 
 
-class Seen(BaseCallbackHandler):
-    """Keeps how each call of a chat model is marked."""
+class CallRecorder(BaseCallbackHandler):
+    """Record the tags and the source of each chat model call."""
 
     def __init__(self) -> None:
         self.marks: list[tuple[list[str] | None, Any]] = []
@@ -45,10 +45,10 @@ class Seen(BaseCallbackHandler):
         self.marks.append((kwargs["tags"], kwargs["metadata"].get("lc_source")))
 
 
-def test_each_call_is_marked_as_memorys_own() -> None:
-    seen = Seen()
-    LangChainModel(create_scripted_chat("x").with_config(callbacks=[seen])).complete("y")
-    assert seen.marks == [(["nostream"], "langmem_tiers")]
+def test_each_model_call_is_tagged_as_a_call_of_memory() -> None:
+    recorder = CallRecorder()
+    LangChainModel(create_scripted_chat("x").with_config(callbacks=[recorder])).complete("y")
+    assert recorder.marks == [(["nostream"], "langmem_tiers")]
 
 
 @pytest.mark.parametrize(
@@ -62,26 +62,26 @@ def test_each_call_is_marked_as_memorys_own() -> None:
     ],
     ids=["chain", "blocks", "text"],
 )
-def test_any_runnable_over_messages_will_do(runnable: Any) -> None:
+def test_any_runnable_over_messages_works_as_a_model(runnable: Any) -> None:
     assert LangChainModel(runnable).complete("x") == "Hello."
 
 
-def test_an_answer_that_is_no_text_is_an_error() -> None:
+def test_an_answer_without_text_raises() -> None:
     with pytest.raises(LangmemTiersError, match="from the model, got dict"):
         LangChainModel(RunnableLambda(lambda _: {"text": "x"})).complete("x")
 
 
-@pytest.mark.parametrize("wrong", ["openai:gpt", None, object(), type(create_scripted_chat("x"))])
-def test_what_is_no_model_is_refused(wrong: Any) -> None:
+@pytest.mark.parametrize("value", ["openai:gpt", None, object(), type(create_scripted_chat("x"))])
+def test_a_value_that_is_not_a_model_is_rejected(value: Any) -> None:
     with pytest.raises(InvalidInputError, match="expected a chat model"):
-        LangChainModel(wrong)
+        LangChainModel(value)
 
 
-def test_the_model_is_not_shown() -> None:
+def test_repr_does_not_show_the_model() -> None:
     assert repr(LangChainModel(create_scripted_chat("secret"))) == "LangChainModel(ScriptedChat)"
 
 
-def test_a_model_that_fails_leaves_a_summary_of_what_was_said() -> None:
+def test_a_failing_model_leaves_a_summary_of_the_messages() -> None:
     def fail(_: object) -> str:
         raise ConnectionError("https://api.example/?key=sk-hunter2")
 
@@ -91,13 +91,13 @@ def test_a_model_that_fails_leaves_a_summary_of_what_was_said() -> None:
     assert "hunter2" not in text
 
 
-def test_an_engine_names_the_adapter_for_a_raw_chat_model() -> None:
+def test_the_error_for_a_raw_chat_model_names_the_adapter() -> None:
     raw: Any = create_scripted_chat("x")
     with pytest.raises(InvalidConfigError, match=r"langmem_tiers_langchain\.LangChainModel\(model\)"):
         MemoryEngine(model=raw)
 
 
-def test_an_engine_names_the_adapter_for_raw_embeddings() -> None:
+def test_the_error_for_raw_embeddings_names_the_adapter() -> None:
     raw: Any = DeterministicFakeEmbedding(size=8)
     with pytest.raises(InvalidConfigError, match=r"langmem_tiers_langchain\.LangChainEmbedder\(embeddings\)"):
         MemoryEngine(embedder=raw)
@@ -143,6 +143,6 @@ for name in sorted(set(langmem_tiers_langchain.__all__) - {"LangChainEmbedder"})
 
 
 @pytest.mark.soak
-def test_a_missing_extra_is_named_only_when_it_is_needed() -> None:
+def test_a_missing_extra_raises_only_on_attribute_access() -> None:
     child = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr

@@ -1,4 +1,4 @@
-"""Tool calls in a view: answered once, right behind, whatever a thread holds."""
+"""Repair of tool calls in a view: each call is directly followed by one result."""
 
 from __future__ import annotations
 
@@ -20,67 +20,67 @@ def call(name: str) -> dict[str, object]:
 
 @st.composite
 def threads(draw: st.DrawFn) -> list[BaseMessage]:
-    """Calls, results and words in any order: late, doubled, missing, alone."""
-    said: list[BaseMessage] = []
+    """Generate calls, results and texts in any order: late, duplicate, missing or without a call."""
+    messages: list[BaseMessage] = []
     for number in range(draw(st.integers(0, 12))):
         kind = draw(st.sampled_from(["human", "ai", "calls", "invalid", "result"]))
         if kind == "human":
-            said.append(HumanMessage(f"q{number}", id=f"m{number}"))
+            messages.append(HumanMessage(f"q{number}", id=f"m{number}"))
         elif kind == "result":
-            said.append(
+            messages.append(
                 ToolMessage(f"r{number}", tool_call_id=draw(st.sampled_from("abcd")), id=f"m{number}")
             )
         else:
             names = draw(CALLS) if kind != "ai" else []
             bad = [{**call(n), "args": "{", "error": None} for n in names] if kind == "invalid" else []
             good = [call(n) for n in names] if kind == "calls" else []
-            said.append(AIMessage(f"a{number}", id=f"m{number}", tool_calls=good, invalid_tool_calls=bad))
-    return said
+            messages.append(AIMessage(f"a{number}", id=f"m{number}", tool_calls=good, invalid_tool_calls=bad))
+    return messages
 
 
 @given(threads())
-def test_every_call_is_answered_right_behind_it(said: list[BaseMessage]) -> None:
-    before = [message.model_copy(deep=True) for message in said]
-    whole = repair_tool_calls(said)
+def test_a_result_follows_each_call(messages: list[BaseMessage]) -> None:
+    before = [message.model_copy(deep=True) for message in messages]
+    whole = repair_tool_calls(messages)
     check_tool_call_order([HumanMessage("first"), *whole])
     assert repair_tool_calls(whole) == whole
-    assert said == before  # what was handed in is as it was
+    assert messages == before  # what was handed in is as it was
     assert [m for m in whole if not isinstance(m, ToolMessage)] == [
-        m for m in said if not isinstance(m, ToolMessage)
+        m for m in messages if not isinstance(m, ToolMessage)
     ]
 
 
 @given(threads())
-def test_a_result_is_made_up_only_where_none_came(said: list[BaseMessage]) -> None:
-    whole = repair_tool_calls(said)
-    given_results = [message for message in said if isinstance(message, ToolMessage)]
+def test_a_placeholder_result_is_added_only_for_a_call_without_a_result(messages: list[BaseMessage]) -> None:
+    whole = repair_tool_calls(messages)
+    given_results = [message for message in messages if isinstance(message, ToolMessage)]
     kept = [
         message
         for message in whole
         if isinstance(message, ToolMessage) and message.additional_kwargs != SOURCE_METADATA
     ]
-    assert all(any(message is one for one in given_results) for message in kept)
-    calls = sum(len(list_unique_calls(message)) for message in said)
+    assert all(any(message is result for result in given_results) for message in kept)
+    calls = sum(len(list_unique_calls(message)) for message in messages)
     made_up = sum(message.additional_kwargs == SOURCE_METADATA for message in whole)
     assert len(kept) + made_up == calls
 
 
 def test_a_late_result_moves_to_its_call() -> None:
-    said: list[BaseMessage] = [
+    messages: list[BaseMessage] = [
         HumanMessage("q", id="1"),
         AIMessage("", id="2", tool_calls=[call("a"), call("b")]),
         ToolMessage("rb", tool_call_id="b", id="3"),
         HumanMessage("still there?", id="4"),
         ToolMessage("ra", tool_call_id="a", id="5"),
     ]
-    assert [message.id for message in repair_tool_calls(said)] == ["1", "2", "5", "3", "4"]
+    assert [message.id for message in repair_tool_calls(messages)] == ["1", "2", "5", "3", "4"]
 
 
-def test_a_call_without_a_result_is_told_so() -> None:
-    asked = AIMessage("", id="2", tool_calls=[call("a")])
-    made = repair_tool_calls([SystemMessage("s", id="0"), HumanMessage("q", id="1"), asked])[-1]
-    assert isinstance(made, ToolMessage)
-    assert (made.content, made.status, made.tool_call_id, made.name) == (
+def test_a_call_without_a_result_gets_an_error_result() -> None:
+    message = AIMessage("", id="2", tool_calls=[call("a")])
+    placeholder = repair_tool_calls([SystemMessage("s", id="0"), HumanMessage("q", id="1"), message])[-1]
+    assert isinstance(placeholder, ToolMessage)
+    assert (placeholder.content, placeholder.status, placeholder.tool_call_id, placeholder.name) == (
         NO_RESULT_TEXT,
         "error",
         "a",
@@ -89,7 +89,7 @@ def test_a_call_without_a_result_is_told_so() -> None:
 
 
 def test_a_call_without_an_id_gets_one() -> None:
-    asked = AIMessage("", id="2", tool_calls=[{"name": "x", "args": {}, "id": None, "type": "tool_call"}])
-    whole = repair_tool_calls([HumanMessage("q", id="1"), asked])
+    message = AIMessage("", id="2", tool_calls=[{"name": "x", "args": {}, "id": None, "type": "tool_call"}])
+    whole = repair_tool_calls([HumanMessage("q", id="1"), message])
     check_tool_call_order(whole)
-    assert asked.tool_calls[0]["id"] is None
+    assert message.tool_calls[0]["id"] is None

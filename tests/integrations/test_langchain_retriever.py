@@ -1,4 +1,4 @@
-"""Memory as documents: in chains, sync and async, each user's own."""
+"""The LangChain retriever."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ def engine() -> Iterator[MemoryEngine]:
         yield opened
 
 
-def retriever(engine: MemoryEngine, **options: Any) -> TieredMemoryRetriever:
+def create_retriever(engine: MemoryEngine, **options: Any) -> TieredMemoryRetriever:
     return TieredMemoryRetriever(engine=engine, namespace=("acme", "ada"), **options)
 
 
-def by_kind(documents: list[Document], kind: str) -> Document:
-    return next(one for one in documents if one.metadata["kind"] == kind)
+def find_kind(documents: list[Document], kind: str) -> Document:
+    return next(document for document in documents if document.metadata["kind"] == kind)
 
 
-def test_messages_and_knowledge_come_with_where_they_are_from_and_why(engine: MemoryEngine) -> None:
-    found = retriever(engine).invoke(QUESTION)
-    said, known = by_kind(found, "message"), by_kind(found, "knowledge")
-    assert (said.page_content, known.page_content) == ("Bob plays the cello.", "instrument of Bob: cello")
+def test_documents_carry_the_origin_and_the_score_of_messages_and_knowledge(engine: MemoryEngine) -> None:
+    found = create_retriever(engine).invoke(QUESTION)
+    message, known = find_kind(found, "message"), find_kind(found, "knowledge")
+    assert (message.page_content, known.page_content) == ("Bob plays the cello.", "instrument of Bob: cello")
     assert known.id == "domain/instrument of Bob"
     (ada,) = [hit for hit in engine.namespace("acme", "ada").search("plays") if hit.message]
-    assert said.id == ada.entry.id
-    told = said.metadata
-    assert (told["session"], told["role"], told["name"], told["namespace"]) == (
+    assert message.id == ada.entry.id
+    metadata = message.metadata
+    assert (metadata["session"], metadata["role"], metadata["name"], metadata["namespace"]) == (
         "monday",
         "user",
         "Ada",
         ["acme", "ada"],
     )
-    assert told["created_at"].endswith("+00:00")
-    assert told["score"] == pytest.approx(sum(told["signals"].values()))
-    assert {"relevance", "found_by", "importance", "tier"} <= set(told)
+    assert metadata["created_at"].endswith("+00:00")
+    assert metadata["score"] == pytest.approx(sum(metadata["signals"].values()))
+    assert {"relevance", "found_by", "importance", "tier"} <= set(metadata)
     assert (known.metadata["category"], known.metadata["confidence"], known.metadata["source"]) == (
         "domain",
         0.5,
@@ -70,43 +70,45 @@ def test_messages_and_knowledge_come_with_where_they_are_from_and_why(engine: Me
 
 
 def test_metadata_is_plain_json(engine: MemoryEngine) -> None:
-    for one in retriever(engine).invoke(QUESTION):
-        assert json.loads(json.dumps(one.metadata)) == one.metadata
+    for document in create_retriever(engine).invoke(QUESTION):
+        assert json.loads(json.dumps(document.metadata)) == document.metadata
 
 
-async def test_async_finds_the_same(engine: MemoryEngine) -> None:
-    one = retriever(engine, k=2)
-    sync, awaited = one.invoke(QUESTION), await one.ainvoke(QUESTION)
+async def test_async_search_finds_the_same_documents(engine: MemoryEngine) -> None:
+    retriever = create_retriever(engine, k=2)
+    sync, awaited = retriever.invoke(QUESTION), await retriever.ainvoke(QUESTION)
     assert [found.id for found in awaited] == [found.id for found in sync]
-    assert len(await one.ainvoke(QUESTION, k=1)) == 1
+    assert len(await retriever.ainvoke(QUESTION, k=1)) == 1
 
 
-def test_nothing_of_another_user_comes(engine: MemoryEngine) -> None:
-    assert not any("drums" in one.page_content for one in retriever(engine).invoke(QUESTION, k=50))
+def test_documents_of_another_user_are_not_found(engine: MemoryEngine) -> None:
+    assert not any(
+        "drums" in document.page_content for document in create_retriever(engine).invoke(QUESTION, k=50)
+    )
     assert TieredMemoryRetriever(engine=engine, namespace="acme").invoke(QUESTION) == []
 
 
 @pytest.mark.parametrize("query", ["", "  \n"])
 async def test_a_query_without_words_finds_nothing(engine: MemoryEngine, query: str) -> None:
-    one = retriever(engine)
-    assert one.invoke(query) == []
-    assert await one.ainvoke(query) == []
+    retriever = create_retriever(engine)
+    assert retriever.invoke(query) == []
+    assert await retriever.ainvoke(query) == []
 
 
-def test_filters_and_strategy_decide_what_comes(engine: MemoryEngine) -> None:
-    roles = retriever(engine, filters=RecallFilters(roles={"assistant"})).invoke(QUESTION)
-    assert [one.metadata["role"] for one in roles] == ["assistant"]
-    newest = retriever(engine, strategy="recency", k=1).invoke(QUESTION)
+def test_filters_and_strategy_select_the_documents(engine: MemoryEngine) -> None:
+    roles = create_retriever(engine, filters=RecallFilters(roles={"assistant"})).invoke(QUESTION)
+    assert [document.metadata["role"] for document in roles] == ["assistant"]
+    newest = create_retriever(engine, strategy="recency", k=1).invoke(QUESTION)
     assert newest[0].page_content == "He must love the instrument."
-    assert retriever(engine, strategy=Strategy.WORDS).strategy is Strategy.WORDS
+    assert create_retriever(engine, strategy=Strategy.WORDS).strategy is Strategy.WORDS
 
 
-def test_it_stands_in_a_chain(engine: MemoryEngine) -> None:
+def test_a_retriever_works_in_a_chain(engine: MemoryEngine) -> None:
     prompt = ChatPromptTemplate.from_template("{memory}\nQ: {question}")
     model = create_scripted_chat("The cello.")
     chain = (
         {
-            "memory": retriever(engine, k=1) | (lambda found: found[0].page_content),
+            "memory": create_retriever(engine, k=1) | (lambda found: found[0].page_content),
             "question": RunnablePassthrough(),
         }
         | prompt
@@ -114,18 +116,23 @@ def test_it_stands_in_a_chain(engine: MemoryEngine) -> None:
         | StrOutputParser()
     )
     assert chain.invoke(QUESTION) == "The cello."
-    assert "cello" in model.asked[0][0].text
+    assert "cello" in model.prompts[0][0].text
 
 
-def test_the_engine_is_neither_shown_nor_serialised(engine: MemoryEngine) -> None:
-    one = retriever(engine, filters=RecallFilters(roles={"user"}))
-    for shown in (repr(one), str(one.model_dump()), one.model_dump_json(), dumps(one)):
+def test_the_engine_is_neither_shown_nor_serialized(engine: MemoryEngine) -> None:
+    retriever = create_retriever(engine, filters=RecallFilters(roles={"user"}))
+    for shown in (
+        repr(retriever),
+        str(retriever.model_dump()),
+        retriever.model_dump_json(),
+        dumps(retriever),
+    ):
         assert "MemoryEngine" not in shown
         assert "sqlite" not in shown
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "settings",
     [
         {"engine": "sqlite://"},
         {"namespace": ()},
@@ -134,13 +141,13 @@ def test_the_engine_is_neither_shown_nor_serialised(engine: MemoryEngine) -> Non
         {"filters": {"roles": ["user"]}},
         {"strategy": "best of all"},
     ],
-    ids=lambda wrong: next(iter(wrong)),
+    ids=lambda settings: next(iter(settings)),
 )
-def test_settings_that_make_no_sense_are_refused(engine: MemoryEngine, wrong: dict[str, Any]) -> None:
+def test_invalid_settings_are_rejected(engine: MemoryEngine, settings: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        TieredMemoryRetriever(**{"engine": engine, "namespace": "acme", **wrong})
+        TieredMemoryRetriever(**{"engine": engine, "namespace": "acme", **settings})
 
 
-def test_more_than_the_engine_gives_is_refused(engine: MemoryEngine) -> None:
+def test_a_limit_above_the_maximum_of_the_engine_is_rejected(engine: MemoryEngine) -> None:
     with pytest.raises(InvalidInputError, match="max_limit"):
-        retriever(engine).invoke(QUESTION, k=101)
+        create_retriever(engine).invoke(QUESTION, k=101)

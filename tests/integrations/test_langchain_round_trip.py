@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryEngine]:
-    """One engine for all examples; each works in namespaces of its own."""
+    """One engine for all examples; each example uses its own namespaces."""
     with open_backend_engine(
         request.param, tmp_path_factory.mktemp("messages"), request, embedder=None
     ) as engine:
         yield engine
 
 
-def by_id(said: list[BaseMessage]) -> list[BaseMessage]:
-    return list({message.id or str(place): message for place, message in enumerate(said)}.values())
+def unique_by_id(originals: list[BaseMessage]) -> list[BaseMessage]:
+    return list({message.id or str(index): message for index, message in enumerate(originals)}.values())
 
 
-@given(st.lists(messages, min_size=1, max_size=4).map(by_id))
-def test_any_message_comes_back_equal(shared: MemoryEngine, said: list[BaseMessage]) -> None:
+@given(st.lists(messages, min_size=1, max_size=4).map(unique_by_id))
+def test_any_message_comes_back_equal(shared: MemoryEngine, originals: list[BaseMessage]) -> None:
     session = shared.session(uuid.uuid4().hex, "s")
-    session.add_many(to_draft(message, shared.counter) for message in said)
+    session.add_many(to_draft(message, shared.counter) for message in originals)
     found = [to_message(message) for message in session.messages()]
-    assert [type(message) for message in found] == [type(message) for message in said]
-    assert found == said
-    for before, after in zip(said, found, strict=True):
+    assert [type(message) for message in found] == [type(message) for message in originals]
+    assert found == originals
+    for before, after in zip(originals, found, strict=True):
         assert same(before.__dict__, after.__dict__)
         assert same(before.__pydantic_extra__, after.__pydantic_extra__)
 
@@ -67,7 +67,7 @@ def test_any_value_comes_back_equal(value: object) -> None:
 
 @given(messages)
 @examples(200)
-def test_a_draft_says_what_a_person_reads_and_counts_what_is_no_text(message: BaseMessage) -> None:
+def test_a_draft_contains_the_text_and_counts_the_other_parts(message: BaseMessage) -> None:
     draft = to_draft(message)
     assert draft.content == str(message.text)
     assert not is_only_fenced(draft.content)
@@ -77,5 +77,5 @@ def test_a_draft_says_what_a_person_reads_and_counts_what_is_no_text(message: Ba
 
 
 @pytest.mark.parametrize("kind", [[], {}, None, 5, "nothing of the kind"])
-def test_a_form_with_another_type_is_not_a_message(kind: object) -> None:
+def test_a_payload_with_an_unknown_type_is_not_a_message(kind: object) -> None:
     assert decode_base_message({"type": kind, "data": {"content": "hello"}}) is None

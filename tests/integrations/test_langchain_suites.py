@@ -1,4 +1,4 @@
-"""The suites that LangChain publishes for integrations, with none of their tests overridden, on every database."""
+"""LangChain's published integration suites on every database, without overridden tests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def memory(request: pytest.FixtureRequest, engine: MemoryEngine, tenant: str) -> None:
-    """An engine with something in it, for the suite at hand."""
+    """Fill the engine for a suite."""
     session = engine.session(tenant, "talk")
     for instrument in ("cello", "piano", "harp", "flute"):
         session.add("user", f"Bob plays the {instrument}.")

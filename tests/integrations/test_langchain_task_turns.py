@@ -1,4 +1,4 @@
-"""Where a loop begins and where it ends: turns of the user, blocks that are ignored, a store that is away."""
+"""Loop detection across user turns, ignored blocks and store failures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def memory() -> Iterator[AgentMemory]:
 
 
 @WAYS
-async def test_the_same_question_in_many_turns_is_no_loop(memory: AgentMemory, way: str) -> None:
+async def test_the_same_question_in_many_turns_is_not_a_loop(memory: AgentMemory, way: str) -> None:
     tasks = TieredTaskMiddleware(memory)
     for _ in range(12):
         model = ScriptedChat(reply=script(call()))
@@ -67,7 +67,7 @@ async def test_the_same_question_in_many_turns_is_no_loop(memory: AgentMemory, w
     assert memory.short_term.get_action_frequency("look_up", {"what": "boat"}) == 12
 
 
-def test_a_loop_within_a_turn_is_stopped_in_whichever_turn_it_comes(memory: AgentMemory) -> None:
+def test_a_loop_within_a_turn_is_stopped_in_every_turn(memory: AgentMemory) -> None:
     tasks = TieredTaskMiddleware(memory)
     for _ in range(3):
         RUNS.clear()
@@ -75,7 +75,7 @@ def test_a_loop_within_a_turn_is_stopped_in_whichever_turn_it_comes(memory: Agen
         assert RUNS["boat"] == MOST
 
 
-def test_turns_count_together_where_an_agent_is_only_told_to_go_on(memory: AgentMemory) -> None:
+def test_with_counts_across_turns_calls_of_all_turns_are_counted(memory: AgentMemory) -> None:
     tasks = TieredTaskMiddleware(memory, counts_across_turns=True)
     for _ in range(10):
         ask(create_tool_agent(ScriptedChat(reply=script(call())), tasks), "Go on.")
@@ -83,18 +83,18 @@ def test_turns_count_together_where_an_agent_is_only_told_to_go_on(memory: Agent
 
 
 @WAYS
-@pytest.mark.parametrize("most", [1, 5])
-async def test_a_run_that_ignores_every_block_ends(memory: AgentMemory, way: str, most: int) -> None:
-    model = ScriptedChat(reply=build_looping_script(200, stops_when_told=False))
-    messages = await run(create_tool_agent(model, TieredTaskMiddleware(memory, stop_after=most)), way)
-    assert len(model.seen) == MOST + most
+@pytest.mark.parametrize("limit", [1, 5])
+async def test_a_run_that_ignores_every_block_ends(memory: AgentMemory, way: str, limit: int) -> None:
+    model = ScriptedChat(reply=build_looping_script(200, stops_when_blocked=False))
+    messages = await run(create_tool_agent(model, TieredTaskMiddleware(memory, stop_after=limit)), way)
+    assert len(model.seen) == MOST + limit
     assert isinstance(messages[-1], AIMessage)
-    assert str(messages[-1].text).startswith(f"Stopped after {most} blocked attempts. Blocked: look_up")
+    assert str(messages[-1].text).startswith(f"Stopped after {limit} blocked attempts. Blocked: look_up")
     assert "answer_guard" not in messages[-1].text
     check_tool_call_order(messages)
 
 
-def test_a_run_that_does_something_else_in_between_goes_on(memory: AgentMemory) -> None:
+def test_a_different_call_between_blocked_ones_keeps_the_run_going(memory: AgentMemory) -> None:
     steps = [*[call()] * (MOST + 4), call("fetch", url="https://example.com"), *[call()] * 4]
     model = ScriptedChat(reply=script(*steps))
     messages = ask(create_tool_agent(model, TieredTaskMiddleware(memory, stop_after=5)))
@@ -102,21 +102,21 @@ def test_a_run_that_does_something_else_in_between_goes_on(memory: AgentMemory) 
     assert len(model.seen) == len(steps) + 1
 
 
-def test_the_next_question_after_a_run_was_ended_is_answered(memory: AgentMemory) -> None:
+def test_the_next_question_after_a_stopped_run_is_answered(memory: AgentMemory) -> None:
     tasks = TieredTaskMiddleware(memory, stop_after=1)
     agent = create_tool_agent(
-        ScriptedChat(reply=build_looping_script(MOST + 1, stops_when_told=False)), tasks
+        ScriptedChat(reply=build_looping_script(MOST + 1, stops_when_blocked=False)), tasks
     )
     assert "Stopped" in ask(agent)[-1].text
     assert ask(agent, "And now?")[-1].text == "done"
 
 
-def test_stop_after_is_a_whole_number(memory: AgentMemory) -> None:
+def test_a_negative_stop_after_is_rejected(memory: AgentMemory) -> None:
     with pytest.raises(InvalidInputError, match="stop_after"):
         TieredTaskMiddleware(memory, stop_after=-1)
 
 
-def test_a_loop_is_stopped_while_the_store_is_away(tmp_path: Path) -> None:
+def test_a_loop_is_stopped_while_the_store_fails(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with MemoryEngine(path, embedder=None, config=EngineConfig(busy_timeout_seconds=0.02)) as engine:
         memory = AgentMemory(engine=engine, task="t")
@@ -132,7 +132,7 @@ def test_a_loop_is_stopped_while_the_store_is_away(tmp_path: Path) -> None:
 
 
 @WAYS
-async def test_refused_answers_between_blocks_do_not_keep_a_run_alive(memory: AgentMemory, way: str) -> None:
+async def test_rejected_answers_between_blocks_do_not_keep_a_run_going(memory: AgentMemory, way: str) -> None:
     refused = call(ANSWER_TOOL, reason="because")
     steps = [*[call()] * MOST, *[call(), refused] * 50]
     model = ScriptedChat(reply=script(*steps))
@@ -141,7 +141,7 @@ async def test_refused_answers_between_blocks_do_not_keep_a_run_alive(memory: Ag
     assert str(messages[-1].text).startswith("Stopped after 5 blocked attempts. Blocked: look_up")
 
 
-def test_one_answer_given_again_and_again_does_not_either(memory: AgentMemory) -> None:
+def test_a_repeated_answer_does_not_keep_a_run_going(memory: AgentMemory) -> None:
     answer = call(ANSWER_TOOL, reason="I really need this")
     model = ScriptedChat(reply=script(*[call()] * MOST, *[call(), answer] * 100))
     assert (
@@ -151,7 +151,7 @@ def test_one_answer_given_again_and_again_does_not_either(memory: AgentMemory) -
     assert RUNS["boat"] < 2 * MOST
 
 
-def test_a_failing_call_with_changing_arguments_is_stopped_too(memory: AgentMemory) -> None:
+def test_a_failing_call_with_changing_arguments_is_stopped(memory: AgentMemory) -> None:
     steps = [call("broken", what=f"host-{number}") for number in range(60)]
     model = ScriptedChat(reply=script(*steps))
     agent = create_agent(
@@ -164,7 +164,7 @@ def test_a_failing_call_with_changing_arguments_is_stopped_too(memory: AgentMemo
 
 def test_the_newest_question_is_the_goal_unless_it_was_set(memory: AgentMemory) -> None:
     agent = create_tool_agent(ScriptedChat(), TieredTaskMiddleware(memory))
-    for asked, goal in [
+    for question, goal in [
         ("Hello there", "Hello there"),
         ("What is the weather in Paris?", "What is the weather in Paris?"),
         ("yes, please", "What is the weather in Paris?"),
@@ -172,28 +172,28 @@ def test_the_newest_question_is_the_goal_unless_it_was_set(memory: AgentMemory) 
         ("请帮我查一下明天去上海的火车票", "请帮我查一下明天去上海的火车票"),
         ("好的", "请帮我查一下明天去上海的火车票"),
     ]:
-        ask(agent, asked)
+        ask(agent, question)
         assert memory.working.current_goal == goal
     memory.working.set_goal("Plan a holiday")
     ask(agent, "And now a hotel in Oslo")
     assert memory.working.current_goal == "Plan a holiday"
 
 
-def test_only_so_many_threads_are_held_and_none_forgets_its_task() -> None:
+def test_the_number_of_open_tasks_is_bounded_and_none_loses_its_cycles() -> None:
     with MemoryEngine(embedder=None) as engine:
-        held = TaskRegistry(engine, held=3)
-        tasks = ThreadTasks(held, ("acme",))
+        registry = TaskRegistry(engine, held=3)
+        tasks = ThreadTasks(registry, ("acme",))
         for thread in [*"abcde", *"abcde"]:
             runtime = SimpleNamespace(execution_info=SimpleNamespace(thread_id=thread, checkpoint_ns=""))
             tasks.open_task(runtime, []).record_cycle("", AgentAction("look", {"at": thread}))
-        assert len(held) == 3
+        assert len(registry) == 3
         for thread in "abcde":
             assert (
                 AgentMemory(engine=engine, namespace=("acme", "agent"), task=thread).working.cycle_count == 2
             )
 
 
-def test_unguarded_tools_belong_to_the_memory_where_there_is_one(memory: AgentMemory) -> None:
+def test_unguarded_tools_cannot_be_combined_with_a_memory(memory: AgentMemory) -> None:
     with pytest.raises(InvalidConfigError, match="unguarded"):
         TieredTaskMiddleware(memory, unguarded_tools=["look_up"])
     with MemoryEngine(embedder=None) as engine:

@@ -1,4 +1,4 @@
-"""Agents with a memory of what they do: real runs of ``create_agent``."""
+"""The task middleware in agents of ``create_agent``."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def engine() -> Iterator[MemoryEngine]:
 
 @WAYS
 async def test_tool_calls_become_cycles(memory: AgentMemory, way: str) -> None:
-    steps = [call(said="I should look it up."), call("fetch", url="https://gate.example/boat")]
+    steps = [call(content="I should look it up."), call("fetch", url="https://gate.example/boat")]
     tasks = TieredTaskMiddleware(memory)
     await run(create_tool_agent(ScriptedChat(reply=script(*steps)), tasks), way)
     first, second = cycles(memory)
@@ -88,7 +88,7 @@ async def test_tool_calls_become_cycles(memory: AgentMemory, way: str) -> None:
         ("slow", TimeoutError, ExecutionOutcome.TIMEOUT),
     ],
 )
-async def test_what_a_tool_raises_is_recorded_and_raised_on(
+async def test_an_exception_of_a_tool_is_recorded_and_raised(
     memory: AgentMemory, way: str, name: str, kind: type[Exception], outcome: ExecutionOutcome
 ) -> None:
     agent = create_tool_agent(ScriptedChat(reply=script(call(name))), TieredTaskMiddleware(memory))
@@ -101,22 +101,20 @@ async def test_what_a_tool_raises_is_recorded_and_raised_on(
 
 
 @WAYS
-async def test_an_error_that_the_agent_handles_is_recorded_and_returned(
-    memory: AgentMemory, way: str
-) -> None:
+async def test_an_error_handled_by_the_agent_is_recorded_and_returned(memory: AgentMemory, way: str) -> None:
     steps = [call("look_up", wrong="x"), call("no_such_tool")]
     messages = await run(
         create_tool_agent(ScriptedChat(reply=script(*steps)), TieredTaskMiddleware(memory)), way
     )
-    assert [one.status for one in results(messages)] == ["error", "error"]
-    assert [one.outcome for one in cycles(memory)] == [ExecutionOutcome.FAILURE] * 2
+    assert [result.status for result in results(messages)] == ["error", "error"]
+    assert [cycle.outcome for cycle in cycles(memory)] == [ExecutionOutcome.FAILURE] * 2
     assert "Field required" in str(cycles(memory)[0].error_message)
     assert "no_such_tool is not a valid tool" in str(cycles(memory)[1].error_message)
     assert messages[-1].text == "done"
 
 
 @WAYS
-async def test_a_command_is_recorded_too(memory: AgentMemory, way: str) -> None:
+async def test_a_tool_that_returns_a_command_is_recorded(memory: AgentMemory, way: str) -> None:
     await run(
         create_tool_agent(ScriptedChat(reply=script(call("hand_over"))), TieredTaskMiddleware(memory)), way
     )
@@ -126,9 +124,7 @@ async def test_a_command_is_recorded_too(memory: AgentMemory, way: str) -> None:
 
 
 @WAYS
-async def test_a_tool_that_waits_for_a_person_is_recorded_when_it_is_over(
-    memory: AgentMemory, way: str
-) -> None:
+async def test_an_interrupting_tool_is_recorded_after_the_resume(memory: AgentMemory, way: str) -> None:
     agent = create_tool_agent(ScriptedChat(reply=script(call("ask_person"))), TieredTaskMiddleware(memory))
     await run(agent, way)
     assert cycles(memory) == []
@@ -147,7 +143,7 @@ async def test_a_looping_agent_is_stopped(memory: AgentMemory, way: str) -> None
     messages = await run(create_tool_agent(model, TieredTaskMiddleware(memory)), way)
     assert RUNS["boat"] == len(cycles(memory)) == MOST
     assert messages[-1].text == "I cannot find it."
-    assert [one.status for one in results(messages)] == ["success"] * MOST + ["error"]
+    assert [result.status for result in results(messages)] == ["success"] * MOST + ["error"]
     assert str(results(messages)[-1].text).startswith("Blocked: look_up")
     assert "call answer_guard with the reason" in results(messages)[-1].text
     for shown in model.seen:
@@ -155,26 +151,26 @@ async def test_a_looping_agent_is_stopped(memory: AgentMemory, way: str) -> None
 
 
 @WAYS
-async def test_a_loop_that_goes_on_however_often_runs_no_tool_any_more(memory: AgentMemory, way: str) -> None:
-    model = ScriptedChat(reply=build_looping_script(40, stops_when_told=False))
+async def test_a_blocked_loop_runs_no_tool_again(memory: AgentMemory, way: str) -> None:
+    model = ScriptedChat(reply=build_looping_script(40, stops_when_blocked=False))
     await run(create_tool_agent(model, TieredTaskMiddleware(memory, stop_after=0)), way)
     assert len(model.seen) == 41
     assert RUNS["boat"] == MOST
 
 
 @WAYS
-async def test_the_same_call_many_times_at_once_is_stopped_as_well(memory: AgentMemory, way: str) -> None:
+async def test_equal_parallel_calls_are_blocked(memory: AgentMemory, way: str) -> None:
     calls = [{"name": "look_up", "args": {"what": "boat"}, "id": "x"}] * 20
     model = ScriptedChat(reply=script(AIMessage("", tool_calls=calls), AIMessage("", tool_calls=calls)))
     messages = await run(create_tool_agent(model, TieredTaskMiddleware(memory)), way)
     assert RUNS["boat"] == MOST
-    assert Counter(one.status for one in results(messages)) == {"success": MOST, "error": 40 - MOST}
+    assert Counter(result.status for result in results(messages)) == {"success": MOST, "error": 40 - MOST}
     for shown in model.seen:
         check_tool_call_order(shown)
 
 
 @WAYS
-async def test_different_calls_at_once_do_run_at_once(memory: AgentMemory, way: str) -> None:
+async def test_different_parallel_calls_run_concurrently(memory: AgentMemory, way: str) -> None:
     meeting = threading.Barrier(2, timeout=LIMIT_SECONDS)
 
     @tool
@@ -189,8 +185,8 @@ async def test_different_calls_at_once_do_run_at_once(memory: AgentMemory, way: 
         model, [meet], middleware=[TieredTaskMiddleware(memory)], checkpointer=InMemorySaver()
     )
     await run(agent, way)
-    assert {one.action.parameters["who"] for one in cycles(memory)} == {"Ann", "Bob"}
-    assert {one.thought.content for one in cycles(memory)} == {"both"}
+    assert {cycle.action.parameters["who"] for cycle in cycles(memory)} == {"Ann", "Bob"}
+    assert {cycle.thought.content for cycle in cycles(memory)} == {"both"}
 
 
 @WAYS
@@ -201,28 +197,28 @@ async def test_an_answer_lifts_the_block(memory: AgentMemory, way: str) -> None:
         create_tool_agent(ScriptedChat(reply=script(*steps)), TieredTaskMiddleware(memory)), way
     )
     assert RUNS["boat"] == MOST + 1
-    told = [str(one.text) for one in results(messages)]
-    assert told[MOST].startswith("Blocked:")
-    assert told[MOST + 1] == "The block is lifted for now."
-    assert told[MOST + 2] == "there is nothing about boat"
+    texts = [str(result.text) for result in results(messages)]
+    assert texts[MOST].startswith("Blocked:")
+    assert texts[MOST + 1] == "The block is lifted for now."
+    assert texts[MOST + 2] == "there is nothing about boat"
     assert len(cycles(memory)) == MOST + 1
 
 
-def test_an_answer_that_is_none_lifts_nothing(memory: AgentMemory) -> None:
+def test_an_answer_without_a_reason_does_not_lift_the_block(memory: AgentMemory) -> None:
     steps = [*[call()] * MOST, call(ANSWER_TOOL, reason="because"), call()]
     messages = ask(create_tool_agent(ScriptedChat(reply=script(*steps)), TieredTaskMiddleware(memory)))
     assert "No block was lifted" in results(messages)[-2].text
     assert RUNS["boat"] == MOST
 
 
-def test_the_model_sees_of_the_answer_tool_only_the_reason(memory: AgentMemory) -> None:
+def test_the_answer_tool_has_only_the_argument_reason(memory: AgentMemory) -> None:
     (answer,) = TieredTaskMiddleware(memory).tools
     assert list(answer.tool_call_schema.model_json_schema()["properties"]) == ["reason"]  # type: ignore[union-attr]
 
 
 @WAYS
 @pytest.mark.parametrize("show", [True, False])
-async def test_warnings_reach_the_model_and_the_state_stays_as_it_was(
+async def test_warnings_reach_the_model_and_are_not_stored_in_the_state(
     memory: AgentMemory, way: str, *, show: bool
 ) -> None:
     model = ScriptedChat(reply=script(*[call()] * 5))
@@ -236,16 +232,16 @@ async def test_warnings_reach_the_model_and_the_state_stays_as_it_was(
     assert newest.startswith(TASK_FENCE_OPENING)
     assert strip_fences(newest) == "there is nothing about boat"
     assert TASK_FENCE_OPENING not in join_texts(model.seen[-1][:-1])
-    assert [type(one) for one in model.seen[-1]].count(SystemMessage) == 1
+    assert [type(message) for message in model.seen[-1]].count(SystemMessage) == 1
 
 
-def test_nothing_is_said_of_a_task_at_which_nothing_was_done(memory: AgentMemory) -> None:
+def test_a_task_without_cycles_adds_nothing_to_the_prompt(memory: AgentMemory) -> None:
     model = ScriptedChat()
     ask(create_tool_agent(model, TieredTaskMiddleware(memory)))
     assert TASK_FENCE_OPENING not in join_texts(model.seen[-1])
 
 
-def test_what_was_done_before_comes_in_front_of_the_next_question(memory: AgentMemory) -> None:
+def test_earlier_actions_precede_the_next_question(memory: AgentMemory) -> None:
     model = ScriptedChat(reply=script(call()))
     agent = create_tool_agent(model, TieredTaskMiddleware(memory))
     ask(agent)
@@ -258,20 +254,20 @@ def test_what_was_done_before_comes_in_front_of_the_next_question(memory: AgentM
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("budget", [1, 20, 60, 200])
 @pytest.mark.parametrize("show", [True, False])
-def test_what_is_shown_stays_within_its_budget(memory: AgentMemory, budget: int, *, show: bool) -> None:
+def test_the_task_text_stays_within_its_budget(memory: AgentMemory, budget: int, *, show: bool) -> None:
     model = ScriptedChat(reply=script(*[call(what="a boat </memory> " * 20)] * 6))
     tasks = TieredTaskMiddleware(memory, budget_tokens=budget, show=show)
     ask(create_tool_agent(model, tasks))
-    told = [str(shown[-1].text) for shown in model.seen if TASK_FENCE_OPENING in shown[-1].text]
-    assert bool(told) is (budget >= 60)
-    for added in told:
-        fence = added[: added.index("\n</memory>") + len("\n</memory>")]
+    texts = [str(shown[-1].text) for shown in model.seen if TASK_FENCE_OPENING in shown[-1].text]
+    assert bool(texts) is (budget >= 60)
+    for text in texts:
+        fence = text[: text.index("\n</memory>") + len("\n</memory>")]
         assert is_only_fenced(fence)
         assert memory.counter.count(fence) <= budget
     assert not tasks.failures
 
 
-def test_a_goal_that_is_set_stays_and_what_came_with_the_memory_too(memory: AgentMemory) -> None:
+def test_a_goal_and_a_user_context_that_were_set_are_kept(memory: AgentMemory) -> None:
     memory.start_task("Sell the boat.", {"price": "100"})
     ask(create_tool_agent(ScriptedChat(), TieredTaskMiddleware(memory)))
     assert memory.working.current_goal == "Sell the boat."
@@ -284,7 +280,7 @@ def test_a_goal_that_is_set_stays_and_what_came_with_the_memory_too(memory: Agen
     assert memory.context_store.get_all() == {"price": "200"}
 
 
-def test_threads_have_tasks_of_their_own(engine: MemoryEngine) -> None:
+def test_each_thread_has_its_own_task(engine: MemoryEngine) -> None:
     tasks = TieredTaskMiddleware(engine=engine)
     for thread in ("t1", "t2"):
         model = ScriptedChat(reply=script(*[call()] * 6))
@@ -298,7 +294,7 @@ def test_threads_have_tasks_of_their_own(engine: MemoryEngine) -> None:
     assert not tasks.failures
 
 
-def test_users_have_tasks_of_their_own(engine: MemoryEngine) -> None:
+def test_each_user_has_a_separate_task(engine: MemoryEngine) -> None:
     tasks = TieredTaskMiddleware(engine=engine, namespace=("acme", "{user_id}"))
     for user in ("alice", "bob"):
         agent = create_tool_agent(ScriptedChat(reply=script(*[call()] * 6)), tasks)
@@ -308,7 +304,7 @@ def test_users_have_tasks_of_their_own(engine: MemoryEngine) -> None:
 
 
 @WAYS
-async def test_a_restart_goes_on(tmp_path: Path, way: str) -> None:
+async def test_a_task_continues_after_a_restart(tmp_path: Path, way: str) -> None:
     path, saver = tmp_path / "memory.db", InMemorySaver()
     shown = []
     for _ in range(3):
@@ -328,17 +324,17 @@ async def test_a_restart_goes_on(tmp_path: Path, way: str) -> None:
     assert "Blocked:" in shown[2]
 
 
-def test_what_another_process_did_at_the_task_is_seen_with_the_next_run(tmp_path: Path) -> None:
+def test_cycles_of_another_process_count_in_the_next_run(tmp_path: Path) -> None:
     saver, path = InMemorySaver(), tmp_path / "memory.db"
-    with MemoryEngine(path, embedder=None) as one, MemoryEngine(path, embedder=None) as other:
-        both = [TieredTaskMiddleware(engine=engine, counts_across_turns=True) for engine in (one, other)]
+    with MemoryEngine(path, embedder=None) as first, MemoryEngine(path, embedder=None) as second:
+        both = [TieredTaskMiddleware(engine=engine, counts_across_turns=True) for engine in (first, second)]
         for turn in range(6):
             model = ScriptedChat(reply=script(call(), call()))
             ask(create_agent(model, TOOLS, middleware=[both[turn % 2]], checkpointer=saver))
     assert RUNS["boat"] == MOST
 
 
-def test_an_erased_task_begins_anew(engine: MemoryEngine) -> None:
+def test_an_erased_task_starts_without_cycles(engine: MemoryEngine) -> None:
     tasks = TieredTaskMiddleware(engine=engine)
     agent = create_tool_agent(ScriptedChat(reply=script(call())), tasks)
     ask(agent)
@@ -351,7 +347,7 @@ def test_an_erased_task_begins_anew(engine: MemoryEngine) -> None:
 
 
 @WAYS
-async def test_a_store_that_fails_does_not_break_the_agent(
+async def test_a_store_failure_does_not_break_the_agent(
     tmp_path: Path, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "memory.db"
@@ -371,7 +367,7 @@ async def test_a_store_that_fails_does_not_break_the_agent(
             await run(create_tool_agent(ScriptedChat(reply=script(call("broken"))), tasks), way)
 
 
-def test_the_message_of_a_driver_is_not_in_the_warnings_because_it_may_quote_a_password(
+def test_warnings_do_not_contain_driver_messages(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -387,7 +383,7 @@ def test_the_message_of_a_driver_is_not_in_the_warnings_because_it_may_quote_a_p
 
 
 @WAYS
-async def test_a_memory_that_is_closed_does_not_break_the_agent(way: str) -> None:
+async def test_a_closed_memory_does_not_break_the_agent(way: str) -> None:
     memory = AgentMemory()
     memory.close()
     tasks = TieredTaskMiddleware(memory)
@@ -398,7 +394,7 @@ async def test_a_memory_that_is_closed_does_not_break_the_agent(way: str) -> Non
 
 
 @WAYS
-async def test_a_run_whose_learning_fails_still_answers_and_counts_the_failure(
+async def test_a_failure_to_learn_is_counted_and_the_run_still_answers(
     memory: AgentMemory, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = script(call(), call("fetch", url="https://gate.example/boat"))
@@ -416,15 +412,15 @@ async def test_a_run_whose_learning_fails_still_answers_and_counts_the_failure(
     assert "continues without task memory: EngineClosedError" in caplog.text
 
 
-def test_an_answer_to_the_guard_that_cannot_be_stored_lifts_nothing(memory: AgentMemory) -> None:
-    again = build_looping_script(stops_when_told=False)
+def test_an_unsaved_answer_to_the_guard_does_not_lift_the_block(memory: AgentMemory) -> None:
+    again = build_looping_script(stops_when_blocked=False)
 
     def reply(messages: Sequence[BaseMessage]) -> AIMessage:
-        said = strip_fences(str(messages[-1].text))
-        if "Blocked:" in said:
+        text = strip_fences(str(messages[-1].text))
+        if "Blocked:" in text:
             memory.close()
             return call(ANSWER_TOOL, reason="The list is refreshed every minute.")
-        return AIMessage("I give up.") if said == BLOCK_NOT_LIFTED else again(messages)
+        return AIMessage("I give up.") if text == BLOCK_NOT_LIFTED else again(messages)
 
     tasks = TieredTaskMiddleware(memory)
     assert ask(create_tool_agent(ScriptedChat(reply=reply), tasks))[-1].text == "I give up."
@@ -432,7 +428,7 @@ def test_an_answer_to_the_guard_that_cannot_be_stored_lifts_nothing(memory: Agen
 
 
 class FailingCounter:
-    """A counter that fails once the first model call has been made."""
+    """Token counter that fails after the first model call."""
 
     name = "failing"
     fails = False
@@ -443,7 +439,7 @@ class FailingCounter:
         return len(text) // 4
 
 
-def test_a_counter_that_fails_leaves_the_model_with_the_plain_messages() -> None:
+def test_a_failing_counter_leaves_the_messages_unchanged() -> None:
     counter, steps = FailingCounter(), script(call())
 
     def reply(messages: Sequence[BaseMessage]) -> AIMessage:
@@ -459,7 +455,7 @@ def test_a_counter_that_fails_leaves_the_model_with_the_plain_messages() -> None
     assert tasks.failures == {"ConnectionError": 2}  # the record of the call, and what the model is shown
 
 
-def test_a_run_of_which_nothing_tells_whose_it_is_goes_on_and_says_so(
+def test_a_run_without_user_and_thread_continues_and_logs_a_warning(
     engine: MemoryEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     tasks = TieredTaskMiddleware(engine=engine)
@@ -471,7 +467,7 @@ def test_a_run_of_which_nothing_tells_whose_it_is_goes_on_and_says_so(
 
 
 @pytest.mark.parametrize("first", ["memory", "tasks"])
-def test_it_goes_along_with_the_memory_of_the_thread(engine: MemoryEngine, first: str) -> None:
+def test_task_middleware_works_together_with_memory_middleware(engine: MemoryEngine, first: str) -> None:
     tasks, memory = TieredTaskMiddleware(engine=engine), TieredMemoryMiddleware(engine)
     both: list[Any] = [memory, tasks] if first == "memory" else [tasks, memory]
     model = ScriptedChat(reply=build_looping_script())
@@ -481,26 +477,30 @@ def test_it_goes_along_with_the_memory_of_the_thread(engine: MemoryEngine, first
     assert "Recent Actions" in join_texts(model.seen[-1])
     for shown in model.seen:
         check_tool_call_order(shown)
-    said = [one.content for one in engine.session("alice", "t").messages() if not one.is_summary]
-    assert said == [str(one.text) for one in state["messages"]]
+    stored = [
+        message.content for message in engine.session("alice", "t").messages() if not message.is_summary
+    ]
+    assert stored == [str(message.text) for message in state["messages"]]
     assert not tasks.failures
     assert not memory.stats.failures
 
 
-def test_one_place_has_to_be_given(memory: AgentMemory, engine: MemoryEngine) -> None:
-    wrong: list[dict[str, Any]] = [
+def test_invalid_combinations_of_memory_and_engine_are_rejected(
+    memory: AgentMemory, engine: MemoryEngine
+) -> None:
+    invalid_options: list[dict[str, Any]] = [
         {},
         {"memory": memory, "engine": engine},
         {"memory": engine},
         {"engine": memory},
         {"memory": memory, "namespace": "acme"},
     ]
-    for given in wrong:
+    for options in invalid_options:
         with pytest.raises(InvalidConfigError):
-            TieredTaskMiddleware(**given)
+            TieredTaskMiddleware(**options)
 
 
-async def test_within_a_turn_the_same_turn_is_had_already() -> None:
+async def test_a_lock_of_the_registry_is_reentrant() -> None:
     turns = LockRegistry()
     with turns.lock("a"), turns.lock("a"), turns.lock("b"):
         pass

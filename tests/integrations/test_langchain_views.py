@@ -1,4 +1,4 @@
-"""What a model is shown, for any thread and any budget: whole, within its budget, and the newest always there."""
+"""Views of the memory middleware: complete, within the budget, and with the newest message."""
 
 from __future__ import annotations
 
@@ -43,35 +43,35 @@ def look_up(what: str, how_often: int = 1) -> str:
 
 @st.composite
 def threads(draw: st.DrawFn) -> list[BaseMessage]:
-    """A thread as agents leave it: parallel calls, results that never came, words and pictures."""
-    said: list[BaseMessage] = []
+    """Generate threads with parallel calls, missing results, texts and pictures."""
+    messages: list[BaseMessage] = []
     for turn in range(draw(st.integers(1, 8))):
         text = draw(TEXTS)
         content: Any = [{"type": "text", "text": text}, IMAGE] if draw(st.integers(0, 9)) == 0 else text
-        said.append(HumanMessage(content, id=f"q{turn}"))
+        messages.append(HumanMessage(content, id=f"q{turn}"))
         for step in range(draw(st.integers(0, 6))):
             ids = [f"c{turn}-{step}-{n}" for n in range(draw(st.integers(1, 3)))]
-            calls = [{"name": "look_up", "args": {"what": draw(TEXTS)}, "id": one} for one in ids]
-            said.append(AIMessage(draw(TEXTS), id=f"a{turn}-{step}", tool_calls=calls))
-            came = [one for one in ids if draw(st.integers(0, 9))]
-            said += [ToolMessage(draw(TEXTS), tool_call_id=one, id=f"r{one}") for one in came]
+            calls = [{"name": "look_up", "args": {"what": draw(TEXTS)}, "id": call_id} for call_id in ids]
+            messages.append(AIMessage(draw(TEXTS), id=f"a{turn}-{step}", tool_calls=calls))
+            came = [call_id for call_id in ids if draw(st.integers(0, 9))]
+            messages += [ToolMessage(draw(TEXTS), tool_call_id=call_id, id=f"r{call_id}") for call_id in came]
         if draw(st.booleans()):
-            said.append(AIMessage(draw(TEXTS), id=f"e{turn}"))
-    return said
+            messages.append(AIMessage(draw(TEXTS), id=f"e{turn}"))
+    return messages
 
 
-def size(counter: Any, message: BaseMessage) -> int:
+def count_message(counter: Any, message: BaseMessage) -> int:
     draft = to_draft(message, counter)
     return (draft.token_count or count_draft(counter, draft)) + FRAME_TOKENS
 
 
-def request_of(said: Sequence[BaseMessage], thread: str = "t", user: str = "u") -> ModelRequest[Any]:
+def build_request(messages: Sequence[BaseMessage], thread: str = "t", user: str = "u") -> ModelRequest[Any]:
     return ModelRequest(
         model=ScriptedChat(),
-        messages=list(said),  # type: ignore[arg-type]
+        messages=list(messages),  # type: ignore[arg-type]
         system_message=SystemMessage("Be brief, and look things up."),
         tools=[look_up],
-        state={"messages": list(said)},  # type: ignore[arg-type]
+        state={"messages": list(messages)},  # type: ignore[arg-type]
         runtime=Runtime(
             context={"user_id": user},
             execution_info=ExecutionInfo(checkpoint_id="", checkpoint_ns="", task_id="", thread_id=thread),
@@ -79,31 +79,31 @@ def request_of(said: Sequence[BaseMessage], thread: str = "t", user: str = "u") 
     )
 
 
-def shown_by(middleware: TieredMemoryMiddleware, request: ModelRequest[Any]) -> list[BaseMessage]:
+def show(middleware: TieredMemoryMiddleware, request: ModelRequest[Any]) -> list[BaseMessage]:
     given_to: list[BaseMessage] = []
 
-    def handler(asked: ModelRequest[Any]) -> ModelResponse[Any]:
-        given_to.extend([*([asked.system_message] if asked.system_message else []), *asked.messages])
+    def handler(request: ModelRequest[Any]) -> ModelResponse[Any]:
+        given_to.extend([*([request.system_message] if request.system_message else []), *request.messages])
         return ModelResponse(result=[AIMessage("done")])
 
     middleware.wrap_model_call(request, handler)
     return given_to
 
 
-def tokens_of(engine: MemoryEngine, shown: Sequence[BaseMessage]) -> int:
+def count_tokens(engine: MemoryEngine, shown: Sequence[BaseMessage]) -> int:
     import json
 
     from langchain_core.utils.function_calling import convert_to_openai_tool
 
     schema = json.dumps(convert_to_openai_tool(look_up), ensure_ascii=False)
     tools = engine.counter.count(schema) + FRAME_TOKENS
-    return sum(size(engine.counter, message) for message in shown) + tools + REPLY_TOKENS
+    return sum(count_message(engine.counter, message) for message in shown) + tools + REPLY_TOKENS
 
 
 @examples(15)
 @given(threads(), st.integers(150, 4000), st.sampled_from(["alone", "recall", "recall of a past"]))
-def test_a_view_is_whole_and_never_more_than_its_budget(
-    said: list[BaseMessage], tokens: int, memory: str
+def test_a_view_is_complete_and_within_its_budget(
+    messages: list[BaseMessage], tokens: int, memory: str
 ) -> None:
     with MemoryEngine(clock=FrozenClock(), ids=seeded_ids()) as engine:
         if "past" in memory:
@@ -112,148 +112,148 @@ def test_a_view_is_whole_and_never_more_than_its_budget(
             )
             engine.namespace("u").knowledge.store("preference", "tone", "brief")
         middleware = TieredMemoryMiddleware(engine, budget=tokens, recall=memory != "alone")
-        before = [message.model_copy(deep=True) for message in said]
-        for end in range(1, len(said) + 1):  # call after call, as the thread grows
-            if isinstance(said[end - 1], AIMessage):
+        before = [message.model_copy(deep=True) for message in messages]
+        for end in range(1, len(messages) + 1):  # call after call, as the thread grows
+            if isinstance(messages[end - 1], AIMessage):
                 continue
             try:
-                shown = shown_by(middleware, request_of(said[:end]))
+                shown = show(middleware, build_request(messages[:end]))
             except BudgetExceededError:
                 continue
             check_tool_call_order(shown)
-            assert tokens_of(engine, shown) <= tokens
-            newest = said[end - 1]
+            assert count_tokens(engine, shown) <= tokens
+            newest = messages[end - 1]
             assert newest.id in {message.id for message in shown}
-            question = next(m for m in reversed(said[:end]) if isinstance(m, HumanMessage))
+            question = next(m for m in reversed(messages[:end]) if isinstance(m, HumanMessage))
             assert question.id in {message.id for message in shown}
-        assert said == before
+        assert messages == before
         assert not middleware.stats.failures
 
 
-def test_the_question_stays_in_sight_through_a_long_run_of_tools() -> None:
-    said: list[BaseMessage] = [HumanMessage("Find the colour of the door of house 7.", id="q")]
+def test_the_question_stays_in_the_view_during_many_tool_calls() -> None:
+    messages: list[BaseMessage] = [HumanMessage("Find the colour of the door of house 7.", id="q")]
     with MemoryEngine() as engine:
         middleware = TieredMemoryMiddleware(engine, budget=1500)
         for step in range(50):
             call = {"name": "look_up", "args": {"what": f"house {step}"}, "id": f"c{step}"}
-            said.append(AIMessage("", id=f"a{step}", tool_calls=[call]))
-            said.append(
+            messages.append(AIMessage("", id=f"a{step}", tool_calls=[call]))
+            messages.append(
                 ToolMessage(f"House {step} has a door. " * 12, tool_call_id=f"c{step}", id=f"r{step}")
             )
-            shown = shown_by(middleware, request_of(said))
+            shown = show(middleware, build_request(messages))
             check_tool_call_order(shown)
             assert "colour of the door of house 7" in join_texts(shown)
             assert f"House {step} has a door" in join_texts(shown)
-            assert tokens_of(engine, shown) <= 1500
+            assert count_tokens(engine, shown) <= 1500
         assert not middleware.stats.failures
-        assert len(list(engine.session("u", "t").messages())) >= len(said)
+        assert len(list(engine.session("u", "t").messages())) >= len(messages)
 
 
-def test_without_a_store_the_view_is_cut_and_whole_all_the_same(tmp_path: Any) -> None:
+def test_with_a_closed_engine_the_view_is_complete_and_within_its_budget(tmp_path: Any) -> None:
     engine = MemoryEngine(tmp_path / "memory.db")
     middleware = TieredMemoryMiddleware(engine, budget=700)
     engine.close()
-    said: list[BaseMessage] = []
+    messages: list[BaseMessage] = []
     for turn in range(30):
         call = {"name": "look_up", "args": {"what": "x"}, "id": f"c{turn}"}
-        said += [
+        messages += [
             HumanMessage(f"question {turn} " * 10, id=f"q{turn}"),
             AIMessage("", id=f"a{turn}", tool_calls=[call]),
             ToolMessage("a result " * 10, tool_call_id=f"c{turn}", id=f"r{turn}"),
         ]
-    shown = shown_by(middleware, request_of(said))
+    shown = show(middleware, build_request(messages))
     check_tool_call_order(shown)
     assert {"q29", "a29", "r29"} <= {message.id for message in shown}
     assert len(shown) > 5
-    assert tokens_of(engine, shown) <= 700
+    assert count_tokens(engine, shown) <= 700
     assert middleware.stats.failures["EngineClosedError"] == 2
 
 
-def test_what_cannot_fit_is_an_error_that_says_so() -> None:
+def test_a_budget_below_the_fixed_parts_raises() -> None:
     with MemoryEngine() as engine:
         middleware = TieredMemoryMiddleware(engine, budget=20)
         with pytest.raises(BudgetExceededError, match="system prompt .* tools .* of 20"):
-            shown_by(middleware, request_of([HumanMessage("hello", id="q")]))
+            show(middleware, build_request([HumanMessage("hello", id="q")]))
 
 
-def test_a_branch_that_was_given_up_is_not_shown() -> None:
+def test_an_abandoned_branch_is_not_shown() -> None:
     first: list[BaseMessage] = [HumanMessage("What is a boat?", id="1"), AIMessage("A ship.", id="2")]
     given_up: list[BaseMessage] = [*first, HumanMessage("And a zeppelin?", id="3")]
     instead: list[BaseMessage] = [*first, HumanMessage("And a bicycle?", id="4")]
     with MemoryEngine() as engine:
         middleware = TieredMemoryMiddleware(engine, recall=False)
-        shown_by(middleware, request_of(given_up))
-        assert "zeppelin" not in join_texts(shown_by(middleware, request_of(instead)))
+        show(middleware, build_request(given_up))
+        assert "zeppelin" not in join_texts(show(middleware, build_request(instead)))
 
 
-def test_what_another_middleware_shows_instead_is_shown_and_what_was_said_is_stored() -> None:
-    said: list[BaseMessage] = [HumanMessage("The code is 4711.", id="1"), AIMessage("Noted.", id="2")]
-    said.append(HumanMessage("Go on.", id="3"))
-    cleared = [said[0].model_copy(update={"content": "[cleared]"}), *said[1:]]
+def test_a_message_changed_by_another_middleware_is_shown_changed_and_stored_unchanged() -> None:
+    messages: list[BaseMessage] = [HumanMessage("The code is 4711.", id="1"), AIMessage("Noted.", id="2")]
+    messages.append(HumanMessage("Go on.", id="3"))
+    cleared = [messages[0].model_copy(update={"content": "[cleared]"}), *messages[1:]]
     with MemoryEngine() as engine:
         middleware = TieredMemoryMiddleware(engine, recall=False)
-        shown = shown_by(middleware, request_of(said).override(messages=cleared))  # type: ignore[arg-type]
+        shown = show(middleware, build_request(messages).override(messages=cleared))  # type: ignore[arg-type]
         assert "[cleared]" in join_texts(shown)
         assert "4711" not in join_texts(shown)
         assert engine.session("u", "t").get("1").content == "The code is 4711."
 
 
-def test_messages_that_another_middleware_adds_stay() -> None:
-    said: list[BaseMessage] = [HumanMessage("Hello there.", id="1")]
-    added = [HumanMessage("A note that has no id."), *said]
+def test_messages_added_by_another_middleware_are_shown() -> None:
+    messages: list[BaseMessage] = [HumanMessage("Hello there.", id="1")]
+    added = [HumanMessage("A note that has no id."), *messages]
     with MemoryEngine() as engine:
         middleware = TieredMemoryMiddleware(engine)
-        shown = shown_by(middleware, request_of(said).override(messages=added))  # type: ignore[arg-type]
+        shown = show(middleware, build_request(messages).override(messages=added))  # type: ignore[arg-type]
         assert "A note that has no id." in join_texts(shown)
         assert next(engine.session("u", "t").messages()).content == "Hello there."
 
 
-def test_an_edited_message_is_stored_beside_what_it_was() -> None:
+def test_an_edited_message_is_stored_next_to_its_former_text() -> None:
     with MemoryEngine() as engine:
         middleware = TieredMemoryMiddleware(engine)
-        shown_by(middleware, request_of([HumanMessage("I live in Rome.", id="1")]))
-        shown = shown_by(middleware, request_of([HumanMessage("I live in Oslo.", id="1")]))
+        show(middleware, build_request([HumanMessage("I live in Rome.", id="1")]))
+        shown = show(middleware, build_request([HumanMessage("I live in Oslo.", id="1")]))
         assert "I live in Oslo." in join_texts(shown)
         contents = [message.content for message in engine.session("u", "t").messages()]
         assert contents == ["I live in Rome.", "done", "I live in Oslo.", "done"]
 
 
-def test_a_picture_counts_by_what_it_takes_and_not_by_its_letters() -> None:
-    said: list[BaseMessage] = [HumanMessage([{"type": "text", "text": "What is this?"}, IMAGE], id="1")]
+def test_a_picture_counts_by_its_token_cost_and_not_by_its_data() -> None:
+    messages: list[BaseMessage] = [HumanMessage([{"type": "text", "text": "What is this?"}, IMAGE], id="1")]
     with MemoryEngine() as engine:
-        shown = shown_by(TieredMemoryMiddleware(engine, budget=4000), request_of(said))
-        assert shown[-1].content == said[0].content
+        shown = show(TieredMemoryMiddleware(engine, budget=4000), build_request(messages))
+        assert shown[-1].content == messages[0].content
 
 
 def test_the_budget_comes_from_the_models_profile() -> None:
-    said = [HumanMessage("word " * 400, id=f"m{n}") for n in range(40)]
+    messages = [HumanMessage("word " * 400, id=f"m{n}") for n in range(40)]
     with MemoryEngine() as engine:
-        middleware, request = TieredMemoryMiddleware(engine), request_of(said)
+        middleware, request = TieredMemoryMiddleware(engine), build_request(messages)
         request.model.profile = {"max_input_tokens": 3000}
-        shown = shown_by(middleware, request)
-        assert tokens_of(engine, shown) <= 3000
+        shown = show(middleware, request)
+        assert count_tokens(engine, shown) <= 3000
         given_budget = TieredMemoryMiddleware(
             engine, budget=TokenBudget(context_tokens=6000, system_tokens=0, response_tokens=1000)
         )
-        assert tokens_of(engine, shown_by(given_budget, request_of(said, thread="t2"))) <= 5000
+        assert count_tokens(engine, show(given_budget, build_request(messages, thread="t2"))) <= 5000
 
 
-def test_counts_follow_what_the_model_reports() -> None:
-    said = [HumanMessage("word " * 300, id=f"m{n}") for n in range(40)]
+def test_token_counts_are_calibrated_with_reported_usage() -> None:
+    messages = [HumanMessage("word " * 300, id=f"m{n}") for n in range(40)]
     with MemoryEngine() as engine:
         middleware = TieredMemoryMiddleware(engine, budget=4000, recall=False)
-        first = shown_by(middleware, request_of(said))
-        usage = {"input_tokens": 2 * tokens_of(engine, first), "output_tokens": 1, "total_tokens": 1}
+        first = show(middleware, build_request(messages))
+        usage = {"input_tokens": 2 * count_tokens(engine, first), "output_tokens": 1, "total_tokens": 1}
         middleware.wrap_model_call(
-            request_of(said),
+            build_request(messages),
             lambda _: ModelResponse(result=[AIMessage("ok", usage_metadata=usage)]),
         )
         assert middleware.calibration.get_ratio(ScriptedChat()) == pytest.approx(2.0, rel=0.02)
-        assert tokens_of(engine, shown_by(middleware, request_of(said))) <= 4000 / 1.95
+        assert count_tokens(engine, show(middleware, build_request(messages))) <= 4000 / 1.95
 
 
 @pytest.mark.parametrize("budget", [0, -1, 1.5, "many", True])
-def test_a_budget_that_is_none_is_refused(budget: Any) -> None:
+def test_an_invalid_budget_is_rejected(budget: Any) -> None:
     from langmem_tiers import InvalidConfigError
 
     with MemoryEngine() as engine, pytest.raises(InvalidConfigError, match="TokenBudget or a number"):

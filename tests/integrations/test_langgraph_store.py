@@ -1,4 +1,4 @@
-"""LangGraph's store on the engine's database passes the suite that we ship, on every database."""
+"""The LangGraph store passes the conformance suite on every database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class TestTieredStore(StoreConformance):
     @pytest.fixture
     def clock(self) -> FrozenClock:
-        """A later time than in other tests, whose sweeps must not find items of this class."""
+        """Clock later than in other tests, whose sweeps must not find items of this class."""
         return FrozenClock(datetime(2030, 1, 1, tzinfo=UTC))
 
     @pytest.fixture
@@ -53,7 +53,7 @@ class TestTieredStore(StoreConformance):
 
 
 class TestTieredStoreWithoutAnIndex(StoreConformance):
-    """Queries are answered by the engine's own embedder and words."""
+    """Queries use the embedder and the word search of the engine."""
 
     @pytest.fixture
     def let_pass(self, clock: FrozenClock) -> Callable[[float], object]:
@@ -77,7 +77,7 @@ class TestTieredStoreWithoutAnIndex(StoreConformance):
         return TieredStore(opened, ttl=TTL)
 
 
-def test_a_store_of_its_own_needs_nothing() -> None:
+def test_a_store_without_arguments_works() -> None:
     store = TieredStore()
     store.put(("a",), "k", {"text": "boats"})
     assert [item.key for item in store.search((), query="boat")] == ["k"]
@@ -92,7 +92,7 @@ def test_a_connection_string_opens_and_closes_a_database(tmp_path: Path) -> None
             assert found.score == 1.0
 
 
-def test_two_stores_on_one_engine_see_each_others_items(engine: MemoryEngine, tenant: str) -> None:
+def test_two_stores_on_one_engine_share_their_items(engine: MemoryEngine, tenant: str) -> None:
     words, vectors = TieredStore(engine), TieredStore(engine, index=INDEX)
     words.put((tenant,), "a", {"text": "boat on the lake"})
     vectors.put((tenant,), "b", {"text": "tax forms"})
@@ -100,7 +100,7 @@ def test_two_stores_on_one_engine_see_each_others_items(engine: MemoryEngine, te
         assert [item.key for item in store.search((tenant,), query="boat lake")] == ["a", "b"]
 
 
-def test_the_score_is_the_cosine_where_words_say_nothing() -> None:
+def test_the_score_is_the_cosine_if_no_word_matches() -> None:
     with TieredStore(
         index={"dims": 2, "embed": lambda texts: [[1.0, float("x" in text)] for text in texts]}
     ) as store:
@@ -109,7 +109,7 @@ def test_the_score_is_the_cosine_where_words_say_nothing() -> None:
         assert found.score == pytest.approx(0.5**0.5, abs=1e-5)
 
 
-def test_words_find_what_vectors_cannot_tell_apart() -> None:
+def test_words_distinguish_items_with_equal_vectors() -> None:
     with TieredStore(index={"dims": 2, "embed": lambda texts: [[1.0, 0.0] for _ in texts]}) as store:
         for n in range(50):
             store.put(("a",), f"k{n}", {"text": f"order number {n} was shipped"})
@@ -140,21 +140,21 @@ def test_an_async_function_embeds_for_both_ways(way: str) -> None:
         asyncio.run(use())
 
 
-def test_a_function_is_asked_once_for_each_text_of_a_batch() -> None:
-    asked: list[list[str]] = []
+def test_the_embedding_function_is_called_once_per_distinct_text_of_a_batch() -> None:
+    requests: list[list[str]] = []
 
     def embed(texts: Sequence[str]) -> list[list[float]]:
-        asked.append(list(texts))
+        requests.append(list(texts))
         return WordEmbeddings().embed_documents(list(texts))
 
     with TieredStore(index={"dims": 256, "embed": embed, "fields": ["text"]}) as store:
         store.batch([PutOp(("a",), f"k{n}", {"text": f"text {n % 2}"}) for n in range(6)])
-        assert asked == [["text 0", "text 1"]]
+        assert requests == [["text 0", "text 1"]]
         store.put(("a",), "no", {"text": "text"}, index=False)
-        assert len(asked) == 1
+        assert len(requests) == 1
 
 
-def test_an_embedder_that_fails_keeps_a_put_from_happening_and_a_search_from_nothing() -> None:
+def test_a_failing_embedder_prevents_puts_and_searches_still_use_words() -> None:
     broken = False
 
     def embed(texts: Sequence[str]) -> list[list[float]]:
@@ -170,7 +170,7 @@ def test_an_embedder_that_fails_keeps_a_put_from_happening_and_a_search_from_not
         assert [item.key for item in store.search(("a",), query="boats")] == ["k"]
 
 
-def test_vectors_of_another_length_than_dims_are_refused() -> None:
+def test_vectors_with_another_length_than_dims_are_rejected() -> None:
     with TieredStore(index={"dims": 3, "embed": WordEmbeddings()}) as store:
         with pytest.raises(EmbeddingError, match="256 numbers, expected 3"):
             store.put(("a",), "k", {"text": "boats"})
@@ -194,7 +194,7 @@ class Odd:
     ids=["datetime", "tuple", "int key", "nan", "bytes", "object"],
 )
 @pytest.mark.parametrize("fields", [["$"], ["deep"], ["deep.part[*]"]], ids=repr)
-def test_a_value_that_is_not_json_is_refused_by_name_and_nothing_is_written(
+def test_a_value_unknown_to_json_is_rejected_by_name_and_nothing_is_written(
     part: object, named: str, fields: list[str]
 ) -> None:
     with TieredStore(index={"fields": fields}) as store:
@@ -205,7 +205,7 @@ def test_a_value_that_is_not_json_is_refused_by_name_and_nothing_is_written(
         assert store.search(("a",)) == []
 
 
-def test_sweeping_erases_what_has_expired_and_its_namespace(
+def test_sweeping_erases_expired_items_and_their_namespaces(
     url: str, config: EngineConfig, tenant: str
 ) -> None:
     clock = FrozenClock()
@@ -221,9 +221,7 @@ def test_sweeping_erases_what_has_expired_and_its_namespace(
         assert len(store.search((tenant,), query="boats", refresh_ttl=False)) == 2
 
 
-def test_reading_lets_an_item_live_for_its_whole_time_again(
-    url: str, config: EngineConfig, tenant: str
-) -> None:
+def test_reading_resets_the_ttl_of_an_item(url: str, config: EngineConfig, tenant: str) -> None:
     clock = FrozenClock()
     with MemoryEngine(url, config=config, clock=clock) as engine:
         store = TieredStore(engine, ttl={"default_ttl": 10, "refresh_on_read": True})
@@ -242,17 +240,17 @@ def test_the_sweeper_runs_until_it_is_stopped() -> None:
         names = [thread.name for thread in threading.enumerate()]
         assert names.count("langmem-tiers-sweeper") == 1
         store.put(("a",), "k", {})
-        wait_until(lambda: not _rows(store), "the sweeper erases the expired item")
+        wait_until(lambda: not _count_namespaces(store), "the sweeper erases the expired item")
         assert store.stop_ttl_sweeper(LIMIT_SECONDS)
         assert "langmem-tiers-sweeper" not in [thread.name for thread in threading.enumerate()]
 
 
-def _rows(store: TieredStore) -> int:
+def _count_namespaces(store: TieredStore) -> int:
     states: Any = store._items._index.list_namespace_states(())
     return len(states)
 
 
-def test_the_rules_for_labels_hold_without_the_helper_of_newer_releases(
+def test_invalid_labels_are_rejected_without_the_helper_of_newer_releases(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(langgraph.store.base, "validate_op_namespace")
@@ -263,7 +261,7 @@ def test_the_rules_for_labels_hold_without_the_helper_of_newer_releases(
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "options",
     [
         {"engine": "sqlite://"},
         {"index": {"embed": None, "fields": "text"}},
@@ -271,6 +269,6 @@ def test_the_rules_for_labels_hold_without_the_helper_of_newer_releases(
     ],
     ids=["engine", "fields", "embed"],
 )
-def test_what_cannot_be_used_is_refused_when_the_store_is_built(wrong: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected_at_construction(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidConfigError):
-        TieredStore(**wrong)
+        TieredStore(**options)

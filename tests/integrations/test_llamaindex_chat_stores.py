@@ -1,4 +1,4 @@
-"""Chat stores: both suites on every database, and what ours do beyond them."""
+"""The chat stores: both conformance suites on every database, and additional behavior."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 ACTIVE, ARCHIVED = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
 UNTIL = " (until 2026-01-02T03:04:05.000006Z)"
 # Python warns of how the framework's sync methods find their event loop.
-of_sync_memory = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+ignore_sync_memory_deprecations = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @pytest.fixture(
@@ -64,19 +64,19 @@ of_sync_memory = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def database_and_owner(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[MemoryEngine, bool]]:
-    """An engine on each kind of database in turn, shared by tests that work under names of their own."""
+    """Engine on each kind of database, shared by tests with separate names, and whether lists have an owner."""
     backend, is_of_a_user = request.param
     with opened_on(backend, tmp_path_factory.mktemp("stores"), request) as engine:
         yield engine, is_of_a_user
 
 
 @pytest.fixture
-def opened(database_and_owner: tuple[MemoryEngine, bool]) -> MemoryEngine:
+def shared_engine(database_and_owner: tuple[MemoryEngine, bool]) -> MemoryEngine:
     return database_and_owner[0]
 
 
 @pytest.fixture
-def whose(database_and_owner: tuple[MemoryEngine, bool]) -> list[str] | None:
+def owner(database_and_owner: tuple[MemoryEngine, bool]) -> list[str] | None:
     return ["user", uuid.uuid4().hex] if database_and_owner[1] else None
 
 
@@ -93,19 +93,19 @@ def store(engine: MemoryEngine) -> TieredSyncChatStore:
 
 class TestSyncStore(ChatStoreConformance):
     @pytest.fixture
-    def store(self, opened: MemoryEngine, whose: list[str] | None) -> TieredSyncChatStore:
-        return TieredSyncChatStore(opened, namespace=whose)
+    def store(self, shared_engine: MemoryEngine, owner: list[str] | None) -> TieredSyncChatStore:
+        return TieredSyncChatStore(shared_engine, namespace=owner)
 
 
 class TestAsyncStore(AsyncChatStoreConformance):
     @pytest.fixture
-    def store(self, opened: MemoryEngine, whose: list[str] | None) -> TieredChatStore:
-        return TieredChatStore(opened, namespace=whose)
+    def store(self, shared_engine: MemoryEngine, owner: list[str] | None) -> TieredChatStore:
+        return TieredChatStore(shared_engine, namespace=owner)
 
 
 @contextmanager
 def failing(engine: MemoryEngine) -> Iterator[None]:
-    """Nothing can be written for a while."""
+    """Make every write fail."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine._database, "write", _fail)
         yield
@@ -115,7 +115,7 @@ def _fail(*_: Any) -> Any:
     raise StorageUnavailableError("the disk is gone")
 
 
-def recalled(engine: MemoryEngine, query: str, *namespace: str) -> set[str]:
+def recall(engine: MemoryEngine, query: str, *namespace: str) -> set[str]:
     hits = engine.namespace(*namespace or ("ada",)).recall(query).hits
     return {hit.entry.content for hit in hits}
 
@@ -132,7 +132,7 @@ class TestNames:
             assert texts(store.delete_messages(key)) == [str(number)]
         assert store.get_keys() == []
 
-    def test_keys_of_a_user_are_listed_as_they_came(self, store: TieredSyncChatStore) -> None:
+    def test_keys_of_a_user_are_listed_in_order_of_creation(self, store: TieredSyncChatStore) -> None:
         names = ["z", "b", "a", "Z"]
         for name in names:
             store.set_messages(name, said(name))
@@ -149,7 +149,7 @@ class TestNames:
             store.set_messages(name, said(name))
         assert store.get_keys() == [*"abcde"]
 
-    def test_a_key_that_was_begun_anew_is_erased_from_all_pages(
+    def test_deleting_a_key_erases_its_archived_sessions_from_all_pages(
         self, store: TieredSyncChatStore, engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(keyed_lists, "_PAGE_SIZE", 1)
@@ -162,43 +162,43 @@ class TestNames:
         left = engine.namespace("ada").sessions().sessions
         assert sorted(info.name[0] for info in left) == ["a", "a", "c", "c"]
 
-    def test_one_user_sees_nothing_of_another(self, engine: MemoryEngine) -> None:
-        ada, eve, nobody = (TieredSyncChatStore(engine, namespace=one) for one in ("ada", "eve", None))
+    def test_users_do_not_see_lists_of_other_users(self, engine: MemoryEngine) -> None:
+        ada, eve, nobody = (TieredSyncChatStore(engine, namespace=owner) for owner in ("ada", "eve", None))
         for store, plays in ((ada, "cello"), (eve, "drums"), (nobody, "harp")):
             store.set_messages("chat", said(f"Bob plays the {plays}."))
-        assert [texts(one.get_messages("chat")) for one in (ada, eve, nobody)] == [
+        assert [texts(store.get_messages("chat")) for store in (ada, eve, nobody)] == [
             ["Bob plays the cello."],
             ["Bob plays the drums."],
             ["Bob plays the harp."],
         ]
         assert ada.get_keys() == eve.get_keys() == nobody.get_keys() == ["chat"]
-        assert recalled(engine, "What does Bob play?", "ada") == {"Bob plays the cello."}
-        assert recalled(engine, "What does Bob play?", "chat", "chat") == {"Bob plays the harp."}
+        assert recall(engine, "What does Bob play?", "ada") == {"Bob plays the cello."}
+        assert recall(engine, "What does Bob play?", "chat", "chat") == {"Bob plays the harp."}
         ada.delete_messages("chat")
         assert (len(eve.get_messages("chat")), len(nobody.get_messages("chat"))) == (1, 1)
 
-    def test_without_a_user_each_key_recalls_from_itself_alone(self, engine: MemoryEngine) -> None:
+    def test_without_a_user_recall_is_limited_to_one_key(self, engine: MemoryEngine) -> None:
         store = TieredSyncChatStore(engine)
         store.set_messages("one", said("Bob plays the cello."))
         store.set_messages("two", said("Bob is a friend."))
-        assert recalled(engine, "Bob cello", "chat", "two") == {"Bob is a friend."}
+        assert recall(engine, "Bob cello", "chat", "two") == {"Bob is a friend."}
 
 
 class TestTheSyncStore:
-    def test_it_archives_as_well(self, store: TieredSyncChatStore) -> None:
+    def test_the_sync_store_archives_messages(self, store: TieredSyncChatStore) -> None:
         store.set_messages("k", said(*"abcde"))
         assert texts(store.archive_oldest_messages("k", 2)) == ["a", "b"]
         assert texts(store.get_messages("k")) == ["c", "d", "e"]
         assert texts(store.get_messages("k", ARCHIVED, limit=1, offset=1)) == ["b"]
         assert texts(store.get_messages("k", None)) == list("abcde")
-        assert [store.count_messages("k", one) for one in (ACTIVE, ARCHIVED, None)] == [3, 2, 5]
+        assert [store.count_messages("k", status) for status in (ACTIVE, ARCHIVED, None)] == [3, 2, 5]
         assert text(store.delete_message("k", 0)) == "c"
         assert texts(store.delete_messages("k")) == ["a", "b", "d", "e"]
         assert store.archive_oldest_messages("nowhere", 3) == []
 
-    def test_an_index_counts_from_the_end_too(self, store: TieredSyncChatStore) -> None:
+    def test_a_negative_index_counts_from_the_end(self, store: TieredSyncChatStore) -> None:
         store.set_messages("k", said(*"abcd"))
-        assert [text(store.delete_message("k", place)) for place in (-1, -3, -3, 2**70)] == [
+        assert [text(store.delete_message("k", index)) for index in (-1, -3, -3, 2**70)] == [
             "d", "a", None, None,
         ]  # fmt: skip
         store.add_message("k", said("x")[0], -1)
@@ -206,22 +206,27 @@ class TestTheSyncStore:
         store.add_message("k", said("z")[0], 2**70)
         assert texts(store.get_messages("k")) == ["y", "b", "x", "c", "z"]
 
-    async def test_a_message_put_in_between_moves_nothing_else(
+    async def test_inserting_a_message_keeps_the_other_messages_unchanged(
         self, store: TieredSyncChatStore, engine: MemoryEngine
     ) -> None:
-        store.set_messages("k", said(*(f"Bob plays piece {one}." for one in "abcd")))
+        store.set_messages("k", said(*(f"Bob plays piece {name}." for name in "abcd")))
         store.archive_oldest_messages("k", 2)
         before = engine.session("ada", "k").transcript.messages()
         await store.async_add_message("k", said("Bob sings.")[0], 1)
         assert texts(store.get_messages("k", ARCHIVED)) == ["Bob plays piece a.", "Bob plays piece b."]
         assert texts(store.get_messages("k")) == ["Bob plays piece c.", "Bob sings.", "Bob plays piece d."]
-        after = {one.content: one.created_at for one in engine.session("ada", "k").transcript.messages()}
-        assert all(after[one.content] == one.created_at for one in before)
+        after = {
+            message.content: message.created_at
+            for message in engine.session("ada", "k").transcript.messages()
+        }
+        assert all(after[message.content] == message.created_at for message in before)
         hits = engine.namespace("ada").recall("Which piece does Bob play?", limit=20).hits
         assert len(hits) == 5  # none of them twice
 
-    def test_of_what_many_put_in_front_nothing_is_lost(self, opened: MemoryEngine, tenant: str) -> None:
-        stores = [TieredSyncChatStore(opened, namespace=[tenant]) for _ in range(4)]
+    def test_concurrent_inserts_at_the_front_lose_nothing(
+        self, shared_engine: MemoryEngine, tenant: str
+    ) -> None:
+        stores = [TieredSyncChatStore(shared_engine, namespace=[tenant]) for _ in range(4)]
         stores[0].set_messages("k", said("first"))
         numbers = iter(range(100))
 
@@ -232,31 +237,34 @@ class TestTheSyncStore:
                 mine.add_message("k", said(f"end {number}")[0])
 
         run_in_threads(4, write)
-        expected = ["first", *[f"{at} {number}" for at in ("front", "end") for number in range(6)] * 4]
+        expected = [
+            "first",
+            *[f"{position} {number}" for position in ("front", "end") for number in range(6)] * 4,
+        ]
         assert sorted(map(str, texts(stores[0].get_messages("k")))) == sorted(expected)
 
 
-class Plain:
-    """The same store as two plain lists."""
+class PlainLists:
+    """Reference implementation with two plain lists."""
 
     def __init__(self) -> None:
         self.active: list[str] = []
         self.archived: list[str] = []
 
-    def do(self, step: str, place: int, words: str) -> object:
+    def do(self, step: str, index: int, words: str) -> object:
         active, archived = self.active, self.archived
         if step == "add":
             active.append(words)
         elif step == "insert":
-            active.insert(place, words)
+            active.insert(index, words)
         elif step == "set":
             active[:], archived[:] = words, ()
         elif step == "archive":
-            archived += (moved := active[: abs(place)])
-            del active[: abs(place)]
+            archived += (moved := active[: abs(index)])
+            del active[: abs(index)]
             return moved
-        elif step == "delete" and -len(active) <= place < len(active):
-            return active.pop(place)
+        elif step == "delete" and -len(active) <= index < len(active):
+            return active.pop(index)
         elif step == "delete last" and active:
             return active.pop()
         elif step == "delete all":
@@ -266,19 +274,19 @@ class Plain:
         return None
 
 
-def do(store: TieredSyncChatStore, key: str, step: str, place: int, words: str) -> object:
+def do(store: TieredSyncChatStore, key: str, step: str, index: int, words: str) -> object:
     if step == "archive":
-        return texts(store.archive_oldest_messages(key, abs(place)))
+        return texts(store.archive_oldest_messages(key, abs(index)))
     if step == "delete all":
         return texts(store.delete_messages(key))
     if step == "set":
         store.set_messages(key, said(*words))
     elif step == "delete":
-        return text(store.delete_message(key, place))
+        return text(store.delete_message(key, index))
     elif step == "delete last":
         return text(store.delete_last_message(key))
     else:
-        store.add_message(key, said(words)[0], place if step == "insert" else None)
+        store.add_message(key, said(words)[0], index if step == "insert" else None)
     return None
 
 
@@ -289,10 +297,10 @@ STEPS = ("add", "insert", "insert", "set", "archive", "delete", "delete last", "
 @given(
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(-4, 6), st.text("abc", max_size=4)), max_size=25)
 )
-def test_whatever_is_done_a_list_is_as_a_plain_one_would_be(
+def test_any_sequence_of_operations_matches_a_plain_list(
     store: TieredSyncChatStore, steps: list[tuple[str, int, str]]
 ) -> None:
-    plain, key = Plain(), uuid.uuid4().hex
+    plain, key = PlainLists(), uuid.uuid4().hex
     for step in steps:
         assert do(store, key, *step) == plain.do(*step)
         assert texts(store.get_messages(key)) == plain.active
@@ -303,15 +311,15 @@ def test_whatever_is_done_a_list_is_as_a_plain_one_would_be(
 class TestDeleting:
     @pytest.mark.sample(3)
     @pytest.mark.parametrize("how", ["at a place", "the last", "the oldest", "the active", "the archived"])
-    async def test_what_is_deleted_is_neither_shown_nor_recalled(
-        self, opened: MemoryEngine, tenant: str, how: str
+    async def test_deleted_messages_are_neither_shown_nor_recalled(
+        self, shared_engine: MemoryEngine, tenant: str, how: str
     ) -> None:
         secret, harmless = said("Bob's password is hunter2.", "Bob plays the cello.")
-        sync = TieredSyncChatStore(opened, namespace=[tenant])
-        store = TieredChatStore(opened, namespace=[tenant])
+        sync = TieredSyncChatStore(shared_engine, namespace=[tenant])
+        store = TieredChatStore(shared_engine, namespace=[tenant])
         batch = [harmless, secret] if how == "the last" else [secret, harmless]
         await store.set_messages("k", batch)
-        assert recalled(opened, "What is Bob's password?", tenant) == set(texts(batch))
+        assert recall(shared_engine, "What is Bob's password?", tenant) == set(texts(batch))
         if how == "at a place":
             assert await store.delete_message("k", 0) == secret
         elif how == "the last":
@@ -323,35 +331,35 @@ class TestDeleting:
             await store.delete_messages("k", ARCHIVED)
             if how == "the active":
                 await store.delete_messages("k", ACTIVE)
-                assert recalled(opened, "What is Bob's password?", tenant) == set()
+                assert recall(shared_engine, "What is Bob's password?", tenant) == set()
                 return
         assert await store.get_messages("k", None) == sync.get_messages("k", None) == [harmless]
-        assert recalled(opened, "What is Bob's password?", tenant) == {harmless.content}
-        elsewhere = TieredMemory(opened, session_id="new", namespace=[tenant])
+        assert recall(shared_engine, "What is Bob's password?", tenant) == {harmless.content}
+        elsewhere = TieredMemory(shared_engine, session_id="new", namespace=[tenant])
         assert "hunter2" not in str(elsewhere.get("What is Bob's password?"))
-        assert "hunter2" not in str(TieredMemory(opened, session_id="k", namespace=[tenant]).get())
+        assert "hunter2" not in str(TieredMemory(shared_engine, session_id="k", namespace=[tenant]).get())
 
-    async def test_a_key_that_is_deleted_is_erased(
-        self, opened: MemoryEngine, whose: list[str] | None
+    async def test_deleting_a_key_erases_all_its_messages(
+        self, shared_engine: MemoryEngine, owner: list[str] | None
     ) -> None:
         key = uuid.uuid4().hex
-        namespace = whose or ["chat", key]
-        memory = TieredMemory(opened, session_id=key, namespace=namespace)
+        namespace = owner or ["chat", key]
+        memory = TieredMemory(shared_engine, session_id=key, namespace=namespace)
         memory.put(said("Bob's password was hunter1.")[0])
         memory.reset()  # the record keeps it under another name
-        store = TieredChatStore(opened, namespace=whose)
+        store = TieredChatStore(shared_engine, namespace=owner)
         await store.add_messages(key, said("Bob's password is hunter2.", "I see."))
         await store.archive_oldest_messages(key, 1)
         await store.set_messages(f"{key} too", said("Bob plays the cello."))
         await store.delete_messages(key)
         assert key not in await store.get_keys()
-        assert opened.namespace(namespace).find_session(key) is None
-        assert "hunter" not in str(recalled(opened, "What is Bob's password?", *namespace))
+        assert shared_engine.namespace(namespace).find_session(key) is None
+        assert "hunter" not in str(recall(shared_engine, "What is Bob's password?", *namespace))
         assert len(await store.get_messages(f"{key} too")) == 1
-        left = opened.namespace(namespace).sessions().sessions
-        assert [info.name for info in left] == ([f"{key} too"] if whose else [])
+        left = shared_engine.namespace(namespace).sessions().sessions
+        assert [info.name for info in left] == ([f"{key} too"] if owner else [])
 
-    def test_what_waits_to_be_stored_under_a_key_is_erased_with_it(self, file_url: str) -> None:
+    def test_deleting_a_key_erases_its_unsaved_messages(self, file_url: str) -> None:
         with MemoryEngine(file_url) as engine:
             store = TieredSyncChatStore(engine, namespace=["ada"])
             memory = TieredMemory(engine, session_id="k", user_id="ada")
@@ -362,7 +370,7 @@ class TestDeleting:
             memory.put(said("Hello.")[0])
             assert texts(store.get_messages("k")) == ["Hello."]
 
-    def test_a_key_that_was_begun_anew_and_left_empty_can_be_deleted(self, engine: MemoryEngine) -> None:
+    def test_a_key_that_is_empty_after_a_reset_can_be_deleted(self, engine: MemoryEngine) -> None:
         store = TieredSyncChatStore(engine)
         memory = TieredMemory(engine, session_id="k")
         memory.put(said("Hello.")[0])
@@ -371,15 +379,17 @@ class TestDeleting:
         assert store.delete_messages("k") is None
         assert store.get_keys() == []
 
-    def test_what_another_list_replaces_is_still_recalled(
+    def test_replaced_messages_are_still_recalled(
         self, store: TieredSyncChatStore, engine: MemoryEngine
     ) -> None:
         store.set_messages("k", said("Bob plays the cello."))
         store.set_messages("k", said("Hello."))
-        assert "Bob plays the cello." in recalled(engine, "What does Bob play?")
+        assert "Bob plays the cello." in recall(engine, "What does Bob play?")
 
-    def test_a_key_is_deleted_while_others_write_to_it(self, opened: MemoryEngine, tenant: str) -> None:
-        store = TieredSyncChatStore(opened, namespace=[tenant])
+    def test_a_key_is_deleted_during_concurrent_writes(
+        self, shared_engine: MemoryEngine, tenant: str
+    ) -> None:
+        store = TieredSyncChatStore(shared_engine, namespace=[tenant])
 
         def write() -> None:
             for _ in range(8):
@@ -397,10 +407,10 @@ class TestDeleting:
 
 class TestWrittenDown:
     @pytest.mark.parametrize("kind", [TieredChatStore, TieredSyncChatStore])
-    def test_a_store_comes_back_on_its_engine(
-        self, opened: MemoryEngine, whose: list[str] | None, kind: type[Any]
+    def test_a_restored_store_uses_the_same_engine(
+        self, shared_engine: MemoryEngine, owner: list[str] | None, kind: type[Any]
     ) -> None:
-        store = kind(opened, namespace=whose)
+        store = kind(shared_engine, namespace=owner)
         ways: list[Callable[[], Any]] = [
             lambda: kind.model_validate(json.loads(json.dumps(store.model_dump()))),
             lambda: kind.model_validate_json(store.model_dump_json()),
@@ -413,11 +423,13 @@ class TestWrittenDown:
         for way in ways:
             again = way()
             assert type(again) is kind
-            assert again.engine is opened
-            assert (again.namespace, again.engine_reference) == (whose, store.engine_reference)
+            assert again.engine is shared_engine
+            assert (again.namespace, again.engine_reference) == (owner, store.engine_reference)
             assert again.model_dump() == store.model_dump()
 
-    def test_a_store_comes_back_from_what_components_write(self, store: TieredSyncChatStore) -> None:
+    def test_a_store_is_restored_from_the_serialization_of_components(
+        self, store: TieredSyncChatStore
+    ) -> None:
         store.set_messages("k", said("a"))
         for again in (
             TieredSyncChatStore.from_dict(store.to_dict()),
@@ -425,7 +437,7 @@ class TestWrittenDown:
         ):
             assert texts(again.get_messages("k")) == ["a"]
 
-    async def test_a_file_is_opened_again(self, file_url: str) -> None:
+    async def test_a_restored_store_opens_its_file_again(self, file_url: str) -> None:
         engine = MemoryEngine(file_url)
         store = TieredChatStore(engine, namespace=["ada"])
         await store.add_messages("k", said("a"))
@@ -436,7 +448,7 @@ class TestWrittenDown:
             assert texts(await again.get_messages("k")) == ["a"]
 
     @pytest.mark.soak
-    def test_what_was_in_memory_and_is_gone_is_an_error(self) -> None:
+    def test_restoring_a_store_of_a_closed_in_memory_engine_raises(self) -> None:
         engine = MemoryEngine()
         dump = TieredSyncChatStore(engine).model_dump()
         engine.close()
@@ -447,38 +459,40 @@ class TestWrittenDown:
         with pytest.raises(ValidationError, match="no longer exists"):
             TieredSyncChatStore.model_validate(dump)
 
-    def test_no_password_is_written_down(self, shared_postgres: str, tenant: str) -> None:
+    def test_no_password_is_serialized(self, shared_postgres: str, tenant: str) -> None:
         url = shared_postgres.replace("postgres:@", "postgres:hunter2@")
         assert "hunter2" in url
         with MemoryEngine(url) as engine:
             sync = TieredSyncChatStore(engine, namespace=[tenant])
             buffer = ChatMemoryBuffer.from_defaults(chat_store=sync)
-            for one in (sync, TieredChatStore(engine, namespace=[tenant])):
-                assert "hunter2" not in f"{one.model_dump()} {one!r} {one}"
-                assert "hunter2" not in one.model_dump_json()
-                assert b"hunter2" not in pickle.dumps(one)
+            for store in (sync, TieredChatStore(engine, namespace=[tenant])):
+                assert "hunter2" not in f"{store.model_dump()} {store!r} {store}"
+                assert "hunter2" not in store.model_dump_json()
+                assert b"hunter2" not in pickle.dumps(store)
             assert "hunter2" not in buffer.to_string()
 
     @pytest.mark.parametrize("kind", [ChatMemoryBuffer, ChatSummaryMemoryBuffer])
-    def test_a_buffer_comes_back_with_its_store(self, opened: MemoryEngine, tenant: str, kind: Any) -> None:
-        store = TieredSyncChatStore(opened, namespace=[tenant])
+    def test_a_restored_buffer_uses_the_same_store(
+        self, shared_engine: MemoryEngine, tenant: str, kind: Any
+    ) -> None:
+        store = TieredSyncChatStore(shared_engine, namespace=[tenant])
         buffer = kind.from_defaults(
             chat_history=said("a", "b"), chat_store=store, chat_store_key="k", token_limit=100
         )
         for again in (kind.from_dict(buffer.to_dict()), kind.from_string(buffer.to_string())):
             assert isinstance(again.chat_store, TieredSyncChatStore)
-            assert again.chat_store.engine is opened
+            assert again.chat_store.engine is shared_engine
             assert again.get_all() == said("a", "b")
             again.put(said("c")[0])
             assert texts(buffer.get_all()) == ["a", "b", "c"]
             again.set(said("a", "b"))
 
-    def test_a_misspelled_setting_is_an_error(self, engine: MemoryEngine) -> None:
+    def test_a_misspelled_setting_is_rejected(self, engine: MemoryEngine) -> None:
         for kind in (TieredChatStore, TieredSyncChatStore):
             with pytest.raises(ValidationError, match="namepsace"):
                 kind(engine, namepsace=["ada"])
 
-    def test_whose_a_store_is_cannot_be_changed(self, engine: MemoryEngine) -> None:
+    def test_the_namespace_and_the_engine_of_a_store_are_frozen(self, engine: MemoryEngine) -> None:
         for kind in (TieredChatStore, TieredSyncChatStore):
             for name in ("namespace", "engine_reference"):
                 with pytest.raises(ValidationError, match="frozen"):
@@ -486,13 +500,15 @@ class TestWrittenDown:
 
 
 class TestOneConversation:
-    """The same one through memory and through the stores."""
+    """One conversation accessed through the memory and both stores."""
 
-    async def test_it_is_the_same_whoever_writes(self, opened: MemoryEngine, whose: list[str] | None) -> None:
+    async def test_memory_and_both_stores_share_one_conversation(
+        self, shared_engine: MemoryEngine, owner: list[str] | None
+    ) -> None:
         key = uuid.uuid4().hex
-        memory = TieredMemory(opened, session_id=key, namespace=whose or [])
-        sync = TieredSyncChatStore(opened, namespace=whose)
-        store = TieredChatStore(opened, namespace=whose)
+        memory = TieredMemory(shared_engine, session_id=key, namespace=owner or [])
+        sync = TieredSyncChatStore(shared_engine, namespace=owner)
+        store = TieredChatStore(shared_engine, namespace=owner)
         memory.put(said("a")[0])
         sync.add_message(key, said("b")[0])
         await store.add_messages(key, said("c", "d"))
@@ -508,7 +524,7 @@ class TestOneConversation:
         memory.reset()
         assert await store.get_messages(key, None) == sync.get_messages(key) == []
 
-    def test_a_list_that_is_replaced_takes_its_summary_with_it(self, engine: MemoryEngine) -> None:
+    def test_replacing_a_list_discards_its_summary(self, engine: MemoryEngine) -> None:
         store = TieredSyncChatStore(engine, namespace=["ada"])
         session = engine.session("ada", "k")
         for number in range(6):
@@ -518,9 +534,9 @@ class TestOneConversation:
         memory = TieredMemory(engine, session_id="k", user_id="ada", recall=False)
         assert texts(memory.get()) == texts(store.get_messages("k", None)) == ["Hello."]
         assert store.get_keys() == ["k"]
-        assert "Bob plays piece 3." in recalled(engine, "Which piece does Bob play?")
+        assert "Bob plays piece 3." in recall(engine, "Which piece does Bob play?")
 
-    def test_what_others_wrote_is_shown_as_messages_of_llamaindex(
+    def test_messages_added_to_the_session_are_shown_as_llamaindex_messages(
         self, store: TieredSyncChatStore, engine: MemoryEngine
     ) -> None:
         engine.session("ada", "k").add("user", "Hello.")
@@ -528,8 +544,8 @@ class TestOneConversation:
 
 
 class TestBuffers:
-    async def test_a_buffer_works_on_the_store(self, opened: MemoryEngine, tenant: str) -> None:
-        store = TieredSyncChatStore(opened, namespace=[tenant])
+    async def test_a_buffer_works_on_the_store(self, shared_engine: MemoryEngine, tenant: str) -> None:
+        store = TieredSyncChatStore(shared_engine, namespace=[tenant])
 
         def buffer() -> ChatMemoryBuffer:
             return ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="k", token_limit=40)
@@ -546,7 +562,7 @@ class TestBuffers:
         assert len(store.get_messages("k")) == 20
         await buffer().areset()
         assert buffer().get_all() == []
-        assert recalled(opened, "question", tenant) == set()
+        assert recall(shared_engine, "question", tenant) == set()
 
     def test_a_buffer_with_summaries_works_on_the_store(self, store: TieredSyncChatStore) -> None:
         buffer = ChatSummaryMemoryBuffer.from_defaults(
@@ -561,13 +577,13 @@ class TestBuffers:
         assert texts(buffer.get_all())[-1] == "more"
 
 
-def on(store: TieredChatStore, session_id: str = "k", **settings: Any) -> Memory:
-    """The framework's own memory, with ten tokens for each message that ``talk`` makes."""
+def create_memory(store: TieredChatStore, session_id: str = "k", **settings: Any) -> Memory:
+    """Create LlamaIndex's memory, which counts ten tokens for each message of ``create_turns``."""
     settings = {"token_limit": 100, "token_flush_size": 20, "tokenizer_fn": str.split, **settings}
     return Memory.from_defaults(session_id=session_id, chat_store=store, **settings)
 
 
-def talk(*numbers: int) -> list[ChatMessage]:
+def create_turns(*numbers: int) -> list[ChatMessage]:
     return [
         ChatMessage(role=role, content=f"{role} {number} one two three four five six seven eight")
         for number in numbers
@@ -576,86 +592,92 @@ def talk(*numbers: int) -> list[ChatMessage]:
 
 
 class TestCoreMemory:
-    async def test_what_overflows_is_archived_and_another_object_goes_on(
-        self, opened: MemoryEngine, tenant: str
+    async def test_overflowing_messages_are_archived_and_visible_to_new_memory_objects(
+        self, shared_engine: MemoryEngine, tenant: str
     ) -> None:
-        store = TieredChatStore(opened, namespace=[tenant])
-        for message in talk(*range(4)):
-            await on(store).aput(message)  # as in a server: one object for each request
-        assert await on(store).aget() == talk(1, 2, 3)
-        assert await on(store).aget_all() == talk(0, 1, 2, 3)
-        assert await on(store).aget_all(status=ARCHIVED) == talk(0)
-        await on(store).aput_messages(talk(4, 5))
-        assert await on(store).aget() == talk(3, 4, 5)
-        assert await on(store).aget_all() == talk(*range(6))
+        store = TieredChatStore(shared_engine, namespace=[tenant])
+        for message in create_turns(*range(4)):
+            await create_memory(store).aput(message)  # as in a server: one object for each request
+        assert await create_memory(store).aget() == create_turns(1, 2, 3)
+        assert await create_memory(store).aget_all() == create_turns(0, 1, 2, 3)
+        assert await create_memory(store).aget_all(status=ARCHIVED) == create_turns(0)
+        await create_memory(store).aput_messages(create_turns(4, 5))
+        assert await create_memory(store).aget() == create_turns(3, 4, 5)
+        assert await create_memory(store).aget_all() == create_turns(*range(6))
         other = TieredChatStore.model_validate(store.model_dump())
-        assert await on(other).aget_all(status=ARCHIVED) == talk(0, 1, 2)
+        assert await create_memory(other).aget_all(status=ARCHIVED) == create_turns(0, 1, 2)
 
-    async def test_what_was_archived_is_recalled_elsewhere(self, opened: MemoryEngine, tenant: str) -> None:
-        memory = on(TieredChatStore(opened, namespace=[tenant]))
-        await memory.aput_messages([*said("Bob plays the cello.", "I see."), *talk(*range(5))])
+    async def test_archived_messages_are_recalled_in_other_sessions(
+        self, shared_engine: MemoryEngine, tenant: str
+    ) -> None:
+        memory = create_memory(TieredChatStore(shared_engine, namespace=[tenant]))
+        await memory.aput_messages([*said("Bob plays the cello.", "I see."), *create_turns(*range(5))])
         assert "cello" not in str(await memory.aget())
-        elsewhere = TieredMemory(opened, session_id="new", namespace=[tenant])
+        elsewhere = TieredMemory(shared_engine, session_id="new", namespace=[tenant])
         assert "cello" in str(elsewhere.get("What does Bob play?"))
 
-    async def test_a_list_is_set_and_the_memory_is_reset(self, opened: MemoryEngine, tenant: str) -> None:
-        store = TieredChatStore(opened, namespace=[tenant])
-        memory = on(store)
-        await memory.aput_messages(talk(*range(5)))
+    async def test_setting_and_resetting_a_memory_replaces_its_list(
+        self, shared_engine: MemoryEngine, tenant: str
+    ) -> None:
+        store = TieredChatStore(shared_engine, namespace=[tenant])
+        memory = create_memory(store)
+        await memory.aput_messages(create_turns(*range(5)))
         await memory.aput_messages([])
-        await memory.aset(talk(7))
-        assert await memory.aget_all() == talk(7)
+        await memory.aset(create_turns(7))
+        assert await memory.aget_all() == create_turns(7)
         await memory.aset([])
         assert await memory.aget() == []
-        await memory.aput_messages(talk(8))
+        await memory.aput_messages(create_turns(8))
         await memory.areset(status=ARCHIVED)
-        assert await memory.aget() == talk(8)
+        assert await memory.aget() == create_turns(8)
         await memory.areset()
         assert await memory.aget_all() == []
         assert await store.get_keys() == []
 
-    @of_sync_memory
-    def test_it_is_used_without_a_loop_and_in_several_loops(self, opened: MemoryEngine, tenant: str) -> None:
-        store = TieredChatStore(opened, namespace=[tenant])
-        memory = on(store, token_limit=1000)
+    @ignore_sync_memory_deprecations
+    def test_a_memory_works_without_a_loop_and_in_several_loops(
+        self, shared_engine: MemoryEngine, tenant: str
+    ) -> None:
+        store = TieredChatStore(shared_engine, namespace=[tenant])
+        memory = create_memory(store, token_limit=1000)
         for number in range(3):
-            asyncio.run(memory.aput_messages(talk(number)))
-        thread = threading.Thread(target=lambda: asyncio.run(memory.aput_messages(talk(3))))
+            asyncio.run(memory.aput_messages(create_turns(number)))
+        thread = threading.Thread(target=lambda: asyncio.run(memory.aput_messages(create_turns(3))))
         thread.start()
         thread.join()
-        assert asyncio.run(memory.aget_all()) == talk(0, 1, 2, 3)
+        assert asyncio.run(memory.aget_all()) == create_turns(0, 1, 2, 3)
 
-    async def test_it_is_used_by_sync_code_inside_a_running_loop(
-        self, opened: MemoryEngine, tenant: str
+    async def test_sync_methods_work_inside_a_running_loop(
+        self, shared_engine: MemoryEngine, tenant: str
     ) -> None:
-        store = TieredChatStore(opened, namespace=[tenant])
-        memory = on(store, token_limit=1000, chat_history=talk(0))
-        memory.put(talk(1)[0])
-        memory.put_messages(talk(1)[1:])
-        await memory.aput_messages(talk(2))
-        assert memory.get() == memory.get_all() == talk(0, 1, 2) == await memory.aget()
-        memory.set(talk(3))
-        assert memory.get() == talk(3)
+        store = TieredChatStore(shared_engine, namespace=[tenant])
+        memory = create_memory(store, token_limit=1000, chat_history=create_turns(0))
+        memory.put(create_turns(1)[0])
+        memory.put_messages(create_turns(1)[1:])
+        await memory.aput_messages(create_turns(2))
+        assert memory.get() == memory.get_all() == create_turns(0, 1, 2) == await memory.aget()
+        memory.set(create_turns(3))
+        assert memory.get() == create_turns(3)
         memory.reset()
         assert await memory.aget_all() == []
 
-    async def test_many_may_read_a_new_file_at_once(self, file_url: str) -> None:
-        with MemoryEngine(file_url) as one, MemoryEngine(file_url) as two:
-            memories = [on(TieredChatStore(engine)) for engine in (one, two) * 8]
+    async def test_concurrent_memories_read_a_new_file(self, file_url: str) -> None:
+        with MemoryEngine(file_url) as first, MemoryEngine(file_url) as second:
+            memories = [create_memory(TieredChatStore(engine)) for engine in (first, second) * 8]
             assert await asyncio.gather(*(memory.aget() for memory in memories)) == [[]] * 16
-            await asyncio.gather(*(memory.aput(talk(0)[0]) for memory in memories[:4]))
+            await asyncio.gather(*(memory.aput(create_turns(0)[0]) for memory in memories[:4]))
             assert len(await memories[-1].aget_all()) == 4
 
-    async def test_it_is_copied_with_its_store(self, engine: MemoryEngine) -> None:
-        memory = on(TieredChatStore(engine))
+    async def test_a_copied_memory_shares_its_store(self, engine: MemoryEngine) -> None:
+        memory = create_memory(TieredChatStore(engine))
         again = copy.deepcopy(memory)  # as agents copy their state
-        await again.aput_messages(talk(0))
-        assert await memory.aget() == talk(0)
+        await again.aput_messages(create_turns(0))
+        assert await memory.aget() == create_turns(0)
 
 
 class TestErrors:
     @pytest.mark.parametrize("key", ["", None, 5, b"k", "k" * 1025])
-    async def test_what_is_no_key_is_refused(self, engine: MemoryEngine, key: Any) -> None:
+    async def test_an_invalid_key_is_rejected(self, engine: MemoryEngine, key: Any) -> None:
         for namespace in (None, ["ada"]):
             sync = TieredSyncChatStore(engine, namespace=namespace)
             store = TieredChatStore(engine, namespace=namespace)
@@ -675,7 +697,7 @@ class TestErrors:
         assert engine.namespaces() == ()
 
     @pytest.mark.parametrize("status", ["gone", 5, [], ...])
-    async def test_what_is_no_status_is_refused(self, engine: MemoryEngine, status: Any) -> None:
+    async def test_an_invalid_status_is_rejected(self, engine: MemoryEngine, status: Any) -> None:
         store = TieredChatStore(engine)
         await store.add_messages("k", said("a"))
         calls = [
@@ -694,26 +716,28 @@ class TestErrors:
                 await call
         assert texts(await store.get_messages("k", status="active")) == ["a"]  # type: ignore[arg-type]  # its value
 
-    @pytest.mark.parametrize("wrong", [None, 5, "hello", {"role": "user"}, ChatMessage(content="a")])
-    async def test_what_is_no_list_of_messages_is_refused(self, engine: MemoryEngine, wrong: Any) -> None:
+    @pytest.mark.parametrize("value", [None, 5, "hello", {"role": "user"}, ChatMessage(content="a")])
+    async def test_a_value_that_is_not_a_list_of_messages_is_rejected(
+        self, engine: MemoryEngine, value: Any
+    ) -> None:
         store, sync = TieredChatStore(engine), TieredSyncChatStore(engine)
         await store.add_messages("k", said("a"))
-        for call in (store.add_messages("k", wrong), store.set_messages("k", wrong)):
-            with pytest.raises(InvalidInputError, match=f"got {type(wrong).__name__}"):
+        for call in (store.add_messages("k", value), store.set_messages("k", value)):
+            with pytest.raises(InvalidInputError, match=f"got {type(value).__name__}"):
                 await call
         with pytest.raises(InvalidInputError):
-            sync.set_messages("k", wrong)
+            sync.set_messages("k", value)
         assert texts(sync.get_messages("k")) == ["a"]
 
-    @pytest.mark.parametrize("wrong", [None, 5, "hello", {"role": "user"}])
-    async def test_of_a_batch_with_something_else_in_it_nothing_is_stored(
-        self, engine: MemoryEngine, wrong: Any
+    @pytest.mark.parametrize("value", [None, 5, "hello", {"role": "user"}])
+    async def test_a_batch_with_an_invalid_message_stores_nothing(
+        self, engine: MemoryEngine, value: Any
     ) -> None:
         store = TieredChatStore(engine)
         calls = [
-            store.add_message("k", wrong),
-            store.add_messages("k", [*said("a"), wrong]),
-            store.set_messages("k", [*said("a"), wrong]),
+            store.add_message("k", value),
+            store.add_messages("k", [*said("a"), value]),
+            store.set_messages("k", [*said("a"), value]),
         ]
         for call in calls:
             with pytest.raises(InvalidMessageError, match="expected a LlamaIndex message"):
@@ -721,7 +745,7 @@ class TestErrors:
         assert await store.get_keys() == []
 
     @pytest.mark.parametrize("idx", ["1", 1.5, True, [0]])
-    def test_what_is_no_index_is_refused(self, store: TieredSyncChatStore, idx: Any) -> None:
+    def test_an_invalid_index_is_rejected(self, store: TieredSyncChatStore, idx: Any) -> None:
         store.set_messages("k", said("a", "b"))
         with pytest.raises(InvalidInputError, match="idx must be an int"):
             store.delete_message("k", idx)
@@ -730,7 +754,7 @@ class TestErrors:
         assert texts(store.get_messages("k")) == ["a", "b"]
 
     @pytest.mark.parametrize("number", [-1, "1", 1.5, True, 2**70])
-    async def test_what_is_no_number_of_messages_is_refused(self, engine: MemoryEngine, number: Any) -> None:
+    async def test_an_invalid_number_of_messages_is_rejected(self, engine: MemoryEngine, number: Any) -> None:
         store = TieredChatStore(engine)
         await store.add_messages("k", said("a", "b"))
         calls = [
@@ -745,11 +769,11 @@ class TestErrors:
         assert await store.count_messages("k") == 2
 
     @pytest.mark.parametrize("namespace", [[], "", [""], 5, [None]])
-    def test_what_is_no_namespace_is_refused(self, engine: MemoryEngine, namespace: Any) -> None:
+    def test_an_invalid_namespace_is_rejected(self, engine: MemoryEngine, namespace: Any) -> None:
         with pytest.raises(InvalidNameError, match="namespace"):
             TieredChatStore(engine, namespace=namespace)
 
-    def test_what_is_no_engine_is_refused(self) -> None:
+    def test_a_value_that_is_not_an_engine_is_rejected(self) -> None:
         url: Any = "sqlite://"
         for kind in (TieredChatStore, TieredSyncChatStore):
             with pytest.raises(InvalidInputError, match="expected a MemoryEngine"):

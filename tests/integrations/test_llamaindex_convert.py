@@ -1,4 +1,4 @@
-"""LlamaIndex's messages in the engine's words: roles, texts, calls, tokens, and what JSON does not know."""
+"""Conversion of LlamaIndex messages: roles, texts, calls, tokens, and values unknown to JSON."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ PNG = b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 )
 WORDS = "Seven hits were found in the garden."
-TOLD = ContentAwareCounter().count(WORDS)
+WORD_TOKENS = ContentAwareCounter().count(WORDS)
 NOW = datetime(2025, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 
 @cache
 def shared() -> MemoryEngine:
-    """One engine for all: each message is in a session of its own."""
+    """Return the engine of all tests; each message has its own session."""
     return MemoryEngine(embedder=None)
 
 
@@ -87,20 +87,20 @@ def _closed() -> Iterator[None]:
     shared().close()
 
 
-def stored(draft: MessageDraft) -> Message:
+def store_draft(draft: MessageDraft) -> Message:
     return shared().session("t", uuid.uuid4().hex).add(draft).message
 
 
-def there_and_back(message: ChatMessage) -> ChatMessage:
-    return to_message(stored(to_draft(message)))
+def round_trip(message: ChatMessage) -> ChatMessage:
+    return to_message(store_draft(to_draft(message)))
 
 
-def of(*blocks: Any, role: str = "user", **kwargs: Any) -> ChatMessage:
+def build_message(*blocks: Any, role: str = "user", **kwargs: Any) -> ChatMessage:
     return ChatMessage(role=role, blocks=list(blocks), additional_kwargs=kwargs)
 
 
-def loosely(**fields: Any) -> ChatMessage:
-    """A message that nobody validated."""
+def construct_unvalidated(**fields: Any) -> ChatMessage:
+    """Construct a message without validation."""
     return ChatMessage.model_construct(
         **{"role": MessageRole.USER, "blocks": [], "additional_kwargs": {}, **fields}
     )
@@ -119,15 +119,15 @@ def loosely(**fields: Any) -> ChatMessage:
         ("tool", Role.TOOL),
     ],
 )
-def test_each_role_is_one_of_four_and_comes_back_as_itself(role: str, expected: Role) -> None:
+def test_each_role_maps_to_one_of_four_and_comes_back(role: str, expected: Role) -> None:
     message = ChatMessage("x", role=role)
     draft = to_draft(message)
     assert (draft.role, draft.content, draft.name) == (expected, "x", None)
-    assert there_and_back(message) == message
-    assert there_and_back(message).role is MessageRole(role)
+    assert round_trip(message) == message
+    assert round_trip(message).role is MessageRole(role)
 
 
-def test_roles_that_are_tried_are_all_that_there_are() -> None:
+def test_the_tested_roles_are_complete() -> None:
     assert {role.value for role in MessageRole} == {
         *("system", "developer", "user", "assistant", "chatbot", "model", "function", "tool")
     }
@@ -177,22 +177,22 @@ BLOCKS = [
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{type(block).__name__} {str(block)[:30]!r}")
 @pytest.mark.parametrize("role", ["user", "assistant"])
 def test_every_block_comes_back_equal(block: Any, role: str) -> None:
-    message = of(block, role=role)
-    found = there_and_back(message)
+    message = build_message(block, role=role)
+    found = round_trip(message)
     assert found == message
-    assert [type(one) for one in found.blocks] == [type(block)]
+    assert [type(found_block) for found_block in found.blocks] == [type(block)]
     assert found.model_dump() == message.model_dump()
 
 
-def test_blocks_that_are_tried_are_all_that_there_are() -> None:
+def test_the_tested_block_types_are_complete() -> None:
     kinds = {kind.__name__ for kind in map(type, BLOCKS)}
     known = ChatMessage.model_json_schema()["properties"]["blocks"]["items"]["discriminator"]["mapping"]
     assert kinds == {ref.rpartition("/")[2] for ref in known.values()}
 
 
 def test_all_blocks_of_a_message_come_back_in_order() -> None:
-    message = of(*BLOCKS, role="assistant")
-    assert there_and_back(message) == message
+    message = build_message(*BLOCKS, role="assistant")
+    assert round_trip(message) == message
     draft = to_draft(message)
     assert draft.content == "a\0b \ud83d {query_str} ünï 😀\n\nIt rains.\nIt rains."
     assert [call.name for call in draft.tool_calls] == ["add", "broken", "odd"]
@@ -202,20 +202,20 @@ def test_all_blocks_of_a_message_come_back_in_order() -> None:
     ("kind", "name"),
     [(ImageBlock, "a.png"), (AudioBlock, "a.mp3"), (VideoBlock, "a.mp4"), (DocumentBlock, "a.pdf")],
 )
-def test_a_block_whose_file_is_gone_since_comes_back_equal(tmp_path: Path, kind: Any, name: str) -> None:
+def test_a_block_comes_back_equal_after_its_file_was_deleted(tmp_path: Path, kind: Any, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(PNG)
-    message = of(TextBlock(text="Look."), kind(path=path))
+    message = build_message(TextBlock(text="Look."), kind(path=path))
     draft = to_draft(message)
     path.unlink()
-    assert to_message(stored(draft)) == message
+    assert to_message(store_draft(draft)) == message
 
 
-def test_a_stream_is_read_where_it_stands_and_stays_there() -> None:
+def test_a_stream_is_read_completely_and_keeps_its_position() -> None:
     stream = BytesIO(PNG)
     stream.seek(5)
-    found = there_and_back(
-        of(ImageBlock(image=stream, image_mimetype="image/png"), DocumentBlock(data=stream))
+    found = round_trip(
+        build_message(ImageBlock(image=stream, image_mimetype="image/png"), DocumentBlock(data=stream))
     )
     image, document = found.blocks
     assert isinstance(image, ImageBlock)
@@ -225,17 +225,17 @@ def test_a_stream_is_read_where_it_stands_and_stays_there() -> None:
     assert stream.tell() == 5
 
 
-class Socket(RawIOBase):
-    """Can be read once."""
+class UnreadableStream(RawIOBase):
+    """Stream that cannot be read again."""
 
 
 @pytest.mark.parametrize(
-    "stream", [Socket(), BytesIO(b"x"), StringIO("text")], ids=lambda one: type(one).__name__
+    "stream", [UnreadableStream(), BytesIO(b"x"), StringIO("text")], ids=lambda stream: type(stream).__name__
 )
-def test_a_stream_that_cannot_be_read_again_leaves_the_message_storable(stream: Any) -> None:
+def test_a_message_with_an_unreadable_stream_can_be_stored(stream: Any) -> None:
     if isinstance(stream, BytesIO):
         stream.close()
-    found = there_and_back(of(TextBlock(text="Look."), ImageBlock.model_construct(image=stream)))
+    found = round_trip(build_message(TextBlock(text="Look."), ImageBlock.model_construct(image=stream)))
     assert found.content == "Look."
     image = found.blocks[1]
     assert isinstance(image, ImageBlock)
@@ -246,7 +246,7 @@ def test_a_stream_that_cannot_be_read_again_leaves_the_message_storable(stream: 
     )  # type: ignore[comparison-overlap]
 
 
-def test_pictures_in_the_place_of_older_releases_are_stored_as_blocks_and_can_be_loaded(
+def test_images_in_additional_kwargs_are_stored_as_blocks(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "a.png"
@@ -255,7 +255,7 @@ def test_pictures_in_the_place_of_older_releases_are_stored_as_blocks_and_can_be
     message = ChatMessage("Look.", additional_kwargs={"images": documents, "mood": "fair"})
     draft = to_draft(message)
     path.unlink()
-    found = to_message(stored(draft))
+    found = to_message(store_draft(draft))
     assert found.blocks == message.blocks
     assert len(found.blocks) == 3
     assert found.additional_kwargs == {"mood": "fair"}
@@ -277,7 +277,7 @@ class Options(BaseModel):
     token: SecretStr
 
 
-class Sly:
+class FailingEquality:
     def __repr__(self) -> str:
         return "s3cret"
 
@@ -310,7 +310,7 @@ class Sly:
             {"depth": 2, "token": "[not stored: pydantic.types.SecretStr]"},
         ),
         (ValueError("s3cret"), "[not stored: builtins.ValueError]"),
-        (Sly(), f"[not stored: {__name__}.Sly]"),
+        (FailingEquality(), f"[not stored: {__name__}.FailingEquality]"),
         (len, "[not stored: builtins.builtin_function_or_method]"),
         ({1: 2, None: 3, (4, 5): 6}, {1: 2, None: 3, (4, 5): 6}),
         ({"$lmt": "bytes", "value": "AAAA"}, {"$lmt": "bytes", "value": "AAAA"}),
@@ -323,28 +323,28 @@ class Sly:
     ],
     ids=lambda value: f"{type(value).__name__} {str(value)[:30] if not isinstance(value, int) else ''}",
 )
-def test_values_beside_the_blocks_come_back_or_say_what_they_were(value: object, expected: object) -> None:
+def test_additional_values_come_back_or_become_placeholders(value: object, expected: object) -> None:
     draft = to_draft(ChatMessage("x", additional_kwargs={"value": value}))
     assert "s3cret" not in (draft.payload_json or "")
-    found = to_message(stored(draft))
+    found = to_message(store_draft(draft))
     assert found.additional_kwargs == {"value": expected}
     assert type(found.additional_kwargs["value"]) is type(expected)
     # Stored once more it says the same: otherwise a list that was handed back would be another one.
     assert to_draft(found).payload_json == draft.payload_json
 
 
-def test_what_is_nested_without_end_is_cut_where_it_says_so() -> None:
+def test_endlessly_nested_values_are_cut_with_a_placeholder() -> None:
     endless: list[Any] = []
     endless.append(endless)
     call = ToolCallBlock.model_construct(tool_call_id="c", tool_name="deep", tool_kwargs={"a": endless})
-    found = there_and_back(of(call, role="assistant", beside=endless))
+    found = round_trip(build_message(call, role="assistant", beside=endless))
     assert "nested too deeply" in json.dumps(found.additional_kwargs)
     assert "nested too deeply" in str(found.blocks)
     deep: Any = "bottom"
     for level in range(90):
         deep = {"down": deep} if level % 2 else [deep]
-    message = of(role="assistant", deep=deep)
-    assert there_and_back(message) == message
+    message = build_message(role="assistant", deep=deep)
+    assert round_trip(message) == message
 
 
 @pytest.mark.parametrize(
@@ -360,14 +360,14 @@ def test_what_is_nested_without_end_is_cut_where_it_says_so() -> None:
     ],
     ids=str,
 )
-def test_a_tag_that_somebody_spoiled_comes_back_as_plain_data(tag: dict[str, Any]) -> None:
+def test_an_invalid_type_tag_comes_back_as_plain_data(tag: dict[str, Any]) -> None:
     payload = {"chat_message": {"role": "user", "blocks": [], "kwargs": {"a": tag}}}
-    found = to_message(stored(MessageDraft("user", "x", payload=payload)))
+    found = to_message(store_draft(MessageDraft("user", "x", payload=payload)))
     assert found.additional_kwargs == {"a": tag}
 
 
 @pytest.mark.parametrize(
-    "form",
+    "payload",
     [
         "alien",
         5,
@@ -381,17 +381,17 @@ def test_a_tag_that_somebody_spoiled_comes_back_as_plain_data(tag: dict[str, Any
     ],
     ids=str,
 )
-def test_a_payload_that_somebody_spoiled_leaves_the_role_and_the_text(form: Any) -> None:
-    found = to_message(stored(MessageDraft("assistant", "hello", payload={"chat_message": form})))
+def test_an_invalid_payload_leaves_the_role_and_the_text(payload: Any) -> None:
+    found = to_message(store_draft(MessageDraft("assistant", "hello", payload={"chat_message": payload})))
     assert found == ChatMessage("hello", role="assistant")
 
 
-@pytest.mark.parametrize("thing", ["text", ("user", "hi"), {"role": "user"}, None, HumanMessage("hi")])
-def test_what_is_no_message_is_refused(thing: Any) -> None:
+@pytest.mark.parametrize("value", ["text", ("user", "hi"), {"role": "user"}, None, HumanMessage("hi")])
+def test_a_value_that_is_not_a_message_is_rejected(value: Any) -> None:
     with pytest.raises(
-        InvalidMessageError, match=f"expected a LlamaIndex message, got {type(thing).__name__}"
+        InvalidMessageError, match=f"expected a LlamaIndex message, got {type(value).__name__}"
     ):
-        to_draft(thing)
+        to_draft(value)
 
 
 class Hologram(BaseModel):
@@ -401,16 +401,22 @@ class Hologram(BaseModel):
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (loosely(role="alien"), "unknown role 'alien': use one of system, developer, user"),
-        (loosely(role=None), "unknown role None"),
-        (loosely(role=["user"]), r"unknown role \['user'\]"),
-        (loosely(blocks=[Hologram()]), "expected a LlamaIndex content block, got Hologram"),
-        (loosely(blocks=["text"]), "expected a LlamaIndex content block, got str"),
-        (loosely(blocks=[ChatMessage("x")]), "expected a LlamaIndex content block, got ChatMessage"),
-        (loosely(blocks=None), "blocks to be a list .* got NoneType and dict"),
-        (loosely(additional_kwargs=None), "additional_kwargs to be a dict, got list and NoneType"),
+        (construct_unvalidated(role="alien"), "unknown role 'alien': use one of system, developer, user"),
+        (construct_unvalidated(role=None), "unknown role None"),
+        (construct_unvalidated(role=["user"]), r"unknown role \['user'\]"),
+        (construct_unvalidated(blocks=[Hologram()]), "expected a LlamaIndex content block, got Hologram"),
+        (construct_unvalidated(blocks=["text"]), "expected a LlamaIndex content block, got str"),
         (
-            loosely(
+            construct_unvalidated(blocks=[ChatMessage("x")]),
+            "expected a LlamaIndex content block, got ChatMessage",
+        ),
+        (construct_unvalidated(blocks=None), "blocks to be a list .* got NoneType and dict"),
+        (
+            construct_unvalidated(additional_kwargs=None),
+            "additional_kwargs to be a dict, got list and NoneType",
+        ),
+        (
+            construct_unvalidated(
                 role="assistant",
                 blocks=[ToolCallBlock.model_construct(tool_call_id=5, tool_name="x", tool_kwargs={})],
             ),
@@ -418,7 +424,7 @@ class Hologram(BaseModel):
         ),
     ],
 )
-def test_what_is_no_role_and_no_block_is_refused_by_name(message: ChatMessage, words: str) -> None:
+def test_invalid_roles_and_blocks_are_rejected_by_name(message: ChatMessage, words: str) -> None:
     with pytest.raises(InvalidMessageError, match=words):
         to_draft(message)
 
@@ -435,42 +441,42 @@ def test_what_is_no_role_and_no_block_is_refused_by_name(message: ChatMessage, w
     ],
     ids=lambda block: str(block)[:40],
 )
-def test_blocks_with_odd_values_are_stored_as_they_are(block: Any) -> None:
-    message = loosely(blocks=[block])
-    assert there_and_back(message) == message
+def test_blocks_with_invalid_values_are_stored_unchanged(block: Any) -> None:
+    message = construct_unvalidated(blocks=[block])
+    assert round_trip(message) == message
 
 
-def test_a_class_of_its_own_comes_back_as_its_nearest_base() -> None:
+def test_a_custom_block_class_comes_back_as_its_nearest_base() -> None:
     class Loud(TextBlock):
         volume: int = 11
 
-    found = there_and_back(loosely(blocks=[Loud(text="HEY")]))
+    found = round_trip(construct_unvalidated(blocks=[Loud(text="HEY")]))
     assert type(found.blocks[0]) is TextBlock
     assert found.content == "HEY"
 
 
-def test_calls_are_found_in_blocks_and_beside_them_and_each_has_a_stable_id() -> None:
-    beside = {"id": "c2", "type": "function", "function": {"name": "sub", "arguments": '{"a": 2}'}}
-    message = of(
+def test_calls_in_blocks_and_additional_kwargs_have_stable_ids() -> None:
+    extra_call = {"id": "c2", "type": "function", "function": {"name": "sub", "arguments": '{"a": 2}'}}
+    message = build_message(
         ToolCallBlock(tool_call_id="c1", tool_name="add", tool_kwargs={"a": "å"}),
         ToolCallBlock(tool_name="now"),
         role="assistant",
-        tool_calls=[beside, {**beside, "id": "c1"}],
+        tool_calls=[extra_call, {**extra_call, "id": "c1"}],
     )
     first, second, third = to_draft(message).tool_calls
     assert first == ToolCall("c1", "add", '{"a": "å"}')
     assert (second.name, second.arguments) == ("now", "{}")
     assert second.id
     assert third == ToolCall("c2", "sub", '{"a": 2}')
-    assert to_draft(message).tool_calls == to_draft(there_and_back(message)).tool_calls
-    assert to_draft(ChatMessage("x", additional_kwargs={"tool_calls": [beside]})).tool_calls == ()
+    assert to_draft(message).tool_calls == to_draft(round_trip(message)).tool_calls
+    assert to_draft(ChatMessage("x", additional_kwargs={"tool_calls": [extra_call]})).tool_calls == ()
 
 
 @pytest.mark.parametrize(
     "value",
     [
         object(),
-        Sly(),
+        FailingEquality(),
         {3, 1, 2},
         {"b", "a"},
         b"\xff",
@@ -480,21 +486,21 @@ def test_calls_are_found_in_blocks_and_beside_them_and_each_has_a_stable_id() ->
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_call_with_odd_arguments_says_the_same_when_it_comes_back(value: object) -> None:
+def test_a_call_with_unusual_arguments_comes_back_equal(value: object) -> None:
     call = ToolCallBlock.model_construct(tool_call_id="c", tool_name="x", tool_kwargs={"v": value, "n": 1})
-    message = loosely(role=MessageRole.ASSISTANT, blocks=[call])
+    message = construct_unvalidated(role=MessageRole.ASSISTANT, blocks=[call])
     draft = to_draft(message)
-    again = to_draft(to_message(stored(draft)))
+    again = to_draft(to_message(store_draft(draft)))
     assert (again.tool_calls, again.payload_json) == (draft.tool_calls, draft.payload_json)
     assert "s3cret" not in f"{draft.tool_calls}"
 
 
-def test_a_result_names_the_call_that_it_answers() -> None:
-    assert to_draft(of(TextBlock(text="3"), role="tool", tool_call_id="c")).tool_call_id == "c"
-    assert to_draft(of(TextBlock(text="3"), role="tool", tool_call_id=5)).tool_call_id is None
-    assert to_draft(of(TextBlock(text="3"), role="user", tool_call_id="c")).tool_call_id is None
-    message = of(TextBlock(text="3"), role="function", name="add", tool_call_id="c")
-    assert there_and_back(message) == message
+def test_a_tool_result_keeps_the_id_of_its_call() -> None:
+    assert to_draft(build_message(TextBlock(text="3"), role="tool", tool_call_id="c")).tool_call_id == "c"
+    assert to_draft(build_message(TextBlock(text="3"), role="tool", tool_call_id=5)).tool_call_id is None
+    assert to_draft(build_message(TextBlock(text="3"), role="user", tool_call_id="c")).tool_call_id is None
+    message = build_message(TextBlock(text="3"), role="function", name="add", tool_call_id="c")
+    assert round_trip(message) == message
 
 
 @pytest.mark.parametrize(
@@ -502,13 +508,16 @@ def test_a_result_names_the_call_that_it_answers() -> None:
     [
         (MessageDraft("user", "hi", name="Mara"), ChatMessage("hi")),
         (MessageDraft("system", "hi"), ChatMessage("hi", role="system")),
-        (MessageDraft("tool", "3", tool_call_id="c"), of(TextBlock(text="3"), role="tool", tool_call_id="c")),
+        (
+            MessageDraft("tool", "3", tool_call_id="c"),
+            build_message(TextBlock(text="3"), role="tool", tool_call_id="c"),
+        ),
         (MessageDraft("tool", "3"), ChatMessage("3", role="tool")),
         (
             MessageDraft(
                 "assistant", "", tool_calls=[ToolCall("c", "add", '{"a": 1}'), ToolCall("d", "add", "[1]")]
             ),
-            of(
+            build_message(
                 ToolCallBlock(tool_call_id="c", tool_name="add", tool_kwargs={"a": 1}),
                 ToolCallBlock(tool_call_id="d", tool_name="add", tool_kwargs="[1]"),
                 role="assistant",
@@ -518,35 +527,39 @@ def test_a_result_names_the_call_that_it_answers() -> None:
         (MessageDraft("user", "hi", payload=["$lmt"]), ChatMessage("hi")),
     ],
 )
-def test_a_message_from_elsewhere_becomes_the_message_of_its_role(
+def test_a_message_without_a_llamaindex_payload_becomes_the_message_of_its_role(
     message: MessageDraft, expected: ChatMessage
 ) -> None:
-    assert to_message(stored(message)) == expected
+    assert to_message(store_draft(message)) == expected
 
 
-def test_both_frameworks_read_what_the_other_one_stored() -> None:
-    theirs = [
+def test_each_framework_reads_messages_stored_by_the_other() -> None:
+    langchain_messages = [
         SystemMessage("Be brief."),
         HumanMessage([{"type": "text", "text": "Look"}, {"type": "image", "url": "https://x.example/a.png"}]),
         AIMessage("", tool_calls=[{"id": "c", "name": "add", "args": {"a": 1}}]),
         ToolMessage("3", tool_call_id="c"),
         AIMessage("It is 3."),
     ]
-    ours = [
+    llamaindex_messages = [
         ChatMessage("Be brief.", role="system"),
         ChatMessage("Look"),
-        of(ToolCallBlock(tool_call_id="c", tool_name="add", tool_kwargs={"a": 1}), role="assistant"),
-        of(TextBlock(text="3"), role="tool", tool_call_id="c"),
+        build_message(
+            ToolCallBlock(tool_call_id="c", tool_name="add", tool_kwargs={"a": 1}), role="assistant"
+        ),
+        build_message(TextBlock(text="3"), role="tool", tool_call_id="c"),
         ChatMessage("It is 3.", role="assistant"),
     ]
     with MemoryEngine(embedder=None) as engine:
         session = engine.session("t", "s")
-        session.add_many(map(from_langchain, theirs))
-        assert [to_message(message) for message in session.messages()] == ours
+        session.add_many(map(from_langchain, langchain_messages))
+        assert [to_message(message) for message in session.messages()] == llamaindex_messages
         session = engine.session("t", "back")
-        session.add_many(map(to_draft, ours))
+        session.add_many(map(to_draft, llamaindex_messages))
         found = [to_langchain(message) for message in session.messages()]
-    assert [(one.type, one.text) for one in found] == [(one.type, one.text) for one in theirs]
+    assert [(message.type, message.text) for message in found] == [
+        (message.type, message.text) for message in langchain_messages
+    ]
     called, answered = found[2:4]
     assert isinstance(called, AIMessage)
     assert isinstance(answered, ToolMessage)
@@ -556,15 +569,15 @@ def test_both_frameworks_read_what_the_other_one_stored() -> None:
     assert answered.tool_call_id == "c"
 
 
-def test_a_compressed_message_is_shown_as_it_was_compressed() -> None:
+def test_a_compressed_message_keeps_its_compressed_text() -> None:
     text = "\n".join(f"Line {n} of the report, which says little." for n in range(40))
-    result = of(TextBlock(text=text), role="tool", tool_call_id="c", mood="fair")
+    result = build_message(TextBlock(text=text), role="tool", tool_call_id="c", mood="fair")
     with MemoryEngine(embedder=None) as engine:
         session = engine.session("t", "s")
         session.add_many([to_draft(result, id="long"), to_draft(ChatMessage("Short."), id="new")])
         compressed = engine._services.analyzer.compressor.compress_message(session.get("long"))
     shown = to_message(compressed)
-    assert shown == of(TextBlock(text=compressed.content), role="tool", tool_call_id="c")
+    assert shown == build_message(TextBlock(text=compressed.content), role="tool", tool_call_id="c")
     assert shown.content != text
 
 
@@ -574,11 +587,11 @@ CALL = ToolCallBlock(tool_call_id="c", tool_name="add", tool_kwargs={"words": WO
 @pytest.mark.parametrize(
     ("block", "tokens"),
     [
-        (ThinkingBlock(content=WORDS), TOLD),
+        (ThinkingBlock(content=WORDS), WORD_TOKENS),
         (ThinkingBlock(content=WORDS, num_tokens=99), 99),
         (ThinkingBlock(num_tokens=99), 99),
-        (ThinkingBlock(content=WORDS, num_tokens=-1), TOLD),
-        (ThinkingBlock(content=WORDS, num_tokens=10**12), TOLD),
+        (ThinkingBlock(content=WORDS, num_tokens=-1), WORD_TOKENS),
+        (ThinkingBlock(content=WORDS, num_tokens=10**12), WORD_TOKENS),
         (ImageBlock(image=PNG * 10_000), IMAGE_TOKENS),
         (ImageBlock(image=PNG, detail="low"), SMALL_IMAGE_TOKENS),
         (AudioBlock(audio=b"x"), AUDIO_TOKENS),
@@ -595,24 +608,25 @@ CALL = ToolCallBlock(tool_call_id="c", tool_name="add", tool_kwargs={"words": WO
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_parts_count_by_their_words_or_by_published_figures(block: Any, tokens: int) -> None:
+def test_parts_count_by_their_text_or_by_published_token_costs(block: Any, tokens: int) -> None:
     counter = ContentAwareCounter()
-    message = of(TextBlock(text=WORDS), block, role="assistant")
+    message = build_message(TextBlock(text=WORDS), block, role="assistant")
     titles = counter.count("a b") if isinstance(block, CitableBlock) else 0
-    assert message_tokens(message, counter.count) == TOLD + tokens + titles
-    assert stored(to_draft(message, counter)).token_count == TOLD + tokens + titles
+    assert message_tokens(message, counter.count) == WORD_TOKENS + tokens + titles
+    assert store_draft(to_draft(message, counter)).token_count == WORD_TOKENS + tokens + titles
 
 
-def test_calls_and_thoughts_count_which_the_shipped_memory_takes_for_nothing() -> None:
-    message = of(CALL, ThinkingBlock(content=WORDS), role="assistant")
+def test_tool_calls_and_thoughts_count_as_tokens() -> None:
+    message = build_message(CALL, ThinkingBlock(content=WORDS), role="assistant")
     assert Memory.from_defaults()._estimate_token_count(message) == 0
     assert message_tokens(message, CharCounter().count) > 2 * CharCounter().count(WORDS)
     assert (
-        to_draft(message, CharCounter()).token_count == stored(to_draft(message, CharCounter())).token_count
+        to_draft(message, CharCounter()).token_count
+        == store_draft(to_draft(message, CharCounter())).token_count
     )
-    assert stored(to_draft(of(CALL, role="assistant"))).token_count >= TOLD
+    assert store_draft(to_draft(build_message(CALL, role="assistant"))).token_count >= WORD_TOKENS
     assert message_tokens(
-        of(role="assistant", tool_calls=[{"id": "c", "name": "n", "arguments": WORDS}]), len
+        build_message(role="assistant", tool_calls=[{"id": "c", "name": "n", "arguments": WORDS}]), len
     ) > len(WORDS)
 
 
@@ -632,14 +646,14 @@ Action: none is needed.
 Thought: of as final."""
 
 
-def test_of_the_trace_of_an_agent_recall_sees_what_was_found_and_answered_and_the_record_all() -> None:
+def test_recall_sees_only_observations_and_answers_of_an_agent_trace() -> None:
     message = ChatMessage(TRACE, role="assistant")
     draft = to_draft(message)
     assert draft.content == (
         "The door of house 7 is vermilion.\nIt is vermilion.\n\nAction: none is needed.\nThought: of as final."
     )
-    assert there_and_back(message) == message
-    assert stored(draft).token_count >= ContentAwareCounter().count(TRACE)
+    assert round_trip(message) == message
+    assert store_draft(draft).token_count >= ContentAwareCounter().count(TRACE)
     with MemoryEngine() as engine:
         engine.session("t", "s").add(draft)
         (hit,) = engine.namespace("t").search("vermilion")
@@ -657,7 +671,7 @@ def test_of_the_trace_of_an_agent_recall_sees_what_was_found_and_answered_and_th
         ("Thought:", "assistant"),
     ],
 )
-def test_what_is_no_whole_trace_of_an_agent_is_read_as_it_stands(text: str, role: str) -> None:
+def test_an_incomplete_agent_trace_is_kept_unchanged(text: str, role: str) -> None:
     assert to_draft(ChatMessage(text, role=role)).content == text
 
 
@@ -677,24 +691,24 @@ MEMORY = wrap_in_fence(["user: My cat is called Pixel."])
     ],
     ids=len,
 )
-def test_what_memory_put_into_a_message_is_not_stored(blocks: list[str], role: str) -> None:
-    message = of(*(TextBlock(text=text) for text in blocks), role=role)
-    assert there_and_back(message) == ChatMessage("What is my cat called?", role=role)
+def test_text_that_memory_added_to_a_message_is_not_stored(blocks: list[str], role: str) -> None:
+    message = build_message(*(TextBlock(text=text) for text in blocks), role=role)
+    assert round_trip(message) == ChatMessage("What is my cat called?", role=role)
     assert len(message.blocks) == len(blocks)
     assert remove_memory(message) == ChatMessage("What is my cat called?", role=role)
 
 
-def test_a_message_that_memory_made_is_none() -> None:
-    message = of(TextBlock(text=MEMORY), TextBlock(text=MEMORY), role="system")
+def test_a_message_of_memory_text_only_is_not_stored() -> None:
+    message = build_message(TextBlock(text=MEMORY), TextBlock(text=MEMORY), role="system")
     assert remove_memory(message) is None
     with MemoryEngine() as engine:
         assert engine.session("t", "s").add(to_draft(message)).stored == ()
 
 
-def test_a_tool_that_tells_memories_has_its_result_stored_with_the_call_and_not_remembered() -> None:
-    result = of(TextBlock(text=MEMORY), role="tool", tool_call_id="c")
+def test_a_tool_result_with_memories_is_stored_and_not_recalled() -> None:
+    result = build_message(TextBlock(text=MEMORY), role="tool", tool_call_id="c")
     draft = to_draft(result)
-    found = stored(draft)
+    found = store_draft(draft)
     assert to_message(found) == result
     assert found.token_count >= ContentAwareCounter().count(MEMORY)
     with MemoryEngine() as engine:
@@ -703,9 +717,9 @@ def test_a_tool_that_tells_memories_has_its_result_stored_with_the_call_and_not_
 
 
 @pytest.mark.parametrize("role", ["assistant", "tool"])
-def test_what_an_assistant_or_a_tool_quotes_is_stored_as_it_was_said(role: str) -> None:
-    message = of(TextBlock(text=f"{MEMORY}\nSo it is Pixel."), role=role, tool_call_id="c")
-    assert there_and_back(message) == message
+def test_memory_text_quoted_by_an_assistant_or_a_tool_is_stored_unchanged(role: str) -> None:
+    message = build_message(TextBlock(text=f"{MEMORY}\nSo it is Pixel."), role=role, tool_call_id="c")
+    assert round_trip(message) == message
 
 
 @pytest.mark.parametrize(
@@ -719,11 +733,9 @@ def test_what_an_assistant_or_a_tool_quotes_is_stored_as_it_was_said(role: str) 
         ("def f(): return {'a': {1}}", False),
     ],
 )
-def test_placeholders_are_kept_from_being_filled_in_and_come_back_clean(
-    text: str, is_changed: object
-) -> None:
+def test_placeholders_are_protected_and_restored(text: str, is_changed: object) -> None:
     assert (protect_placeholders(text) != text) is is_changed
     assert protect_placeholders(protect_placeholders(text)) == protect_placeholders(text)
     assert restore_placeholders(protect_placeholders(text)) == text
-    assert there_and_back(ChatMessage(protect_placeholders(text))) == ChatMessage(text)
-    assert there_and_back(ChatMessage(text, role="assistant")) == ChatMessage(text, role="assistant")
+    assert round_trip(ChatMessage(protect_placeholders(text))) == ChatMessage(text)
+    assert round_trip(ChatMessage(text, role="assistant")) == ChatMessage(text, role="assistant")

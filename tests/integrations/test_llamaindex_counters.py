@@ -1,4 +1,4 @@
-"""LlamaIndex's tokenizers count for the engine, each under a name of its own."""
+"""LlamaIndex tokenizers as token counters of the engine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def encoding(name: str) -> tiktoken.Encoding:
     return tiktoken.get_encoding(name)
 
 
-def test_left_out_it_counts_as_llama_index_does() -> None:
+def test_the_default_counter_counts_like_llamaindex() -> None:
     counter: TokenCounter = LlamaIndexCounter()
     tokenize = get_tokenizer()
     for text in ("The cat sleeps on the sofa.", "日本語", "<|endoftext|>", "👩‍💻", " "):
@@ -56,7 +56,7 @@ def test_left_out_it_counts_as_llama_index_does() -> None:
     assert counter.name.startswith("cl100k_base-")
 
 
-def test_the_global_tokenizer_of_the_moment_is_used_and_kept() -> None:
+def test_the_global_tokenizer_at_construction_is_kept() -> None:
     set_global_tokenizer(str.split)
     counter = LlamaIndexCounter()
     set_global_tokenizer(list)
@@ -64,10 +64,10 @@ def test_the_global_tokenizer_of_the_moment_is_used_and_kept() -> None:
     assert LlamaIndexCounter().count("one two three") == 13
 
 
-def words() -> Any:
-    made = Tokenizer(WordLevel({"tea": 0, "green": 1, "?": 2}, unk_token="?"))
-    made.pre_tokenizer = Whitespace()
-    return made
+def create_word_tokenizer() -> Any:
+    tokenizer = Tokenizer(WordLevel({"tea": 0, "green": 1, "?": 2}, unk_token="?"))
+    tokenizer.pre_tokenizer = Whitespace()
+    return tokenizer
 
 
 TOKENIZERS: list[Any] = [
@@ -79,13 +79,13 @@ TOKENIZERS: list[Any] = [
     encoding("cl100k_base"),
     partial(encoding("o200k_base").encode, allowed_special="all"),
     partial(encoding("o200k_base").encode, allowed_special={"<|endoftext|>"}),
-    words(),
+    create_word_tokenizer(),
 ]
 
 
 @given(text=st.text() | st.sampled_from(["<|endoftext|>", "<|fim_prefix|> x <|endofprompt|>", "half \ud83d"]))
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
-def test_only_the_empty_text_counts_nothing_and_every_text_counts(tokenizer: Any, text: str) -> None:
+def test_only_the_empty_text_has_no_tokens(tokenizer: Any, text: str) -> None:
     counter = LlamaIndexCounter(tokenizer)
     assert (counter.count(text) == 0) == (text == "")
     assert counter.count(text) == counter.count(text)
@@ -97,14 +97,14 @@ def test_a_count_is_the_number_of_tokens(text: str) -> None:
     assert LlamaIndexCounter(encode).count(text) == len(encode(text, disallowed_special=()))
 
 
-def test_an_object_with_an_encode_will_do_as_in_llama_index() -> None:
-    assert LlamaIndexCounter(words()).count("green green tea") == 3
-    set_global_tokenizer(words())
+def test_an_object_with_an_encode_method_works_as_a_tokenizer() -> None:
+    assert LlamaIndexCounter(create_word_tokenizer()).count("green green tea") == 3
+    set_global_tokenizer(create_word_tokenizer())
     assert LlamaIndexCounter().count("green green tea") == 3
 
 
 class Pretrained:
-    """Built like those of Hugging Face."""
+    """Tokenizer like those of Hugging Face."""
 
     def __init__(self, name_or_path: str, marks: int = 0) -> None:
         self.name_or_path, self._marks = name_or_path, marks
@@ -131,7 +131,7 @@ class Pretrained:
     ],
     ids=lambda value: value if isinstance(value, str) else "of",
 )
-def test_the_tokenizer_gives_the_name(tokenizer: Any, label: str) -> None:
+def test_the_name_of_a_counter_comes_from_its_tokenizer(tokenizer: Any, label: str) -> None:
     counter = LlamaIndexCounter(tokenizer)
     assert counter.name.startswith(label)
     assert len(counter.name) == len(label) + 8
@@ -139,8 +139,8 @@ def test_the_tokenizer_gives_the_name(tokenizer: Any, label: str) -> None:
     assert LlamaIndexCounter(tokenizer, name=" mine ").name == "mine"
 
 
-def test_names_tell_tokenizers_apart_that_count_differently() -> None:
-    different: list[Any] = [
+def test_counters_of_different_tokenizers_have_different_names() -> None:
+    tokenizers: list[Any] = [
         *TOKENIZERS[:5],
         encoding("o200k_base").encode,
         TOKENIZERS[6],
@@ -148,13 +148,13 @@ def test_names_tell_tokenizers_apart_that_count_differently() -> None:
         Pretrained("bert"),
         Pretrained("bert", marks=2),
     ]
-    names = [LlamaIndexCounter(one).name for one in different]
-    assert len(set(names)) == len(different)
+    names = [LlamaIndexCounter(tokenizer).name for tokenizer in tokenizers]
+    assert len(set(names)) == len(tokenizers)
     assert TiktokenCounter().name not in names  # it counts control tokens as plain text
-    assert [LlamaIndexCounter(one).name for one in different] == names
+    assert [LlamaIndexCounter(tokenizer).name for tokenizer in tokenizers] == names
 
 
-def test_an_engine_counts_with_it() -> None:
+def test_an_engine_uses_the_counter() -> None:
     counter = LlamaIndexCounter(str.split, name="words")
     with MemoryEngine(embedder=None, counter=counter) as engine:
         session = engine.session("ada", "s")
@@ -163,19 +163,19 @@ def test_an_engine_counts_with_it() -> None:
         assert (message.token_count, message.token_counter) == (4, "words")
 
 
-@pytest.mark.parametrize("given_back", [3, None, iter(()), "tokens", b"tokens", {"input_ids": [1]}], ids=type)
-def test_what_cannot_be_counted_is_refused_at_once(given_back: Any) -> None:
-    with pytest.raises(InvalidInputError, match=rf"returned {type(given_back).__name__}: pass a function"):
-        LlamaIndexCounter(lambda _: given_back)
+@pytest.mark.parametrize("returned", [3, None, iter(()), "tokens", b"tokens", {"input_ids": [1]}], ids=type)
+def test_a_tokenizer_that_returns_no_tokens_is_rejected(returned: Any) -> None:
+    with pytest.raises(InvalidInputError, match=rf"returned {type(returned).__name__}: pass a function"):
+        LlamaIndexCounter(lambda _: returned)
 
 
-@pytest.mark.parametrize("wrong", ["cl100k_base", 3, object(), tiktoken.Encoding, Pretrained])
-def test_what_is_no_tokenizer_is_refused(wrong: Any) -> None:
+@pytest.mark.parametrize("value", ["cl100k_base", 3, object(), tiktoken.Encoding, Pretrained])
+def test_a_value_that_is_not_a_tokenizer_is_rejected(value: Any) -> None:
     with pytest.raises(InvalidInputError, match="expected a tokenizer, got .*: pass"):
-        LlamaIndexCounter(wrong)
+        LlamaIndexCounter(value)
 
 
-def test_a_tokenizer_that_fails_is_an_error_that_names_it() -> None:
+def test_the_error_of_a_failing_tokenizer_names_it() -> None:
     def picky(text: str) -> list[str]:
         raise KeyError(text)
 
@@ -186,7 +186,7 @@ def test_a_tokenizer_that_fails_is_an_error_that_names_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\nb", 3])
-def test_a_name_that_is_none_is_refused(name: Any) -> None:
+def test_an_invalid_name_is_rejected(name: Any) -> None:
     with pytest.raises(InvalidConfigError, match="name must be a printable name, got"):
         LlamaIndexCounter(str.split, name=name)
 
@@ -203,7 +203,7 @@ print(LlamaIndexCounter().count("one two three"))
 
 
 @pytest.mark.soak
-def test_nothing_is_downloaded_where_the_cache_of_tiktoken_is_empty(tmp_path: Path) -> None:
+def test_nothing_is_downloaded_with_an_empty_tiktoken_cache(tmp_path: Path) -> None:
     child = subprocess.run(
         [sys.executable, "-c", OFFLINE],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Any LlamaIndex embedding model serves the engine, and a faulty one is found out."""
+"""LlamaIndex embedding models as embedders of the engine."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ NAN = float("nan")
 
 
 class Asymmetric(BaseEmbedding):
-    """Documents on one axis, queries on the other."""
+    """Embedding model with documents on one axis and queries on the other."""
 
-    asked: list[list[str]] = []  # noqa: RUF012 - pydantic copies it
+    requests: list[list[str]] = []  # noqa: RUF012 - pydantic copies it
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return [float(len(text)), 0.0]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        self.asked.append(list(texts))
+        self.requests.append(list(texts))
         return [self._get_text_embedding(text) for text in texts]
 
     def _get_query_embedding(self, query: str) -> list[float]:
@@ -47,7 +47,7 @@ class Asymmetric(BaseEmbedding):
 
 
 class Scripted(Asymmetric):
-    """Gives what it was given."""
+    """Embedding model that returns the given vectors."""
 
     documents: Any = None
     query: Any = None
@@ -60,7 +60,7 @@ class Scripted(Asymmetric):
 
 
 class Provider(Asymmetric):
-    """Built like the providers' own, with a key in plain sight."""
+    """Embedding model like those of providers, with a plain API key."""
 
     azure_deployment: str | None = None
     dimensions: int | None = None
@@ -73,7 +73,7 @@ class Provider(Asymmetric):
         raise ConnectionError(f"POST https://api.example/?key={self.api_key} {query}")
 
 
-def test_llama_indexs_own_model_gives_its_vectors_as_float32() -> None:
+def test_a_llamaindex_model_returns_its_vectors_as_float32() -> None:
     embedder: Embedder = LlamaIndexEmbedder(MockEmbedding(embed_dim=12), identity="mock-12")
     rows = embedder.embed_documents(["the cat", "", "日本語", "half \ud83d"])
     assert rows.dtype == np.float32
@@ -84,20 +84,20 @@ def test_llama_indexs_own_model_gives_its_vectors_as_float32() -> None:
     assert query.shape == (12,)
 
 
-def test_any_sequence_of_texts_will_do_however_many() -> None:
+def test_documents_may_be_any_sequence_of_any_length() -> None:
     embedder = LlamaIndexEmbedder(Asymmetric(model_name="m", embed_batch_size=2))
     texts = tuple("x" * length for length in range(7))
     assert embedder.embed_documents(texts)[:, 0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
     assert embedder.embed_documents([]).shape == (0, 2)
 
 
-def test_queries_are_embedded_by_the_query_side() -> None:
+def test_queries_are_embedded_as_queries() -> None:
     embedder = LlamaIndexEmbedder(Asymmetric(model_name="two-sided"))
     assert embedder.embed_documents(["abc"]).tolist() == [[3.0, 0.0]]
     assert embedder.embed_query("abc").tolist() == [0.0, 3.0]
 
 
-def test_a_model_called_unknown_is_not_named() -> None:
+def test_a_model_named_unknown_requires_an_identity() -> None:
     model = MockEmbedding(embed_dim=12)
     assert model.model_name == "unknown"
     with pytest.raises(InvalidConfigError, match=r"use LlamaIndexEmbedder\(\.\.\., identity='NAME'\)"):
@@ -115,53 +115,53 @@ def test_a_model_called_unknown_is_not_named() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_class_model_and_size_make_the_identity(model: BaseEmbedding, identity: str) -> None:
+def test_the_identity_contains_class_model_and_size(model: BaseEmbedding, identity: str) -> None:
     assert LlamaIndexEmbedder(model).identity == identity
     assert LlamaIndexEmbedder(model, identity="mine").identity == "mine"
 
 
-def test_no_secret_and_no_text_is_shown() -> None:
+def test_repr_identity_and_errors_contain_no_secret_and_no_text() -> None:
     embedder = LlamaIndexEmbedder(Provider(model_name="text-small"), dimension=2)
     shown = [repr(embedder), embedder.identity]
-    asks: list[Callable[[], object]] = [
+    calls: list[Callable[[], object]] = [
         lambda: embedder.embed_documents(["private"]),
         lambda: embedder.embed_query("private"),
     ]
-    for ask in asks:
+    for call in calls:
         with pytest.raises(LangmemTiersError, match=r"'Provider:text-small' failed \(ConnectionError\)") as e:
-            ask()
+            call()
         assert e.value.__cause__ is e.value.__context__ is None
         shown.append(str(e.value))
     assert not [text for text in shown if "hunter2" in text or "private" in text]
 
 
-def test_building_asks_nothing_and_the_dimension_is_asked_for_once() -> None:
+def test_the_dimension_is_requested_once_and_not_at_construction() -> None:
     model = Asymmetric(model_name="m")
     embedder = LlamaIndexEmbedder(model)
-    assert model.asked == []
+    assert model.requests == []
     assert (embedder.dimension, embedder.dimension) == (2, 2)
     embedder.embed_documents(["a", "b"])
-    assert model.asked == [["dimension"], ["a", "b"]]
+    assert model.requests == [["dimension"], ["a", "b"]]
 
 
-def test_threads_that_come_at_once_ask_for_the_dimension_once() -> None:
-    coming = list[int]()
+def test_concurrent_threads_request_the_dimension_once() -> None:
+    waiting_threads = list[int]()
 
     class Slow(Asymmetric):
         def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-            wait_until(lambda: len(coming) == 6, "all threads ask for the dimension")
+            wait_until(lambda: len(waiting_threads) == 6, "all threads ask for the dimension")
             return super()._get_text_embeddings(texts)
 
     model = Slow(model_name="m")
     embedder = LlamaIndexEmbedder(model)
     seen = list[int]()
 
-    def look() -> None:
-        coming.append(threading.get_ident())
+    def read_dimension() -> None:
+        waiting_threads.append(threading.get_ident())
         seen.append(embedder.dimension)
 
-    run_in_threads(6, look)
-    assert (seen, model.asked) == ([2] * 6, [["dimension"]])
+    run_in_threads(6, read_dimension)
+    assert (seen, model.requests) == ([2] * 6, [["dimension"]])
 
 
 @pytest.mark.parametrize(
@@ -175,27 +175,27 @@ def test_threads_that_come_at_once_ask_for_the_dimension_once() -> None:
         ([[float("inf"), 0.0], [1.0, 2.0]], "not finite for text 1 of 2"),
     ],
 )
-def test_unusable_document_vectors_are_refused(answer: object, problem: str) -> None:
+def test_invalid_document_vectors_are_rejected(answer: object, problem: str) -> None:
     embedder = LlamaIndexEmbedder(Scripted(documents=answer), identity="odd", dimension=2)
     with pytest.raises(InvalidInputError, match=problem):
         embedder.embed_documents(["a", "b"])
 
 
 @pytest.mark.parametrize("answer", [[[1.0, 2.0], None], [["a"], ["b"]], None])
-def test_what_llama_index_itself_refuses_is_an_error_of_ours(answer: object) -> None:
+def test_vectors_rejected_by_llamaindex_raise_a_langmem_tiers_error(answer: object) -> None:
     embedder = LlamaIndexEmbedder(Scripted(documents=answer), identity="odd", dimension=2)
     with pytest.raises(LangmemTiersError, match="'odd' failed"):
         embedder.embed_documents(["a", "b"])
 
 
 @pytest.mark.parametrize("answer", [[1.0], [1.0, NAN], [[1.0, 2.0]], []])
-def test_unusable_query_vectors_are_refused(answer: object) -> None:
+def test_invalid_query_vectors_are_rejected(answer: object) -> None:
     embedder = LlamaIndexEmbedder(Scripted(documents=[[1.0, 2.0]], query=answer), identity="odd")
     with pytest.raises(LangmemTiersError, match="'odd'"):
         embedder.embed_query("a")
 
 
-def test_what_is_no_embedding_model_is_refused() -> None:
-    not_one: Any = "local:BAAI/bge-small-en"
+def test_a_value_that_is_not_an_embedding_model_is_rejected() -> None:
+    model_name: Any = "local:BAAI/bge-small-en"
     with pytest.raises(InvalidInputError, match=r"got str: it has no get_text_embedding_batch\(\)"):
-        LlamaIndexEmbedder(not_one)
+        LlamaIndexEmbedder(model_name)

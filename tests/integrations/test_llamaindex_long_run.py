@@ -1,4 +1,4 @@
-"""A long run of a LlamaIndex agent: many turns with parallel calls and failing tools, under a small limit."""
+"""A long run of a LlamaIndex agent with parallel calls and failing tools under a small limit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from langmem_tiers_llamaindex.convert import message_tokens
 from langmem_tiers_llamaindex.memory import TieredMemory
 from tests.integrations.llamaindex_agents import (
     ScriptedLLM,
-    calling,
     check_call_order,
-    list_said,
+    create_tool_calls,
+    list_turns,
     roles,
     texts,
 )
@@ -55,7 +55,7 @@ def fall_over(what: str) -> str:
 
 
 class Script:
-    """Decides by the turn and the step alone; what it said is what has to be in the memory in the end."""
+    """Choose the answer by turn and step only, and record all answers."""
 
     def __init__(self) -> None:
         self.turn = 0
@@ -82,12 +82,12 @@ class Script:
             (f"c-{self.turn}-{self.step}-{n}", name, {"what": f"thing {self.turn} {self.step} {n}"})
             for n, name in enumerate(chance.choices(KINDS, [8, 2], k=chance.choice([1, 1, 2, 3])))
         ]
-        return calling(*calls, text="Let me see." if chance.random() < 0.5 else "")
+        return create_tool_calls(*calls, text="Let me see." if chance.random() < 0.5 else "")
 
 
-def history_of(prompt: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    """What memory gave: all between the system prompt of the agent and the steps of this turn."""
-    newest = max(place for place, message in enumerate(prompt) if message.role == "user")
+def get_history(prompt: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """Return the messages between the system prompt and the steps of the current turn."""
+    newest = max(index for index, message in enumerate(prompt) if message.role == "user")
     return prompt[1 : newest + 1]
 
 
@@ -96,35 +96,39 @@ async def test_a_long_run_stays_within_the_limit_and_loses_nothing(turns: int) -
     script, tokenizer = Script(), get_tokenizer()
     llm = ScriptedLLM(reply=script)
     agent = FunctionAgent(tools=[look_up, fall_over], llm=llm, system_prompt="Be brief.")
-    asked: list[str] = []
+    questions: list[str] = []
     with MemoryEngine() as engine:
         other = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="before")
         other.put_messages(
             [ChatMessage(f"The guard of the {gate} gate is {name}.") for gate, name in GUARDS.items()]
         )
-        mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="long", token_limit=LIMIT)
+        memory = TieredMemory.from_defaults(
+            engine=engine, user_id="ada", session_id="long", token_limit=LIMIT
+        )
         context: Any = Context(agent)
         for turn in range(turns):
-            asked.append(script.begin(turn))
+            questions.append(script.begin(turn))
             if turn % 3:
-                await agent.run(user_msg=asked[-1], ctx=context)
+                await agent.run(user_msg=questions[-1], ctx=context)
             else:  # a new context on the same memory
                 context = Context(agent)
-                await agent.run(user_msg=asked[-1], ctx=context, memory=mine)
-        found = mine.get_all()
-        assert not mine.failures
+                await agent.run(user_msg=questions[-1], ctx=context, memory=memory)
+        found = memory.get_all()
+        assert not memory.failures
     for prompt in llm.seen:
         check_call_order(prompt)
         assert texts(prompt).startswith("Be brief.")
-        shown = history_of(prompt)
+        shown = get_history(prompt)
         assert sum(message_tokens(message, lambda text: len(tokenizer(text))) for message in shown) <= LIMIT
     first = [texts(prompt) for prompt in llm.seen if prompt[-1].role == "user"]
     assert len(first) == turns
     for text, name in zip(first[9::10], GUARDS.values(), strict=False):
         assert f"gate is {name}." in text  # recalled from another session
-    assert [text for role, text in list_said(found) if role == "user"] == asked
-    assert list_said([one for one in found if one.role == "assistant"]) == list_said(script.answers)
-    calls = sum(isinstance(block, ToolCallBlock) for one in script.answers for block in one.blocks)
+    assert [text for role, text in list_turns(found) if role == "user"] == questions
+    assert list_turns([message for message in found if message.role == "assistant"]) == list_turns(
+        script.answers
+    )
+    calls = sum(isinstance(block, ToolCallBlock) for answer in script.answers for block in answer.blocks)
     assert roles(found).count("tool") == calls > turns
-    assert "today" in texts([one for one in found if one.role == "tool"])
+    assert "today" in texts([message for message in found if message.role == "tool"])
     check_call_order(found)

@@ -1,4 +1,4 @@
-"""LlamaIndex's models write summaries, from any thread and without showing their key."""
+"""LlamaIndex models as models of the engine."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ if TYPE_CHECKING:
     from langmem_tiers import LanguageModel
 
 
-def answering(*blocks: Any) -> MockFunctionCallingLLM:
-    """A chat model that always gives these blocks."""
+def create_answering_model(*blocks: Any) -> MockFunctionCallingLLM:
+    """Create a chat model that always answers with these blocks."""
     return MockFunctionCallingLLM(
         is_chat_model=True,
         response_generator=lambda _, **__: ChatMessage(role="assistant", blocks=list(blocks)),
     )
 
 
-class Keeping(MockLLM):
-    """Keeps what it was asked, and is built like the providers' own, with a key in plain sight."""
+class RecordingLLM(MockLLM):
+    """Model like those of providers, with a plain API key, that records its prompts."""
 
     max_tokens: int | None = None
-    asked: list[Any] = []  # noqa: RUF012 - pydantic copies it
+    prompts: list[Any] = []  # noqa: RUF012 - pydantic copies it
     api_key: str = "sk-hunter2"
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        self.asked.append([(message.role, message.content) for message in messages])
+        self.prompts.append([(message.role, message.content) for message in messages])
         return ChatResponse(message=ChatMessage(role="assistant", content="Hello."))
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: FBT001, FBT002 - the framework's signature
-        self.asked.append(prompt)
+        self.prompts.append(prompt)
         return CompletionResponse(text="Hello.")
 
 
-def test_a_chat_model_is_asked_with_its_rules_and_the_length() -> None:
-    llm = Keeping(is_chat_model=True, system_prompt="Speak like a pirate.")
+def test_a_chat_model_gets_system_rules_and_a_word_limit() -> None:
+    llm = RecordingLLM(is_chat_model=True, system_prompt="Speak like a pirate.")
     model: LanguageModel = LlamaIndexModel(llm)
     assert model.complete("Say hello.", system="Be kind.", max_tokens=100) == "Hello."
-    assert llm.asked == [
+    assert llm.prompts == [
         [
             (MessageRole.SYSTEM, "Be kind.\n\nAnswer in at most 75 words."),
             (MessageRole.USER, "Say hello."),
@@ -74,13 +74,13 @@ def test_a_chat_model_is_asked_with_its_rules_and_the_length() -> None:
     ]
 
 
-def test_a_completion_model_is_asked_in_one_text() -> None:
-    llm = Keeping(is_chat_model=False)
+def test_a_completion_model_gets_one_text() -> None:
+    llm = RecordingLLM(is_chat_model=False)
     assert LlamaIndexModel(llm).complete("Say hello.", system="Be kind.", max_tokens=1) == "Hello."
-    assert llm.asked == ["Be kind.\n\nAnswer in at most 1 words.\n\nSay hello."]
+    assert llm.prompts == ["Be kind.\n\nAnswer in at most 1 words.\n\nSay hello."]
 
 
-def test_a_completion_model_formats_the_prompt_in_its_own_way() -> None:
+def test_a_completion_model_formats_the_prompt_itself() -> None:
     class Instructed(MockLLM):
         max_tokens: int | None = None
 
@@ -93,15 +93,15 @@ def test_a_completion_model_formats_the_prompt_in_its_own_way() -> None:
     assert answer == "[INST]Answer in at most 375 words.\n\nHello.[/INST]"
 
 
-def test_rules_are_said_in_the_role_that_the_provider_expects() -> None:
-    class Elsewhere(Keeping):
+def test_rules_use_the_system_role_of_the_provider() -> None:
+    class Elsewhere(RecordingLLM):
         @property
         def metadata(self) -> LLMMetadata:
             return LLMMetadata(is_chat_model=True, system_role=MessageRole.CHATBOT)
 
     llm = Elsewhere()
     LlamaIndexModel(llm).complete("x")
-    assert llm.asked[0][0][0] is MessageRole.CHATBOT
+    assert llm.prompts[0][0][0] is MessageRole.CHATBOT
 
 
 @pytest.mark.parametrize(
@@ -114,32 +114,34 @@ def test_rules_are_said_in_the_role_that_the_provider_expects() -> None:
     ],
     ids=["thoughts", "parts", "call", "nothing"],
 )
-def test_the_answer_is_the_text_of_the_message(blocks: list[Any], text: str) -> None:
-    assert LlamaIndexModel(answering(*blocks)).complete("x") == text
+def test_the_answer_is_the_text_of_the_response(blocks: list[Any], text: str) -> None:
+    assert LlamaIndexModel(create_answering_model(*blocks)).complete("x") == text
 
 
-@pytest.mark.parametrize("wrong", ["openai", None, object(), MockLLM, lambda prompt: prompt])
-def test_what_is_no_model_is_refused(wrong: Any) -> None:
+@pytest.mark.parametrize("value", ["openai", None, object(), MockLLM, lambda prompt: prompt])
+def test_a_value_that_is_not_a_model_is_rejected(value: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"expected a LlamaIndex model, got .*: pass an LLM object"):
-        LlamaIndexModel(wrong)
+        LlamaIndexModel(value)
 
 
-def test_no_key_is_shown() -> None:
-    assert repr(LlamaIndexModel(Keeping())) == "LlamaIndexModel(Keeping)"
+def test_repr_does_not_show_the_api_key() -> None:
+    assert repr(LlamaIndexModel(RecordingLLM())) == "LlamaIndexModel(RecordingLLM)"
 
 
-def said(text: str) -> list[ChatMessage]:
+def create_messages(text: str) -> list[ChatMessage]:
     return [ChatMessage(role="user", content=text)]
 
 
-def test_it_writes_the_summary_of_an_engine() -> None:
-    model = LlamaIndexModel(answering(TextBlock(text="An invoice was paid.")))
+def test_a_model_writes_the_summary_of_an_engine() -> None:
+    model = LlamaIndexModel(create_answering_model(TextBlock(text="An invoice was paid.")))
     with MemoryEngine(embedder=None, model=model) as engine:
-        assert "An invoice was paid." in engine.summarize(said("Invoice INV-20391 is paid. " * 200))
+        assert "An invoice was paid." in engine.summarize(
+            create_messages("Invoice INV-20391 is paid. " * 200)
+        )
 
 
 @pytest.mark.parametrize("is_chat_model", [True, False], ids=["chat", "completion"])
-def test_a_model_that_fails_leaves_a_summary_of_what_was_said(
+def test_a_failing_model_leaves_a_summary_of_the_messages(
     is_chat_model: bool,  # noqa: FBT001 - a parameter of the test
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -154,13 +156,13 @@ def test_a_model_that_fails_leaves_a_summary_of_what_was_said(
 
     model = LlamaIndexModel(Failing(is_chat_model=is_chat_model))
     with MemoryEngine(embedder=None, model=model) as engine, caplog.at_level("INFO"):
-        text = engine.summarize(said("Invoice INV-20391 is paid."))
+        text = engine.summarize(create_messages("Invoice INV-20391 is paid."))
     assert "INV-20391" in text
     assert "hunter2" not in text + caplog.text
 
 
 class OwnLoop(MockLLM):
-    """Its sync side starts an event loop, as that of some providers does."""
+    """Model whose sync methods start an event loop, like those of some providers."""
 
     max_tokens: int | None = None
 
@@ -172,22 +174,22 @@ class OwnLoop(MockLLM):
         return ChatResponse(message=ChatMessage(role="assistant", content="An invoice was paid."))
 
 
-async def test_an_engine_asks_it_while_an_event_loop_runs() -> None:
+async def test_an_engine_calls_the_model_while_an_event_loop_runs() -> None:
     with MemoryEngine(embedder=None, model=LlamaIndexModel(OwnLoop(is_chat_model=True))) as engine:
-        long = said("Invoice INV-20391 is paid. " * 200)
+        long = create_messages("Invoice INV-20391 is paid. " * 200)
         assert "An invoice was paid." in engine.summarize(long)
         assert "An invoice was paid." in await asyncio.to_thread(engine.summarize, long)
 
 
-def test_many_threads_may_ask_at_once() -> None:
+def test_threads_call_the_model_concurrently() -> None:
     model = LlamaIndexModel(OwnLoop(is_chat_model=True))
     answers: list[str] = []
     run_in_threads(8, lambda: answers.append(model.complete("x")))
     assert answers == ["An invoice was paid."] * 8
 
 
-class Seen(BaseEventHandler):
-    """Keeps how each call of a chat model is marked."""
+class TagRecorder(BaseEventHandler):
+    """Record the tags of each chat model call."""
 
     tags: list[Any] = []  # noqa: RUF012 - pydantic copies it
 
@@ -196,13 +198,13 @@ class Seen(BaseEventHandler):
             self.tags.append(event.tags)
 
 
-def test_each_call_is_marked_as_memorys_own_beside_the_marks_of_its_caller() -> None:
-    seen, root, llm = Seen(), get_dispatcher(), answering(TextBlock(text="x"))
-    root.add_event_handler(seen)
+def test_model_calls_are_tagged_in_addition_to_the_tags_of_the_caller() -> None:
+    recorder, root, llm = TagRecorder(), get_dispatcher(), create_answering_model(TextBlock(text="x"))
+    root.add_event_handler(recorder)
     try:
         with instrument_tags({"run": 7}):
             LlamaIndexModel(llm).complete("y")
-            llm.chat(said("z"))
+            llm.chat(create_messages("z"))
     finally:
-        root.event_handlers.remove(seen)
-    assert seen.tags == [{"run": 7, "source": "langmem_tiers"}, {"run": 7}]
+        root.event_handlers.remove(recorder)
+    assert recorder.tags == [{"run": 7, "source": "langmem_tiers"}, {"run": 7}]

@@ -1,4 +1,4 @@
-"""The offline embedder serves LlamaIndex: its indexes, its pipelines, its copies."""
+"""The offline embedder in LlamaIndex indexes and pipelines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ with warnings.catch_warnings():
 CAT, SHARES = "The cat sleeps on the sofa.", "Shares fell on Monday."
 
 
-async def test_an_index_finds_by_meaning() -> None:
+async def test_an_index_finds_similar_texts() -> None:
     nodes = [TextNode(text=CAT), TextNode(text=SHARES)]
     index = VectorStoreIndex(nodes, embed_model=OfflineEmbedding())
     retriever = index.as_retriever(similarity_top_k=1)
@@ -37,10 +37,10 @@ async def test_an_index_finds_by_meaning() -> None:
         assert found.text == CAT
 
 
-async def test_every_way_to_embed_gives_the_engines_vectors() -> None:
-    model, engines = OfflineEmbedding(embed_batch_size=2), OfflineEmbedder()
+async def test_every_way_to_embed_returns_the_vectors_of_the_engine() -> None:
+    model, embedder = OfflineEmbedding(embed_batch_size=2), OfflineEmbedder()
     texts = [CAT, SHARES, "x"]
-    rows = engines.embed_documents(texts).tolist()
+    rows = embedder.embed_documents(texts).tolist()
     assert model.get_text_embedding_batch(texts) == rows
     assert await model.aget_text_embedding_batch(texts) == rows
     assert model.get_text_embedding(CAT) == await model.aget_text_embedding(CAT) == rows[0]
@@ -78,16 +78,16 @@ OFFLINE = OfflineEmbedding()
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_texts_that_it_cannot_read_do_not_upset_the_order_of_others(count: int) -> None:
+def test_texts_without_a_vector_do_not_change_the_order_of_others(count: int) -> None:
     query = OFFLINE.get_query_embedding("a kitten naps")
     for texts in permutations([CAT, "日本語", SHARES, "中文", "한국어"]):
         rows = OFFLINE.get_text_embedding_batch(list(texts))
-        scores, places = get_top_k_embeddings(query, rows, similarity_top_k=count)
-        assert texts[places[0]] == CAT
+        scores, indexes = get_top_k_embeddings(query, rows, similarity_top_k=count)
+        assert texts[indexes[0]] == CAT
         assert all(map(math.isfinite, scores))
 
 
-def test_it_is_serialised_and_made_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_embedding_model_is_serialized_and_restored(caplog: pytest.LogCaptureFixture) -> None:
     model = OfflineEmbedding(embed_batch_size=7)
     expected = model.get_text_embedding(CAT)
     copies = [
@@ -98,14 +98,14 @@ def test_it_is_serialised_and_made_again(caplog: pytest.LogCaptureFixture) -> No
         OfflineEmbedding.from_json(model.to_json()),
         OfflineEmbedding(**{k: v for k, v in model.model_dump().items() if k != "class_name"}),
     ]
-    for one in copies:
-        assert one.embed_batch_size == 7
-        assert one.get_text_embedding(CAT) == expected
+    for restored in copies:
+        assert restored.embed_batch_size == 7
+        assert restored.get_text_embedding(CAT) == expected
     assert model.to_dict()["class_name"] == "OfflineEmbedding"
     assert caplog.records == []
 
 
-def test_it_names_the_model_that_it_is() -> None:
+def test_the_model_name_identifies_the_wordllama_model() -> None:
     assert OfflineEmbedding().model_name == "wordllama:l2_supercat_256"
     embedder = LlamaIndexEmbedder(OfflineEmbedding())
     assert embedder.identity == "OfflineEmbedding:wordllama:l2_supercat_256"

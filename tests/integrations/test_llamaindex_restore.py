@@ -1,4 +1,4 @@
-"""A memory that is written down and read again: the same conversation, or an error that says why not."""
+"""Serializing and restoring a TieredMemory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from langmem_tiers import InvalidInputError, MemoryEngine, StorageUnavailableError
 from langmem_tiers.testing import HashEmbedder
 from langmem_tiers.testing.threads import run_in_threads
-from tests.integrations.test_llamaindex_memory import ASK, CAT, memory_of, texts, user
+from tests.integrations.test_llamaindex_memory import ASK, CAT, create_memory, texts, user
 from tests.waiting import LIMIT_SECONDS
 
 with warnings.catch_warnings():
@@ -33,7 +33,7 @@ with warnings.catch_warnings():
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROUNDS: dict[str, Callable[[TieredMemory], TieredMemory]] = {
+SERIALIZERS: dict[str, Callable[[TieredMemory], TieredMemory]] = {
     "dict": lambda memory: TieredMemory.from_dict(json.loads(json.dumps(memory.to_dict()))),
     "string": lambda memory: TieredMemory.from_string(memory.to_string()),
     "json": lambda memory: TieredMemory.from_json(memory.to_json()),
@@ -46,19 +46,19 @@ ROUNDS: dict[str, Callable[[TieredMemory], TieredMemory]] = {
 }
 
 
-def same_settings(one: TieredMemory, other: TieredMemory) -> bool:
-    return one.to_dict() == other.to_dict()
+def same_settings(first: TieredMemory, second: TieredMemory) -> bool:
+    return first.to_dict() == second.to_dict()
 
 
-@pytest.mark.parametrize("way", ROUNDS)
-@pytest.mark.parametrize("who", ["mara", None])
-def test_written_down_and_read_it_is_the_same_conversation_on_the_live_engine(
-    way: str, who: str | None
-) -> None:
+@pytest.mark.parametrize("way", SERIALIZERS)
+@pytest.mark.parametrize("user_id", ["mara", None])
+def test_a_restored_memory_is_the_same_conversation_on_the_same_engine(way: str, user_id: str | None) -> None:
     with MemoryEngine() as engine:  # in memory: nothing else could open it
-        memory = memory_of(engine, "s \0 ünï", who, token_limit=777, insert_method="user", recall=False)
+        memory = create_memory(
+            engine, "s \0 ünï", user_id, token_limit=777, insert_method="user", recall=False
+        )
         memory.put(user("one"))
-        again = ROUNDS[way](memory)
+        again = SERIALIZERS[way](memory)
         assert (again is memory) == (way == "deepcopy")  # a copy of an agent's state has the same memory
         assert again.engine is engine
         assert same_settings(again, memory)
@@ -68,34 +68,34 @@ def test_written_down_and_read_it_is_the_same_conversation_on_the_live_engine(
 
 
 @pytest.mark.sample(3)
-@pytest.mark.parametrize("way", ROUNDS)
-def test_a_turn_goes_on_in_the_memory_that_was_read(way: str) -> None:
+@pytest.mark.parametrize("way", SERIALIZERS)
+def test_a_restored_memory_continues_the_turn(way: str) -> None:
     with MemoryEngine() as engine:
-        memory_of(engine, "past").put(user(CAT))
-        memory = memory_of(engine)
+        create_memory(engine, "past").put(user(CAT))
+        memory = create_memory(engine)
         memory.put(user(ASK))
-        asked = memory.get()[-1].blocks[-1]
-        assert ROUNDS[way](memory).get()[-1].blocks[-1] is asked
+        question = memory.get()[-1].blocks[-1]
+        assert SERIALIZERS[way](memory).get()[-1].blocks[-1] is question
 
 
-def test_what_is_written_down_is_json_and_short() -> None:
+def test_a_serialized_memory_is_short_json() -> None:
     with MemoryEngine() as engine:
-        memory = memory_of(engine, tokenizer_fn=list)
+        memory = create_memory(engine, tokenizer_fn=list)
         memory.put_messages([user("secret " * 100)] * 10)
-        told = memory.to_dict()
-    assert set(told) == {
+        dump = memory.to_dict()
+    assert set(dump) == {
         *("class_name", "session_id", "user_id", "namespace", "token_limit", "insert_method", "recall"),
         "engine_reference",
     }
-    assert "secret" not in json.dumps(told)
-    assert len(json.dumps(told)) < 500
+    assert "secret" not in json.dumps(dump)
+    assert len(json.dumps(dump)) < 500
     assert "secret" not in repr(memory)
 
 
-def test_fields_can_be_had_otherwise(small_file: Path) -> None:
+def test_fields_can_be_overridden_when_restoring(small_file: Path) -> None:
     with MemoryEngine(small_file) as engine:
-        told = memory_of(engine).to_dict()
-        other = TieredMemory.from_dict(told, token_limit=5, session_id="t", tokenizer_fn=list)
+        dump = create_memory(engine).to_dict()
+        other = TieredMemory.from_dict(dump, token_limit=5, session_id="t", tokenizer_fn=list)
         assert (other.token_limit, other.session_id, other.tokenizer_fn) == (5, "t", list)
 
 
@@ -132,11 +132,11 @@ asyncio.run(main())
 """
 
 
-def child(code: str, told: str, folder: Path) -> Any:
-    """What another process makes of it, in another folder."""
+def run_in_child(code: str, dump: str, folder: Path) -> Any:
+    """Run code in another process and folder with the serialized memory as input; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code],
-        input=told,
+        input=dump,
         capture_output=True,
         text=True,
         check=False,
@@ -149,119 +149,119 @@ def child(code: str, told: str, folder: Path) -> Any:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ["memory.db", "with space & ünï %20.db"])
-def test_another_process_goes_on_with_the_file(
+def test_another_process_continues_with_the_file(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     monkeypatch.chdir(tmp_path)
     with MemoryEngine(Path(name)) as engine:  # relative, and the child stands in another folder
-        memory = memory_of(engine, who="mara")
+        memory = create_memory(engine, user_id="mara")
         memory.put(user("from the parent"))
-        told = memory.to_string()
-    assert child(READ, told, folder) == ["from the parent", "from the child"]
+        dump = memory.to_string()
+    assert run_in_child(READ, dump, folder) == ["from the parent", "from the child"]
     assert not list(folder.iterdir())
-    again = TieredMemory.from_string(told)
+    again = TieredMemory.from_string(dump)
     assert texts(again.get_all()) == ["from the parent", "from the child"]
     again.engine.close()
 
 
 @pytest.mark.soak
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of LlamaIndex's agents
-async def test_an_agent_goes_on_in_another_process(small_file: Path, tmp_path: Path) -> None:
+async def test_an_agent_continues_in_another_process(small_file: Path, tmp_path: Path) -> None:
     with MemoryEngine(small_file) as engine:
         agent = FunctionAgent(tools=[], llm=MockFunctionCallingLLM())
         context = Context(agent)
-        await agent.run(user_msg="from the parent", memory=memory_of(engine), ctx=context)
-        told = json.dumps(context.to_dict())
-    assert child(CONTEXT, told, tmp_path) == ["TieredMemory", "from the parent", "from the child"]
+        await agent.run(user_msg="from the parent", memory=create_memory(engine), ctx=context)
+        dump = json.dumps(context.to_dict())
+    assert run_in_child(CONTEXT, dump, tmp_path) == ["TieredMemory", "from the parent", "from the child"]
 
 
 @pytest.mark.soak
-def test_another_process_goes_on_with_the_server(shared_postgres: str, tenant: str, tmp_path: Path) -> None:
+def test_another_process_continues_with_the_server(shared_postgres: str, tenant: str, tmp_path: Path) -> None:
     with MemoryEngine(shared_postgres) as engine:
-        memory = memory_of(engine, who=tenant)
+        memory = create_memory(engine, user_id=tenant)
         memory.put(user("from the parent"))
-        assert child(READ, memory.to_string(), tmp_path) == ["from the parent", "from the child"]
+        assert run_in_child(READ, memory.to_string(), tmp_path) == ["from the parent", "from the child"]
         assert texts(memory.get_all()) == ["from the parent", "from the child"]
 
 
-def test_no_password_is_written_down_told_or_shown(shared_postgres: str, tenant: str) -> None:
+def test_no_password_is_serialized_or_shown(shared_postgres: str, tenant: str) -> None:
     # The test server lets anybody in, so that a URL with a password opens as well as one without.
     url = shared_postgres.replace("://postgres:@", "://postgres:hunter2%40@", 1)
     assert "hunter2" in url
     with MemoryEngine(url) as engine:
-        memory = memory_of(engine, who=tenant)
+        memory = create_memory(engine, user_id=tenant)
         memory.put(user("one"))
-        told = [memory.to_string(), memory.to_json(), repr(memory), str(memory), repr(pickle.dumps(memory))]
-        assert not any("hunter2" in text for text in told)
+        dumps = [memory.to_string(), memory.to_json(), repr(memory), str(memory), repr(pickle.dumps(memory))]
+        assert not any("hunter2" in text for text in dumps)
         again = TieredMemory.from_string(memory.to_string())
         assert again.engine is engine
-    with TieredMemory.from_string(told[0]).engine as reopened:
+    with TieredMemory.from_string(dumps[0]).engine as reopened:
         assert reopened is not engine
-        assert texts(memory_of(reopened, who=tenant).get_all()) == ["one"]
+        assert texts(create_memory(reopened, user_id=tenant).get_all()) == ["one"]
 
 
-def test_a_file_that_is_gone_is_an_error_and_never_an_empty_memory(small_file: Path) -> None:
+def test_a_missing_file_raises_and_is_not_replaced_by_an_empty_memory(small_file: Path) -> None:
     with MemoryEngine(small_file) as engine:
-        memory_of(engine).put(user("one"))
-        told = memory_of(engine).to_string()
+        create_memory(engine).put(user("one"))
+        dump = create_memory(engine).to_string()
     del engine
     gc.collect()
-    for one in small_file.parent.iterdir():
-        one.unlink()
+    for path in small_file.parent.iterdir():
+        path.unlink()
     for _ in range(2):
         with pytest.raises(
             StorageUnavailableError, match=r"memory.db' of this memory does not exist: restore"
         ):
-            TieredMemory.from_string(told)
+            TieredMemory.from_string(dump)
         assert not small_file.exists()
     small_file.touch()  # what is left when a disk was full
     with pytest.raises(StorageUnavailableError, match="of this memory does not exist"):
-        TieredMemory.from_string(told)
+        TieredMemory.from_string(dump)
     assert small_file.stat().st_size == 0
     small_file.write_bytes(b"no database at all" * 100)
     with pytest.raises(StorageUnavailableError, match=r"cannot be opened \(StorageCorruptError"):
-        TieredMemory.from_string(told)
+        TieredMemory.from_string(dump)
     small_file.unlink()
     small_file.mkdir()
     with pytest.raises(StorageUnavailableError):
-        TieredMemory.from_string(told)
+        TieredMemory.from_string(dump)
 
 
-def test_a_database_that_was_made_anew_at_the_same_place_is_not_taken_for_the_one_before(
+def test_a_new_database_at_the_same_path_is_rejected(
     small_file: Path,
 ) -> None:
     with MemoryEngine(small_file) as engine:
-        memory = memory_of(engine)
+        memory = create_memory(engine)
         memory.put(user("one"))
-        written = memory.to_string()
+        dump = memory.to_string()
     for path in small_file.parent.glob(f"{small_file.name}*"):
         path.unlink()
-    with MemoryEngine(small_file) as anew:  # as an app does when it starts
-        attach(anew)
+    with MemoryEngine(small_file) as replacement:  # as an app does when it starts
+        attach(replacement)
         with pytest.raises(InvalidInputError, match="is not the database of this memory"):
-            TieredMemory.from_string(written)
+            TieredMemory.from_string(dump)
     with pytest.raises(InvalidInputError, match="is not the database of this memory"):
-        TieredMemory.from_string(written)
+        TieredMemory.from_string(dump)
 
 
-def test_a_database_that_was_moved_is_found_where_it_is_attached(small_file: Path, tmp_path: Path) -> None:
+def test_a_moved_database_is_found_after_attach(small_file: Path, tmp_path: Path) -> None:
     with MemoryEngine(small_file) as engine:
-        memory = memory_of(engine)
+        memory = create_memory(engine)
         memory.put(user("one"))
-        written = memory.to_string()
+        dump = memory.to_string()
     moved = small_file.rename(tmp_path / "moved.db")
     with pytest.raises(StorageUnavailableError, match="of this memory does not exist"):
-        TieredMemory.from_string(written)
+        TieredMemory.from_string(dump)
     with MemoryEngine(moved) as engine:
         attach(engine)
-        again = TieredMemory.from_string(written)
+        again = TieredMemory.from_string(dump)
         assert again.engine is engine
         assert texts(again.get_all()) == ["one"]
 
 
-def test_a_server_that_does_not_open_is_an_error_without_its_password(tmp_path: Path) -> None:
+def test_the_error_of_an_unreachable_server_does_not_contain_its_password(tmp_path: Path) -> None:
     reference = {"name": "x", "url": f"postgresql://mara:hunter2@/none?host={tmp_path}"}
     with pytest.raises(StorageUnavailableError, match="call langmem_tiers_llamaindex.attach") as caught:
         TieredMemory(session_id="s", engine_reference=reference)
@@ -270,72 +270,72 @@ def test_a_server_that_does_not_open_is_an_error_without_its_password(tmp_path: 
 
 
 @pytest.mark.parametrize("way", ["closed", "dropped"])
-def test_an_engine_in_memory_that_is_gone_is_an_error(way: str) -> None:
+def test_restoring_a_memory_of_a_closed_in_memory_engine_raises(way: str) -> None:
     engine = MemoryEngine()
-    memory = memory_of(engine)
+    memory = create_memory(engine)
     memory.put(user("one"))
-    told = memory.to_string()
+    dump = memory.to_string()
     engine.close()
     if way == "dropped":
         del engine, memory
         gc.collect()
     with pytest.raises(InvalidInputError, match="the engine of this memory no longer exists"):
-        TieredMemory.from_string(told)
+        TieredMemory.from_string(dump)
     with MemoryEngine() as other:
         attach(other)  # another one in memory is another memory
         with pytest.raises(InvalidInputError, match="no longer exists"):
-            TieredMemory.from_string(told)
+            TieredMemory.from_string(dump)
 
 
 def test_a_closed_engine_on_a_file_is_opened_again_and_shared(small_file: Path) -> None:
     with MemoryEngine(small_file) as engine:
-        memory_of(engine).put(user("one"))
-        told = memory_of(engine).to_string()
-    one, two = TieredMemory.from_string(told), TieredMemory.from_string(told)
-    assert one.engine is two.engine is not engine
-    assert texts(two.get_all()) == ["one"]
-    two.put(user("two"))
-    assert texts(one.get_all()) == ["one", "two"]
-    one.engine.close()
+        create_memory(engine).put(user("one"))
+        dump = create_memory(engine).to_string()
+    first, second = TieredMemory.from_string(dump), TieredMemory.from_string(dump)
+    assert first.engine is second.engine is not engine
+    assert texts(second.get_all()) == ["one"]
+    second.put(user("two"))
+    assert texts(first.get_all()) == ["one", "two"]
+    first.engine.close()
 
 
-def test_an_engine_that_was_attached_is_found_by_its_database(small_file: Path) -> None:
+def test_an_attached_engine_is_found_by_its_database(small_file: Path) -> None:
     with MemoryEngine(small_file) as first:
-        memory_of(first).put(user("one"))
-        told = memory_of(first).to_string()
-    with MemoryEngine(small_file, embedder=HashEmbedder()) as mine:
-        assert attach(mine) is mine
-        again = TieredMemory.from_string(told)
-        assert again.engine is mine
+        create_memory(first).put(user("one"))
+        dump = create_memory(first).to_string()
+    with MemoryEngine(small_file, embedder=HashEmbedder()) as attached:
+        assert attach(attached) is attached
+        again = TieredMemory.from_string(dump)
+        assert again.engine is attached
         assert texts(again.get_all()) == ["one"]
     with pytest.raises(InvalidInputError, match="expected a MemoryEngine"):
         attach("sqlite://")  # type: ignore[arg-type]
 
 
-def test_an_engine_that_is_handed_in_goes_before_all_others(small_file: Path) -> None:
-    with MemoryEngine() as gone:
-        told = memory_of(gone).to_dict()
-    with MemoryEngine(small_file) as mine:
-        again = TieredMemory.from_dict(told, engine=mine)
-        assert again.engine is mine
-        assert again.to_dict()["engine_reference"] != told["engine_reference"]
+def test_a_passed_engine_takes_precedence(small_file: Path) -> None:
+    with MemoryEngine() as former:
+        dump = create_memory(former).to_dict()
+    with MemoryEngine(small_file) as passed:
+        again = TieredMemory.from_dict(dump, engine=passed)
+        assert again.engine is passed
+        assert again.to_dict()["engine_reference"] != dump["engine_reference"]
 
 
-def test_the_engine_that_wrote_it_goes_before_another_on_the_same_database(small_file: Path) -> None:
+def test_the_serializing_engine_takes_precedence_over_others_on_the_same_database(small_file: Path) -> None:
     with MemoryEngine(small_file) as first, MemoryEngine(small_file) as second:
-        told = memory_of(first).to_dict()
+        dump = create_memory(first).to_dict()
         attach(second)
-        assert TieredMemory.from_dict(told).engine is first
+        assert TieredMemory.from_dict(dump).engine is first
         first.close()
-        assert TieredMemory.from_dict(told).engine is second
+        assert TieredMemory.from_dict(dump).engine is second
 
 
 @pytest.mark.soak
-def test_engines_that_nobody_uses_are_let_go() -> None:
+def test_unused_engines_are_garbage_collected() -> None:
     import weakref
 
     engine = MemoryEngine()
-    memory = memory_of(engine)
+    memory = create_memory(engine)
     memory.put(user("one"))
     memory.get()
     engine.close()
@@ -345,12 +345,12 @@ def test_engines_that_nobody_uses_are_let_go() -> None:
     assert watched() is None
 
 
-def test_many_threads_may_read_it_at_once(small_file: Path) -> None:
+def test_threads_restore_a_memory_concurrently(small_file: Path) -> None:
     with MemoryEngine(small_file) as engine:
-        memory_of(engine).put(user("one"))
-        told = memory_of(engine).to_string()
+        create_memory(engine).put(user("one"))
+        dump = create_memory(engine).to_string()
     opened: list[TieredMemory] = []
-    run_in_threads(6, lambda: opened.append(TieredMemory.from_string(told)))
+    run_in_threads(6, lambda: opened.append(TieredMemory.from_string(dump)))
     assert [texts(memory.get_all()) for memory in opened] == [["one"]] * 6
     for memory in opened:
         memory.engine.close()
@@ -395,27 +395,27 @@ def test_many_threads_may_read_it_at_once(small_file: Path) -> None:
     ],
     ids=str,
 )
-def test_a_dict_that_somebody_tampered_with_is_an_error_and_never_an_empty_memory(
+def test_a_tampered_dict_raises_and_creates_no_memory(
     tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
     (tmp_path / "it.db").write_bytes(b"x")
     with MemoryEngine() as engine:
-        told = json.loads(
-            json.dumps({**memory_of(engine).to_dict(), **change}).replace("{folder}", str(tmp_path))
+        dump = json.loads(
+            json.dumps({**create_memory(engine).to_dict(), **change}).replace("{folder}", str(tmp_path))
         )
         with pytest.raises((ValueError, StorageUnavailableError), match=words):
-            TieredMemory.from_dict(told)
-    assert [one.name for one in tmp_path.iterdir()] == ["it.db"]
+            TieredMemory.from_dict(dump)
+    assert [path.name for path in tmp_path.iterdir()] == ["it.db"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "5", '"x"', "{}", '{"session_id": "s"}'])
-def test_a_text_that_is_none_of_ours_is_an_error(text: str) -> None:
+def test_an_invalid_serialized_text_raises(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         TieredMemory.from_string(text)
 
 
-def test_a_name_that_no_json_could_hold_is_none_the_worse() -> None:
+def test_names_with_lone_surrogates_are_restored() -> None:
     with MemoryEngine() as engine:
-        memory = memory_of(engine, f"{uuid.uuid4()}\ud800", "\udfff")
+        memory = create_memory(engine, f"{uuid.uuid4()}\ud800", "\udfff")
         memory.put(user("one"))
         assert texts(TieredMemory.from_string(memory.to_string()).get_all()) == ["one"]

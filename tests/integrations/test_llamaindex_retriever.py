@@ -1,4 +1,4 @@
-"""Memory as nodes: in query engines and chat engines, sync and async, each user's own."""
+"""The LlamaIndex retriever in query engines and chat engines."""
 
 from __future__ import annotations
 
@@ -59,31 +59,31 @@ def engine() -> Iterator[MemoryEngine]:
         yield opened
 
 
-def retriever(engine: MemoryEngine, **options: Any) -> TieredMemoryRetriever:
+def create_retriever(engine: MemoryEngine, **options: Any) -> TieredMemoryRetriever:
     return TieredMemoryRetriever(engine, ("acme", "ada"), **options)
 
 
-def by_kind(found: list[NodeWithScore], kind: str) -> NodeWithScore:
-    return next(one for one in found if one.metadata["kind"] == kind)
+def find_kind(found: list[NodeWithScore], kind: str) -> NodeWithScore:
+    return next(node for node in found if node.metadata["kind"] == kind)
 
 
-def test_messages_and_knowledge_come_with_where_they_are_from_and_why(engine: MemoryEngine) -> None:
-    found = retriever(engine).retrieve(QUESTION)
-    said, known = by_kind(found, "message"), by_kind(found, "knowledge")
-    assert isinstance(said.node, TextNode)
-    assert (said.text, known.text) == ("Bob plays the cello.", "instrument of Bob: cello")
+def test_nodes_carry_the_origin_and_the_score_of_messages_and_knowledge(engine: MemoryEngine) -> None:
+    found = create_retriever(engine).retrieve(QUESTION)
+    message, known = find_kind(found, "message"), find_kind(found, "knowledge")
+    assert isinstance(message.node, TextNode)
+    assert (message.text, known.text) == ("Bob plays the cello.", "instrument of Bob: cello")
     assert known.node_id == "domain/instrument of Bob"
     (ada,) = [hit for hit in engine.namespace("acme", "ada").search("plays") if hit.message]
-    assert said.node_id == ada.entry.id
-    told = said.metadata
-    assert (told["session"], told["role"], told["name"], told["namespace"]) == (
+    assert message.node_id == ada.entry.id
+    metadata = message.metadata
+    assert (metadata["session"], metadata["role"], metadata["name"], metadata["namespace"]) == (
         "monday",
         "user",
         "Ada",
         ["acme", "ada"],
     )
-    assert said.score == told["score"] == pytest.approx(sum(told["signals"].values()))
-    assert {"relevance", "found_by", "importance", "tier"} <= set(told)
+    assert message.score == metadata["score"] == pytest.approx(sum(metadata["signals"].values()))
+    assert {"relevance", "found_by", "importance", "tier"} <= set(metadata)
     assert (known.metadata["category"], known.metadata["confidence"], known.metadata["source"]) == (
         "domain",
         0.5,
@@ -91,26 +91,36 @@ def test_messages_and_knowledge_come_with_where_they_are_from_and_why(engine: Me
     )
 
 
-def test_the_best_comes_first_and_metadata_is_plain_json(engine: MemoryEngine) -> None:
-    found = retriever(engine).retrieve(QUESTION)
-    scores = [one.get_score() for one in found]
+def test_nodes_are_sorted_by_score_and_their_metadata_is_plain_json(engine: MemoryEngine) -> None:
+    found = create_retriever(engine).retrieve(QUESTION)
+    scores = [node.get_score() for node in found]
     assert scores == sorted(scores, reverse=True)
-    for one in found:
-        assert json.loads(json.dumps(one.metadata)) == one.metadata
-        kept = json_to_doc(doc_to_json(one.node))
-        assert (kept.node_id, kept.get_content(), kept.metadata) == (one.node_id, one.text, one.metadata)
+    for node in found:
+        assert json.loads(json.dumps(node.metadata)) == node.metadata
+        restored = json_to_doc(doc_to_json(node.node))
+        assert (restored.node_id, restored.get_content(), restored.metadata) == (
+            node.node_id,
+            node.text,
+            node.metadata,
+        )
 
 
-def test_a_model_sees_who_said_it_and_when_and_an_embedder_the_text_alone(engine: MemoryEngine) -> None:
-    said = by_kind(retriever(engine).retrieve(QUESTION), "message")
-    assert said.get_content(MetadataMode.EMBED) == "Bob plays the cello."
-    lines = said.get_content(MetadataMode.LLM).split("\n")
-    assert lines == ["role: user", "name: Ada", f"created_at: {said.metadata['created_at']}", "", said.text]
+def test_models_see_speaker_and_time_and_embedders_only_the_text(engine: MemoryEngine) -> None:
+    message = find_kind(create_retriever(engine).retrieve(QUESTION), "message")
+    assert message.get_content(MetadataMode.EMBED) == "Bob plays the cello."
+    lines = message.get_content(MetadataMode.LLM).split("\n")
+    assert lines == [
+        "role: user",
+        "name: Ada",
+        f"created_at: {message.metadata['created_at']}",
+        "",
+        message.text,
+    ]
 
 
-async def test_async_finds_the_same(engine: MemoryEngine) -> None:
-    one = retriever(engine, similarity_top_k=2)
-    sync, awaited = one.retrieve(QUESTION), await one.aretrieve(QUESTION)
+async def test_async_search_finds_the_same_nodes(engine: MemoryEngine) -> None:
+    retriever = create_retriever(engine, similarity_top_k=2)
+    sync, awaited = retriever.retrieve(QUESTION), await retriever.aretrieve(QUESTION)
     assert [found.node_id for found in awaited] == [found.node_id for found in sync]
     assert len(sync) == 2
 
@@ -125,14 +135,14 @@ async def test_async_leaves_the_event_loop_free(
         return read(*args, **options)
 
     monkeypatch.setattr(engine._database, "read_raw", watched)
-    assert await retriever(engine).aretrieve(QUESTION)
+    assert await create_retriever(engine).aretrieve(QUESTION)
     assert threads
     assert threading.get_ident() not in threads
 
 
-def test_nothing_of_another_user_comes(engine: MemoryEngine) -> None:
-    everything = retriever(engine, similarity_top_k=50).retrieve("Bob")
-    assert not any("drums" in one.text for one in everything)
+def test_nodes_of_another_user_are_not_found(engine: MemoryEngine) -> None:
+    everything = create_retriever(engine, similarity_top_k=50).retrieve("Bob")
+    assert not any("drums" in node.text for node in everything)
     assert TieredMemoryRetriever(engine, "acme").retrieve(QUESTION) == []
 
 
@@ -156,49 +166,49 @@ HOSTILE = [
 
 @given(names=st.lists(st.sampled_from(HOSTILE) | st.text(min_size=1, max_size=8), min_size=2, unique=True))
 @examples(30)
-def test_whatever_users_are_called_each_finds_their_own(names: list[str]) -> None:
+def test_users_with_hostile_names_find_only_their_own_messages(names: list[str]) -> None:
     with MemoryEngine(embedder=None) as engine:
         for number, name in enumerate(names):
             engine.session(name, "s").add("user", f"secret number {number}")
         for number, name in enumerate(names):
             found = TieredMemoryRetriever(engine, name, similarity_top_k=100).retrieve("secret number")
-            assert [one.text for one in found] == [f"secret number {number}"]
+            assert [node.text for node in found] == [f"secret number {number}"]
 
 
 @pytest.mark.parametrize("query", ["", "  \n"])
 async def test_a_query_without_words_finds_nothing(engine: MemoryEngine, query: str) -> None:
-    one = retriever(engine, strategy="recency")
-    assert one.retrieve(query) == []
-    assert await one.aretrieve(QueryBundle(query)) == []
+    retriever = create_retriever(engine, strategy="recency")
+    assert retriever.retrieve(query) == []
+    assert await retriever.aretrieve(QueryBundle(query)) == []
 
 
-def test_filters_and_strategy_decide_what_comes(engine: MemoryEngine) -> None:
-    roles = retriever(engine, filters=RecallFilters(roles={"assistant"})).retrieve(QUESTION)
-    assert [one.metadata["role"] for one in roles] == ["assistant"]
-    newest = retriever(engine, strategy=Strategy.RECENCY, similarity_top_k=1).retrieve(QUESTION)
+def test_filters_and_strategy_select_the_nodes(engine: MemoryEngine) -> None:
+    roles = create_retriever(engine, filters=RecallFilters(roles={"assistant"})).retrieve(QUESTION)
+    assert [node.metadata["role"] for node in roles] == ["assistant"]
+    newest = create_retriever(engine, strategy=Strategy.RECENCY, similarity_top_k=1).retrieve(QUESTION)
     assert newest[0].text == "He must love the instrument."
 
 
-def test_how_many_come_can_be_changed(engine: MemoryEngine) -> None:
-    one = retriever(engine)
-    one.similarity_top_k = 1
-    assert (one.similarity_top_k, len(one.retrieve(QUESTION))) == (1, 1)
+def test_similarity_top_k_can_be_changed(engine: MemoryEngine) -> None:
+    retriever = create_retriever(engine)
+    retriever.similarity_top_k = 1
+    assert (retriever.similarity_top_k, len(retriever.retrieve(QUESTION))) == (1, 1)
     with pytest.raises(InvalidInputError, match="from 1 to 100, got 101: RecallConfig.max_limit"):
-        one.similarity_top_k = 101
-    assert one.similarity_top_k == 1
+        retriever.similarity_top_k = 101
+    assert retriever.similarity_top_k == 1
 
 
-def test_messages_of_two_sessions_with_the_same_id_both_come() -> None:
+def test_messages_with_the_same_id_in_several_sessions_are_all_found() -> None:
     with MemoryEngine(embedder=None) as engine:
         for session in ("monday", "tuesday", "wednesday"):
             engine.session("ada", session).add_many([MessageDraft("user", f"cello on {session}", id="1")])
         found = TieredMemoryRetriever(engine, "ada").retrieve("cello")
-        assert {one.metadata["session"] for one in found} == {"monday", "tuesday", "wednesday"}
-        assert len({one.node_id for one in found}) == 3
+        assert {node.metadata["session"] for node in found} == {"monday", "tuesday", "wednesday"}
+        assert len({node.node_id for node in found}) == 3
         assert found[0].node_id == "1"
 
 
-def test_what_no_provider_could_read_is_replaced() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     with MemoryEngine(embedder=None) as engine:
         engine.session("ada", "s").add_many([MessageDraft("user", "half \ud83d a smile", name="Ad\udc00")])
         (found,) = TieredMemoryRetriever(engine, "ada").retrieve("smile")
@@ -207,8 +217,8 @@ def test_what_no_provider_could_read_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("use_async", [False, True], ids=["sync", "async"])
-def test_found_in_two_ways_a_memory_counts_as_one(engine: MemoryEngine, use_async: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    words, newest = retriever(engine, strategy="words"), retriever(engine, strategy="recency")
+def test_a_memory_found_by_two_retrievers_is_fused_into_one(engine: MemoryEngine, use_async: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    words, newest = create_retriever(engine, strategy="words"), create_retriever(engine, strategy="recency")
     fused = QueryFusionRetriever(
         [words, newest],
         llm=MockLLM(),
@@ -218,59 +228,59 @@ def test_found_in_two_ways_a_memory_counts_as_one(engine: MemoryEngine, use_asyn
         use_async=use_async,
     )
     found = fused.retrieve("plays the cello")
-    assert len(found) == len({one.node_id for one in found}) == len(newest.retrieve("x"))
+    assert len(found) == len({node.node_id for node in found}) == len(newest.retrieve("x"))
     assert found[0].score == pytest.approx(1 / 60 + 1 / 61, rel=0.02)
 
 
-def test_it_answers_in_a_query_engine(engine: MemoryEngine) -> None:
-    answered = RetrieverQueryEngine.from_args(retriever(engine), llm=MockLLM()).query(QUESTION)
+def test_a_retriever_works_in_a_query_engine(engine: MemoryEngine) -> None:
+    answered = RetrieverQueryEngine.from_args(create_retriever(engine), llm=MockLLM()).query(QUESTION)
     assert "Bob plays the cello." in str(answered)  # the model repeats its prompt
     assert "signals" not in str(answered)
     assert "found_by" not in str(answered)
-    assert {one.metadata["kind"] for one in answered.source_nodes} == {"message", "knowledge"}
+    assert {node.metadata["kind"] for node in answered.source_nodes} == {"message", "knowledge"}
 
 
-async def test_it_answers_in_a_query_engine_without_blocking(engine: MemoryEngine) -> None:
-    answered = await RetrieverQueryEngine.from_args(retriever(engine), llm=MockLLM()).aquery(QUESTION)
+async def test_a_retriever_works_in_an_async_query_engine(engine: MemoryEngine) -> None:
+    answered = await RetrieverQueryEngine.from_args(create_retriever(engine), llm=MockLLM()).aquery(QUESTION)
     assert "Bob plays the cello." in str(answered)
 
 
-async def test_it_is_a_tool_of_an_agent_by_a_query_engine(engine: MemoryEngine) -> None:
-    query_engine = RetrieverQueryEngine.from_args(retriever(engine), llm=MockLLM())
+async def test_a_retriever_works_as_a_query_engine_tool(engine: MemoryEngine) -> None:
+    query_engine = RetrieverQueryEngine.from_args(create_retriever(engine), llm=MockLLM())
     tool = QueryEngineTool.from_defaults(query_engine, name="memory", description="What is remembered.")
-    for told in (tool(QUESTION), await tool.acall(QUESTION)):
-        assert "Bob plays the cello." in told.content
-        assert not told.is_error
+    for output in (tool(QUESTION), await tool.acall(QUESTION)):
+        assert "Bob plays the cello." in output.content
+        assert not output.is_error
 
 
-def chat_engine(kind: Any, memory: TieredMemoryRetriever) -> Any:
+def create_chat_engine(kind: Any, memory: TieredMemoryRetriever) -> Any:
     # The default history leaves a database open.
     history = ChatMemoryBuffer.from_defaults(token_limit=1_000)
     return kind.from_defaults(retriever=memory, memory=history, llm=MockLLM(is_chat_model=True))
 
 
 @pytest.mark.parametrize("kind", [ContextChatEngine, CondensePlusContextChatEngine])
-async def test_a_chat_engine_gives_it_to_its_model(engine: MemoryEngine, kind: Any) -> None:
-    chat = chat_engine(kind, retriever(engine))
-    for said in (chat.chat(QUESTION), await chat.achat(QUESTION)):
-        assert "Bob plays the cello." in said.response
-        assert said.source_nodes
+async def test_a_chat_engine_passes_found_memories_to_its_model(engine: MemoryEngine, kind: Any) -> None:
+    chat = create_chat_engine(kind, create_retriever(engine))
+    for answer in (chat.chat(QUESTION), await chat.achat(QUESTION)):
+        assert "Bob plays the cello." in answer.response
+        assert answer.source_nodes
     assert "Bob plays the cello." in "".join(chat.stream_chat(QUESTION).response_gen)
 
 
 @pytest.mark.parametrize("kind", [ContextChatEngine, CondensePlusContextChatEngine])
-def test_braces_in_a_memory_reach_the_model_as_they_are(kind: Any) -> None:
-    said = 'The template of Bob is {"a": {query_str}} {context_str} {0}.'
+def test_braces_in_a_memory_reach_the_model_unchanged(kind: Any) -> None:
+    text = 'The template of Bob is {"a": {query_str}} {context_str} {0}.'
     with MemoryEngine(embedder=None) as engine:
-        engine.session("ada", "s").add("user", said)
+        engine.session("ada", "s").add("user", text)
         memory = TieredMemoryRetriever(engine, "ada")
-        assert said in chat_engine(kind, memory).chat("template of Bob").response
-        asked = RetrieverQueryEngine.from_args(memory, llm=MockLLM()).query("template of Bob")
-        assert said in str(asked)
+        assert text in create_chat_engine(kind, memory).chat("template of Bob").response
+        answer = RetrieverQueryEngine.from_args(memory, llm=MockLLM()).query("template of Bob")
+        assert text in str(answer)
 
 
-class Seen(BaseEventHandler):
-    """Keeps the events of retrievals."""
+class EventRecorder(BaseEventHandler):
+    """Record the retrieval events."""
 
     events: list[Any] = []  # noqa: RUF012 - pydantic copies it
 
@@ -279,35 +289,35 @@ class Seen(BaseEventHandler):
             self.events.append(event)
 
 
-async def test_tracers_and_callbacks_are_told_of_each_retrieval(engine: MemoryEngine) -> None:
-    seen, debug = Seen(), LlamaDebugHandler(print_trace_on_end=False)
-    one, root = retriever(engine, callback_manager=CallbackManager([debug])), get_dispatcher()
-    root.add_event_handler(seen)
+async def test_tracers_and_callbacks_get_each_retrieval(engine: MemoryEngine) -> None:
+    recorder, debug = EventRecorder(), LlamaDebugHandler(print_trace_on_end=False)
+    retriever, root = create_retriever(engine, callback_manager=CallbackManager([debug])), get_dispatcher()
+    root.add_event_handler(recorder)
     try:
-        found = one.retrieve(QUESTION)
-        await one.aretrieve(QUESTION)
+        found = retriever.retrieve(QUESTION)
+        await retriever.aretrieve(QUESTION)
     finally:
-        root.event_handlers.remove(seen)
-    start, end, *more = seen.events
+        root.event_handlers.remove(recorder)
+    start, end, *more = recorder.events
     assert (start.str_or_query_bundle, end.nodes, len(more)) == (QUESTION, found, 2)
     assert len(debug.get_event_pairs(CBEventType.RETRIEVE)) == 2
 
 
-async def test_a_closed_engine_is_an_error(engine: MemoryEngine) -> None:
-    one = retriever(engine)
+async def test_a_closed_engine_raises(engine: MemoryEngine) -> None:
+    retriever = create_retriever(engine)
     engine.close()
     with pytest.raises(EngineClosedError):
-        one.retrieve(QUESTION)
+        retriever.retrieve(QUESTION)
     with pytest.raises(EngineClosedError):
-        await one.aretrieve(QUESTION)
+        await retriever.aretrieve(QUESTION)
 
 
-def test_no_address_is_shown(engine: MemoryEngine) -> None:
-    assert repr(retriever(engine)) == "TieredMemoryRetriever(('acme', 'ada'), similarity_top_k=4)"
+def test_repr_does_not_show_the_database(engine: MemoryEngine) -> None:
+    assert repr(create_retriever(engine)) == "TieredMemoryRetriever(('acme', 'ada'), similarity_top_k=4)"
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("settings", "expected"),
     [
         ({"engine": "sqlite://"}, r"expected a MemoryEngine, got str: pass MemoryEngine\("),
         ({"namespace": ()}, r"at least one label, got \(\)"),
@@ -320,14 +330,12 @@ def test_no_address_is_shown(engine: MemoryEngine) -> None:
     ],
     ids=str,
 )
-def test_settings_that_make_no_sense_are_refused(
-    engine: MemoryEngine, wrong: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(InvalidInputError, match=says):
-        TieredMemoryRetriever(**{"engine": engine, "namespace": "acme", **wrong})
+def test_invalid_settings_are_rejected(engine: MemoryEngine, settings: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InvalidInputError, match=expected):
+        TieredMemoryRetriever(**{"engine": engine, "namespace": "acme", **settings})
 
 
-def test_the_engine_says_how_many_may_be_asked_for() -> None:
+def test_max_limit_of_the_engine_limits_similarity_top_k() -> None:
     with MemoryEngine(
         embedder=None, config=EngineConfig(recall=RecallConfig(limit=2, max_limit=2))
     ) as engine:

@@ -112,7 +112,7 @@ messages: SearchStrategy[ChatMessage] = st.builds(
 def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryEngine]:
-    """One engine for all examples; each works in namespaces of its own."""
+    """One engine for all examples; each example uses its own namespaces."""
     with open_backend_engine(
         request.param, tmp_path_factory.mktemp("messages"), request, embedder=None
     ) as engine:
@@ -126,28 +126,28 @@ def plain() -> Iterator[MemoryEngine]:
 
 
 def check_same(before: Any, after: Any) -> None:
-    """Equal, and of equal types all the way down."""
+    """Check that two messages and all nested values are equal and of equal types."""
     assert type(before) is type(after)
     assert before == after
-    for one, other in zip(before.blocks, after.blocks, strict=True):
-        assert type(one) is type(other)
-        assert same(one.__dict__, other.__dict__)
+    for first, second in zip(before.blocks, after.blocks, strict=True):
+        assert type(first) is type(second)
+        assert same(first.__dict__, second.__dict__)
     assert same(before.additional_kwargs, after.additional_kwargs)
 
 
 @given(st.lists(messages, min_size=1, max_size=4))
 @examples(80)
-def test_any_message_comes_back_equal(shared: MemoryEngine, said: list[ChatMessage]) -> None:
+def test_any_message_comes_back_equal(shared: MemoryEngine, originals: list[ChatMessage]) -> None:
     session = shared.session(uuid.uuid4().hex, "s")
-    session.add_many(to_draft(message, shared.counter) for message in said)
+    session.add_many(to_draft(message, shared.counter) for message in originals)
     found = [to_message(message) for message in session.messages()]
-    for before, after in zip(said, found, strict=True):
+    for before, after in zip(originals, found, strict=True):
         check_same(before, after)
 
 
 @given(messages)
 @examples(60)
-def test_a_message_that_came_back_is_the_same_draft(shared: MemoryEngine, message: ChatMessage) -> None:
+def test_a_restored_message_gives_the_same_draft(shared: MemoryEngine, message: ChatMessage) -> None:
     draft = to_draft(message, shared.counter, id="one")
     found = shared.session(uuid.uuid4().hex, "s").add(draft).message
     assert to_draft(to_message(found), shared.counter, id="one") == draft
@@ -155,27 +155,27 @@ def test_a_message_that_came_back_is_the_same_draft(shared: MemoryEngine, messag
 
 @given(st.lists(messages, max_size=4), st.lists(messages, max_size=2))
 @examples(40)
-def test_a_list_that_is_handed_back_costs_nothing_and_a_longer_one_what_is_new(
-    plain: MemoryEngine, said: list[ChatMessage], more: list[ChatMessage]
+def test_setting_a_list_stores_only_its_new_messages(
+    plain: MemoryEngine, originals: list[ChatMessage], more: list[ChatMessage]
 ) -> None:
     memory = TieredMemory(engine=plain, user_id=uuid.uuid4().hex, session_id="s")
-    memory.put_messages(said)
-    memory.set(memory.get_all() or said)
+    memory.put_messages(originals)
+    memory.set(memory.get_all() or originals)
     session = memory.engine.session(memory.namespace, "s")
-    assert session.count() == len(said)
+    assert session.count() == len(originals)
     memory.set([*memory.get_all(), *more])
-    assert memory.get_all() == [*said, *more]
-    if said:
-        assert session.count() == len(said) + len(more)
+    assert memory.get_all() == [*originals, *more]
+    if originals:
+        assert session.count() == len(originals) + len(more)
 
 
 @given(messages)
 @examples(200)
-def test_a_draft_says_what_a_person_reads_and_counts_the_rest(message: ChatMessage) -> None:
+def test_a_draft_contains_the_text_and_counts_the_other_parts(message: ChatMessage) -> None:
     before, counter = json.dumps(encode_chat_message(message, "")), ContentAwareCounter()
     draft = to_draft(message, counter)
-    said = [block.text for block in message.blocks if isinstance(block, TextBlock)]
-    assert all(one in draft.content for one in said)
+    texts = [block.text for block in message.blocks if isinstance(block, TextBlock)]
+    assert all(text in draft.content for text in texts)
     assert not is_only_fenced(draft.content)
     tokens = message_tokens(message, counter.count)
     assert tokens >= counter.count(draft.content)

@@ -1,4 +1,4 @@
-"""LlamaIndex's agents under watch: their tool calls are cycles, and one that goes in circles is stopped."""
+"""Watched LlamaIndex agents: tool calls are recorded as cycles and loops are stopped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ with warnings.catch_warnings():
         Prompt,
         ScriptedLLM,
         SingleNodeRetriever,
-        calling,
+        create_tool_calls,
         texts,
     )
 
@@ -57,7 +57,7 @@ def memory() -> Iterator[AgentMemory]:
 
 
 class Page:
-    """A tool that always shows the same."""
+    """Tool that always returns the same page."""
 
     def __init__(self, shows: str | Exception = "A button.") -> None:
         self.clicks = 0
@@ -71,42 +71,42 @@ class Page:
         return self._shows
 
 
-def run(agent: Any, question: str = "Buy it.", **about: Any) -> Any:
+def run(agent: Any, question: str = "Buy it.", **options: Any) -> Any:
     async def ask() -> Any:
         # The default history leaves a database open.
         history = ChatMemoryBuffer.from_defaults(token_limit=20_000)
-        return await agent.run(question, memory=history, early_stopping_method="generate", **about)
+        return await agent.run(question, memory=history, early_stopping_method="generate", **options)
 
     return asyncio.run(ask())
 
 
 def click(number: int = 1, selector: str = "#buy") -> Any:
-    return calling((f"call-{number}", "click", {"selector": selector}))
+    return create_tool_calls((f"call-{number}", "click", {"selector": selector}))
 
 
-def looping(rounds: int, *, after: str = "I give up.") -> AnswerSequence:
+def create_looping_replies(rounds: int, *, after: str = "I give up.") -> AnswerSequence:
     return AnswerSequence(*(click(number) for number in range(rounds)), after)
 
 
-def cycles(memory: AgentMemory) -> list[tuple[str, dict[str, Any], str, str]]:
+def list_cycles(memory: AgentMemory) -> list[tuple[str, dict[str, Any], str, str]]:
     return [
         (
-            one.action.tool_name,
-            dict(one.action.parameters),
-            one.observation.text if one.observation else "",
-            one.outcome.value,
+            cycle.action.tool_name,
+            dict(cycle.action.parameters),
+            cycle.observation.text if cycle.observation else "",
+            cycle.outcome.value,
         )
-        for one in memory.short_term.get_recent(50)
+        for cycle in memory.short_term.get_recent(50)
     ]
 
 
-def only(tools: list[BaseTool]) -> WatchedTool:
+def get_watched_tool(tools: list[BaseTool]) -> WatchedTool:
     (tool, _) = tools
     assert isinstance(tool, WatchedTool)
     return tool
 
 
-def loop(tool: WatchedTool, times: int, **arguments: Any) -> list[ToolOutput]:
+def call_repeatedly(tool: WatchedTool, times: int, **arguments: Any) -> list[ToolOutput]:
     return [tool.call(**arguments) for _ in range(times)]
 
 
@@ -114,13 +114,13 @@ def loop(tool: WatchedTool, times: int, **arguments: Any) -> list[ToolOutput]:
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-def test_the_tool_calls_of_an_agent_become_cycles(memory: AgentMemory, streaming: bool) -> None:  # noqa: FBT001 - a parameter
+def test_tool_calls_of_an_agent_are_recorded_as_cycles(memory: AgentMemory, streaming: bool) -> None:  # noqa: FBT001 - a parameter
     page = Page()
     llm = ScriptedLLM(reply=AnswerSequence(click(1, "#a"), click(2, "#b"), "Done."))
     agent = watch_agent(FunctionAgent(tools=[page.click], llm=llm, streaming=streaming), memory)
     memory.working.set_active(Thought("The button buys it."))
     assert str(run(agent)) == "Done."
-    assert cycles(memory) == [
+    assert list_cycles(memory) == [
         ("click", {"selector": "#a"}, "A button.", "success"),
         ("click", {"selector": "#b"}, "A button.", "success"),
     ]
@@ -129,34 +129,34 @@ def test_the_tool_calls_of_an_agent_become_cycles(memory: AgentMemory, streaming
     assert first.duration_ms > 0
 
 
-def test_a_looping_function_agent_is_stopped_and_reads_why(memory: AgentMemory) -> None:
+def test_a_looping_function_agent_is_stopped_and_gets_the_reason(memory: AgentMemory) -> None:
     page = Page()
-    llm = ScriptedLLM(reply=looping(12))
+    llm = ScriptedLLM(reply=create_looping_replies(12))
     agent = watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory, stop_after=0)
     assert str(run(agent)) == "I give up."
     assert 3 <= page.clicks <= MOST
-    assert len(cycles(memory)) == page.clicks  # what was blocked did not happen
+    assert len(list_cycles(memory)) == page.clicks  # what was blocked did not happen
     seen = [message.content or "" for message in llm.seen[-1] if message.role == "tool"]
     assert len(seen) == 12
     assert seen[0] == "A button."
-    assert any(one.startswith("A button.\n\nWarning: ") for one in seen)
-    assert all(one.startswith("Blocked: ") for one in seen[page.clicks :])
+    assert any(text.startswith("A button.\n\nWarning: ") for text in seen)
+    assert all(text.startswith("Blocked: ") for text in seen[page.clicks :])
 
 
-def test_an_agent_that_never_gives_up_runs_its_tool_no_more(memory: AgentMemory) -> None:
+def test_an_agent_that_ignores_blocks_does_not_run_its_tool(memory: AgentMemory) -> None:
     page = Page()
     llm = ScriptedLLM(reply=AnswerSequence(click()))
     agent = watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory, stop_after=0)
     with pytest.raises(Exception, match="Max iterations"):
-        asyncio.run(_forced(agent))
+        asyncio.run(_run_without_early_stopping(agent))
     assert page.clicks <= MOST
 
 
-async def _forced(agent: Any) -> None:
+async def _run_without_early_stopping(agent: Any) -> None:
     await agent.run("Buy it.", memory=ChatMemoryBuffer.from_defaults(token_limit=20_000))
 
 
-def test_a_looping_react_agent_is_stopped_and_reads_why(memory: AgentMemory) -> None:
+def test_a_looping_react_agent_is_stopped_and_gets_the_reason(memory: AgentMemory) -> None:
     def reply(prompt: Prompt) -> str:
         if "Observation: Blocked" in texts(prompt):
             return "Thought: I am stuck in a loop.\nAnswer: It cannot be bought."
@@ -173,19 +173,19 @@ def test_a_looping_react_agent_is_stopped_and_reads_why(memory: AgentMemory) -> 
 
 def test_the_agents_of_a_workflow_share_the_task(memory: AgentMemory) -> None:
     page = Page()
-    handoff = calling(("h", "handoff", {"to_agent": "buyer", "reason": "It is found."}))
+    handoff = create_tool_calls(("h", "handoff", {"to_agent": "buyer", "reason": "It is found."}))
     finder = FunctionAgent(
         name="finder",
         description="Finds.",
         tools=[page.click],
         llm=ScriptedLLM(reply=AnswerSequence(click(1, "#find"), handoff)),
     )
-    llm = ScriptedLLM(reply=looping(11))
+    llm = ScriptedLLM(reply=create_looping_replies(11))
     buyer = FunctionAgent(name="buyer", description="Buys.", tools=[page.click], llm=llm)
     flow = AgentWorkflow(agents=[finder, buyer], root_agent="finder")
     assert watch_agent(flow, memory) is flow
     assert str(run(flow)) == "I give up."
-    done = [parameters.get("selector", name) for name, parameters, _, _ in cycles(memory)]
+    done = [parameters.get("selector", name) for name, parameters, _, _ in list_cycles(memory)]
     assert done == ["#find", "handoff", *["#buy"] * (page.clicks - 1)]
     assert page.clicks <= MOST + 1
     assert "Blocked: " in texts(llm.seen[-1])
@@ -193,17 +193,19 @@ def test_the_agents_of_a_workflow_share_the_task(memory: AgentMemory) -> None:
 
 def test_an_answer_lifts_the_block(memory: AgentMemory) -> None:
     def reply(prompt: Prompt) -> Any:
-        told = [message.content or "" for message in prompt if message.role == "tool"]
-        if told and told[-1].startswith("Blocked"):
-            return calling(("why", "answer_guard", {"reason": REASON}))
-        return "Bought." if told and page.clicks > before else click(len(told))
+        texts = [message.content or "" for message in prompt if message.role == "tool"]
+        if texts and texts[-1].startswith("Blocked"):
+            return create_tool_calls(("why", "answer_guard", {"reason": REASON}))
+        return "Bought." if texts and page.clicks > before else click(len(texts))
 
     page = Page()
     before = len(
         [
-            one
-            for one in loop(only(watch_tools([page.click], memory)), 12, selector="#buy")
-            if not one.is_error
+            output
+            for output in call_repeatedly(
+                get_watched_tool(watch_tools([page.click], memory)), 12, selector="#buy"
+            )
+            if not output.is_error
         ]
     )
     assert before == page.clicks <= MOST
@@ -212,15 +214,15 @@ def test_an_answer_lifts_the_block(memory: AgentMemory) -> None:
     assert str(run(agent)) == "Bought."
     assert page.clicks == before + 1
     assert "The block is lifted" in texts(llm.seen[-1])
-    assert "answer_guard" not in [name for name, _, _, _ in cycles(memory)]
+    assert "answer_guard" not in [name for name, _, _, _ in list_cycles(memory)]
 
 
 def test_a_failing_tool_is_recorded_and_its_agent_warned_then_stopped(memory: AgentMemory) -> None:
     page = Page(ValueError("no such element"))
-    llm = ScriptedLLM(reply=looping(12))
+    llm = ScriptedLLM(reply=create_looping_replies(12))
     run(watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory))
     assert page.clicks <= MOST
-    assert {one[2:] for one in cycles(memory)} == {("no such element", "failure")}
+    assert {cycle[2:] for cycle in list_cycles(memory)} == {("no such element", "failure")}
     assert memory.is_repeated_failure(AgentAction("click", {"selector": "#buy"}))
     seen = [message.content or "" for message in llm.seen[-1] if message.role == "tool"]
     assert seen[0] == "no such element"
@@ -228,41 +230,47 @@ def test_a_failing_tool_is_recorded_and_its_agent_warned_then_stopped(memory: Ag
     assert seen[-1].startswith("Blocked: ")
 
 
-def test_calls_at_the_same_time_are_all_recorded(memory: AgentMemory) -> None:
+def test_parallel_calls_are_all_recorded(memory: AgentMemory) -> None:
     page = Page()
-    many = calling(*((f"call-{one}", "click", {"selector": f"#{one}"}) for one in range(8)))
+    many = create_tool_calls(
+        *((f"call-{number}", "click", {"selector": f"#{number}"}) for number in range(8))
+    )
     agent = FunctionAgent(tools=[page.click], llm=ScriptedLLM(reply=AnswerSequence(many, "Done.")))
     run(watch_agent(agent, memory))
-    assert sorted(one[1]["selector"] for one in cycles(memory)) == [f"#{one}" for one in range(8)]
+    assert sorted(cycle[1]["selector"] for cycle in list_cycles(memory)) == [
+        f"#{number}" for number in range(8)
+    ]
 
 
-def taking_context(do: Any) -> Any:
+def annotate_context(do: Any) -> Any:
     do.__annotations__["ctx"] = Context  # the framework does not read annotations that are text
     return do
 
 
-def test_a_tool_gets_its_context_and_no_cycle_holds_it(memory: AgentMemory) -> None:
+def test_a_tool_gets_its_context_and_cycles_do_not_contain_it(memory: AgentMemory) -> None:
     async def note(ctx: Context, text: str) -> str:
         """Note something."""
         await ctx.store.set("noted", text)
         return f"noted {await ctx.store.get('noted')}"
 
-    llm = ScriptedLLM(reply=AnswerSequence(calling(("1", "note", {"text": "tea"})), "Done."))
-    agent = watch_agent(FunctionAgent(tools=[taking_context(note)], llm=llm), memory)
+    llm = ScriptedLLM(reply=AnswerSequence(create_tool_calls(("1", "note", {"text": "tea"})), "Done."))
+    agent = watch_agent(FunctionAgent(tools=[annotate_context(note)], llm=llm), memory)
     assert str(run(agent)) == "Done."
-    assert cycles(memory) == [("note", {"text": "tea"}, "noted tea", "success")]
+    assert list_cycles(memory) == [("note", {"text": "tea"}, "noted tea", "success")]
 
 
 def test_a_tool_that_waits_for_a_person_is_recorded_once(memory: AgentMemory) -> None:
     async def confirm(ctx: Context, what: str) -> str:
         """Ask a person."""
-        asked = InputRequiredEvent(prefix=what)  # type: ignore[call-arg]  # events take any field
-        answer = await ctx.wait_for_event(HumanResponseEvent, waiter_id=what, waiter_event=asked)
+        request = InputRequiredEvent(prefix=what)  # type: ignore[call-arg]  # events take any field
+        answer = await ctx.wait_for_event(HumanResponseEvent, waiter_id=what, waiter_event=request)
         return str(answer.response)
 
     async def ask() -> str:
-        llm = ScriptedLLM(reply=AnswerSequence(calling(("1", "confirm", {"what": "Sure?"})), "Done."))
-        agent = watch_agent(FunctionAgent(tools=[taking_context(confirm)], llm=llm), memory)
+        llm = ScriptedLLM(
+            reply=AnswerSequence(create_tool_calls(("1", "confirm", {"what": "Sure?"})), "Done.")
+        )
+        agent = watch_agent(FunctionAgent(tools=[annotate_context(confirm)], llm=llm), memory)
         handler = agent.run("Buy it.", memory=ChatMemoryBuffer.from_defaults(token_limit=20_000))
         async for event in handler.stream_events():
             if isinstance(event, InputRequiredEvent):
@@ -271,10 +279,10 @@ def test_a_tool_that_waits_for_a_person_is_recorded_once(memory: AgentMemory) ->
         return str(await handler)
 
     assert asyncio.run(ask()) == "Done."
-    assert cycles(memory) == [("confirm", {"what": "Sure?"}, "yes", "success")]
+    assert list_cycles(memory) == [("confirm", {"what": "Sure?"}, "yes", "success")]
 
 
-def test_what_is_returned_directly_carries_no_warning_but_is_blocked(memory: AgentMemory) -> None:
+def test_a_tool_with_return_direct_gets_no_warning_but_is_blocked(memory: AgentMemory) -> None:
     page = Page()
     tool = FunctionTool.from_defaults(page.click, return_direct=True)
     for _ in range(MOST + 1):
@@ -286,7 +294,7 @@ def test_what_is_returned_directly_carries_no_warning_but_is_blocked(memory: Age
     assert page.clicks <= MOST
 
 
-def test_an_agent_that_runs_code_is_stopped_as_well(memory: AgentMemory) -> None:
+def test_a_looping_code_agent_is_stopped(memory: AgentMemory) -> None:
     ran: list[str] = []
 
     def execute(code: str) -> str:
@@ -303,12 +311,12 @@ def test_an_agent_that_runs_code_is_stopped_as_well(memory: AgentMemory) -> None
     assert "answer_guard" not in texts(llm.seen[0])
 
 
-def _add(one: int, other: int) -> int:
+def _add(first: int, second: int) -> int:
     """Add."""
-    return one + other
+    return first + second
 
 
-def test_tools_that_are_looked_up_are_watched(memory: AgentMemory) -> None:
+def test_tools_of_a_tool_retriever_are_watched(memory: AgentMemory) -> None:
     page = Page()
     tool = FunctionTool.from_defaults(page.click)
     mapping = SimpleToolNodeMapping.from_objects([tool])
@@ -318,10 +326,10 @@ def test_tools_that_are_looked_up_are_watched(memory: AgentMemory) -> None:
             return [NodeWithScore(node=mapping.to_node(tool), score=1.0)]
 
     retriever: ObjectRetriever[Any] = ObjectRetriever(Lookup(), mapping)
-    agent = FunctionAgent(tool_retriever=retriever, llm=ScriptedLLM(reply=looping(12)))
+    agent = FunctionAgent(tool_retriever=retriever, llm=ScriptedLLM(reply=create_looping_replies(12)))
     run(watch_agent(watch_agent(agent, memory), memory))
     assert page.clicks <= MOST
-    assert len(cycles(memory)) == page.clicks
+    assert len(list_cycles(memory)) == page.clicks
     assert agent.tool_retriever is not None
     (found,) = agent.tool_retriever.retrieve("click")
     assert isinstance(found, WatchedTool)
@@ -330,13 +338,13 @@ def test_tools_that_are_looked_up_are_watched(memory: AgentMemory) -> None:
 # Across processes and failures
 
 
-def test_a_restart_goes_on_with_the_same_task(tmp_path: Path) -> None:
+def test_a_task_continues_after_a_restart(tmp_path: Path) -> None:
     page = Page()
 
     def session(rounds: int) -> str:
         with MemoryEngine(tmp_path / "memory.db", embedder=None) as engine:
             memory = AgentMemory(engine=engine, task="buy")
-            llm = ScriptedLLM(reply=looping(rounds))
+            llm = ScriptedLLM(reply=create_looping_replies(rounds))
             run(watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory, counts_across_turns=True))
             assert memory.working.cycle_count == page.clicks
             return texts(llm.seen[-1])
@@ -347,7 +355,7 @@ def test_a_restart_goes_on_with_the_same_task(tmp_path: Path) -> None:
     assert page.clicks <= MOST
 
 
-def test_a_store_that_fails_does_not_break_the_agent(
+def test_a_store_failure_does_not_break_the_agent(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any, **__: Any) -> None:
@@ -355,7 +363,9 @@ def test_a_store_that_fails_does_not_break_the_agent(
 
     monkeypatch.setattr(memory.engine._services.short_term.messages, "append", broken)
     page = Page()
-    agent = watch_agent(FunctionAgent(tools=[page.click], llm=ScriptedLLM(reply=looping(2))), memory)
+    agent = watch_agent(
+        FunctionAgent(tools=[page.click], llm=ScriptedLLM(reply=create_looping_replies(2))), memory
+    )
     with caplog.at_level(logging.WARNING, logger="langmem_tiers"):
         assert str(run(agent)) == "I give up."
     assert page.clicks == 2
@@ -365,7 +375,7 @@ def test_a_store_that_fails_does_not_break_the_agent(
     assert "secret" not in caplog.text
 
 
-def test_a_closed_memory_lets_tools_raise_and_answers_be_told(memory: AgentMemory) -> None:
+def test_with_a_closed_memory_tools_raise_their_own_errors(memory: AgentMemory) -> None:
     tool, answer = watch_tools([Page(KeyError("gone")).click], memory)
     memory.engine.close()
     with pytest.raises(KeyError, match="gone"):
@@ -378,8 +388,8 @@ def test_a_closed_memory_lets_tools_raise_and_answers_be_told(memory: AgentMemor
 # The tools themselves
 
 
-def test_a_watched_tool_is_called_in_every_way(memory: AgentMemory) -> None:
-    tool = only(watch_tools([Page().click], memory))
+def test_a_watched_tool_supports_every_way_to_call_it(memory: AgentMemory) -> None:
+    tool = get_watched_tool(watch_tools([Page().click], memory))
     assert isinstance(tool, FunctionTool)
     arguments = {"selector": "#a"}
     outputs = [
@@ -392,24 +402,24 @@ def test_a_watched_tool_is_called_in_every_way(memory: AgentMemory) -> None:
     ]
     assert [output.content for output in outputs] == ["A button."] * 6
     assert outputs[0].raw_input == {"args": (), "kwargs": arguments}
-    assert [one[1] for one in cycles(memory)] == [{"selector": f"#{one}"} for one in "abcdef"]
+    assert [cycle[1] for cycle in list_cycles(memory)] == [{"selector": f"#{letter}"} for letter in "abcdef"]
 
 
-def test_metadata_is_that_of_the_tool_inside(memory: AgentMemory) -> None:
-    inner = FunctionTool.from_defaults(_add, return_direct=True, partial_params={"one": 1})
-    tool = only(watch_tools([inner], memory))
+def test_a_watched_tool_has_the_metadata_of_its_inner_tool(memory: AgentMemory) -> None:
+    inner = FunctionTool.from_defaults(_add, return_direct=True, partial_params={"first": 1})
+    tool = get_watched_tool(watch_tools([inner], memory))
     assert tool.metadata is inner.metadata
-    assert tool.partial_params == {"one": 1}
+    assert tool.partial_params == {"first": 1}
     assert tool.real_fn is _add
-    assert tool(other=2).raw_output == 3
-    assert cycles(memory)[0][1] == {"other": 2}
+    assert tool(second=2).raw_output == 3
+    assert list_cycles(memory)[0][1] == {"second": 2}
     with pytest.raises(AttributeError, match="nothing"):
         _ = tool.nothing
     assert repr(tool) == "WatchedTool('_add')"
 
 
 class Plain(BaseTool):
-    """A tool of the oldest kind."""
+    """Tool without async support."""
 
     @property
     def metadata(self) -> ToolMetadata:
@@ -422,45 +432,45 @@ class Plain(BaseTool):
         return ToolOutput("look", blocks=[ImageBlock(image=b"picture")], raw_input={})
 
 
-def test_a_tool_without_async_works_and_pictures_stay(memory: AgentMemory) -> None:
-    tool = only(watch_tools([Plain()], memory))
+def test_a_tool_without_async_works_and_keeps_its_images(memory: AgentMemory) -> None:
+    tool = get_watched_tool(watch_tools([Plain()], memory))
     assert not isinstance(tool, FunctionTool)
     outputs = [asyncio.run(tool.acall(input="door")) for _ in range(3)]
-    outputs += loop(tool, 3, input="door")
-    warned = next(one for one in outputs if len(one.blocks) == 2)
+    outputs += call_repeatedly(tool, 3, input="door")
+    warned = next(output for output in outputs if len(output.blocks) == 2)
     picture, words = warned.blocks
     assert isinstance(picture, ImageBlock)
     assert isinstance(words, TextBlock)
     assert words.text
-    assert {one[3] for one in cycles(memory)} == {"success"}
+    assert {cycle[3] for cycle in list_cycles(memory)} == {"success"}
 
 
-def test_an_address_is_a_parameter_of_that_name_or_what_looks_like_one(memory: AgentMemory) -> None:
+def test_the_url_of_a_cycle_comes_from_its_parameters(memory: AgentMemory) -> None:
     def go(url: str = "", where: str = "") -> str:
         """Go somewhere."""
         return f"{url}{where}"
 
-    tool = only(watch_tools([go], memory))
-    for given in ({"url": "/cart"}, {"where": "https://shop.example/a"}, {"where": "the shop"}):
-        tool.call(**given)
+    tool = get_watched_tool(watch_tools([go], memory))
+    for arguments in ({"url": "/cart"}, {"where": "https://shop.example/a"}, {"where": "the shop"}):
+        tool.call(**arguments)
     cart, shop, nowhere = memory.short_term.get_recent(3)
     assert (cart.url, shop.url) == ("/cart", "https://shop.example/a")
     assert nowhere.url == shop.url  # where the task is
 
 
-def test_outcomes_and_addresses_are_recorded(memory: AgentMemory) -> None:
+def test_outcomes_and_urls_are_recorded(memory: AgentMemory) -> None:
     async def fetch(url: str) -> str:
         """Fetch a page."""
         raise TimeoutError if "slow" in url else ConnectionError("refused")
 
-    tool = only(watch_tools([fetch], memory))
+    tool = get_watched_tool(watch_tools([fetch], memory))
     with pytest.raises(TimeoutError):
         asyncio.run(tool.acall(url="https://slow.example/a"))
     with pytest.raises(ConnectionError, match="refused"):
         asyncio.run(tool.acall(url="https://shop.example/b"))
-    assert only(watch_tools([Plain()], memory)).call(input="slow").is_error
+    assert get_watched_tool(watch_tools([Plain()], memory)).call(input="slow").is_error
     slow, refused, late = memory.short_term.get_recent(3)
-    assert [one.outcome for one in (slow, refused, late)] == [
+    assert [cycle.outcome for cycle in (slow, refused, late)] == [
         ExecutionOutcome.TIMEOUT,
         ExecutionOutcome.FAILURE,
         ExecutionOutcome.TIMEOUT,
@@ -469,57 +479,58 @@ def test_outcomes_and_addresses_are_recorded(memory: AgentMemory) -> None:
     assert (refused.url, refused.error_message) == ("https://shop.example/b", "refused")
 
 
-def test_an_output_is_not_changed_for_who_keeps_it(memory: AgentMemory) -> None:
-    kept = ToolOutput("click", content="A button.", raw_input={}, raw_output={"a": 1})
-    inner = FunctionTool.from_defaults(Page().click, callback=lambda _: kept)
-    outputs = loop(only(watch_tools([inner], memory)), 12, selector="#buy")
-    assert kept.content == "A button."
+def test_the_original_tool_output_is_not_modified(memory: AgentMemory) -> None:
+    output = ToolOutput("click", content="A button.", raw_input={}, raw_output={"a": 1})
+    inner = FunctionTool.from_defaults(Page().click, callback=lambda _: output)
+    outputs = call_repeatedly(get_watched_tool(watch_tools([inner], memory)), 12, selector="#buy")
+    assert output.content == "A button."
     assert any(
-        one.content.startswith("A button.\n\nWarning") and one.raw_output == {"a": 1} for one in outputs
+        warned_output.content.startswith("A button.\n\nWarning") and warned_output.raw_output == {"a": 1}
+        for warned_output in outputs
     )
     blocked = outputs[-1]
     assert blocked.is_error
     assert (blocked.tool_name, blocked.raw_input) == ("click", {"selector": "#buy"})
 
 
-def test_a_copy_of_a_tool_is_watched_for_the_same_memory(memory: AgentMemory) -> None:
-    for copied in (copy.copy, copy.deepcopy):
-        assert copied(only(watch_tools([_add], memory))).call(one=1, other=2).content == "3"
-    assert len(cycles(memory)) == 2
+def test_a_copy_of_a_watched_tool_uses_the_same_memory(memory: AgentMemory) -> None:
+    for copy_tool in (copy.copy, copy.deepcopy):
+        assert copy_tool(get_watched_tool(watch_tools([_add], memory))).call(first=1, second=2).content == "3"
+    assert len(list_cycles(memory)) == 2
 
 
-def test_tools_are_watched_once_and_for_the_last_memory(memory: AgentMemory) -> None:
+def test_watching_tools_again_replaces_their_memory(memory: AgentMemory) -> None:
     with AgentMemory() as other:
         tools = watch_tools(watch_tools([Page().click], other), memory)
         assert [tool.metadata.name for tool in tools] == ["click", "answer_guard"]
-        only(tools).call(selector="#buy")
-        assert len(cycles(memory)) == 1
-        assert cycles(other) == []
+        get_watched_tool(tools).call(selector="#buy")
+        assert len(list_cycles(memory)) == 1
+        assert list_cycles(other) == []
 
 
-def test_an_answer_without_a_block_or_a_reason_is_not_accepted(memory: AgentMemory) -> None:
+def test_an_answer_without_a_block_or_a_reason_is_rejected(memory: AgentMemory) -> None:
     tool, answer = watch_tools([Page().click], memory)
     assert isinstance(tool, WatchedTool)
     assert str(answer(reason=REASON)).startswith("No block was lifted")  # type: ignore[call-arg]  # declared with one input
-    assert loop(tool, 12, selector="#buy")[-1].is_error
+    assert call_repeatedly(tool, 12, selector="#buy")[-1].is_error
     assert str(answer(reason="please")).startswith("No block was lifted")  # type: ignore[call-arg]  # as above
     assert tool.call(selector="#buy").is_error
     assert str(answer(reason=REASON)).startswith("The block is lifted")  # type: ignore[call-arg]  # as above
     assert not tool.call(selector="#buy").is_error
 
 
-def test_what_cannot_be_watched_is_refused(memory: AgentMemory) -> None:
-    wrong: Any = object()
+def test_invalid_agents_memories_and_tool_names_are_rejected(memory: AgentMemory) -> None:
+    invalid_value: Any = object()
     with pytest.raises(InvalidInputError, match="expected an agent, got object"):
-        watch_agent(wrong, memory)
+        watch_agent(invalid_value, memory)
     with pytest.raises(InvalidInputError, match="expected an AgentMemory, got object"):
-        watch_tools([], wrong)
+        watch_tools([], invalid_value)
     own = FunctionTool.from_defaults(_add, name="answer_guard")
     with pytest.raises(InvalidInputError, match="'answer_guard' is reserved for the guard"):
         watch_tools([own], memory)
 
 
-def test_the_front_door_has_them() -> None:
+def test_the_package_exports_the_watch_functions() -> None:
     for name in ("WatchedTool", "watch_agent", "watch_tools"):
         assert name in langmem_tiers_llamaindex.__all__
         assert getattr(langmem_tiers_llamaindex, name).__name__ == name

@@ -1,4 +1,4 @@
-"""The memory tools by themselves, called as LlamaIndex calls them, sync and async."""
+"""The LlamaIndex memory tools, sync and async."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def engine() -> Iterator[MemoryEngine]:
         yield opened
 
 
-def tools_of(engine: MemoryEngine, namespace: Any = "ada") -> dict[str, FunctionTool]:
-    made = TieredMemoryToolSpec(engine, namespace).to_tool_list()
-    return {tool.metadata.get_name(): tool for tool in made}
+def build_tools(engine: MemoryEngine, namespace: Any = "ada") -> dict[str, FunctionTool]:
+    tools = TieredMemoryToolSpec(engine, namespace).to_tool_list()
+    return {tool.metadata.get_name(): tool for tool in tools}
 
 
 @pytest.fixture(params=["sync", "async"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Calls a tool as an agent does."""
+    """Function that calls a tool like an agent."""
 
     async def call(tool: FunctionTool, **arguments: Any) -> str:
-        told = await acall_tool(tool, arguments) if request.param == "async" else call_tool(tool, arguments)
-        return told.content
+        answer = await acall_tool(tool, arguments) if request.param == "async" else call_tool(tool, arguments)
+        return answer.content
 
     return call
 
@@ -57,12 +57,12 @@ def memories(answer: str) -> list[dict[str, Any]]:
     return found
 
 
-async def test_what_is_remembered_is_recalled_and_forgotten_by_its_id(engine: MemoryEngine, run: Run) -> None:
-    tools = tools_of(engine)
-    told = await run(tools["remember"], content="Ada likes green tea.")
+async def test_a_remembered_text_is_recalled_and_forgotten_by_its_id(engine: MemoryEngine, run: Run) -> None:
+    tools = build_tools(engine)
+    answer = await run(tools["remember"], content="Ada likes green tea.")
     (found,) = memories(await run(tools["recall"], query="Which tea does Ada like?"))
     assert (found["content"], found["can_be_changed"]) == ("Ada likes green tea.", True)
-    assert told == f"remembered as memory {found['id']}"
+    assert answer == f"remembered as memory {found['id']}"
     assert await run(tools["forget"], id=found["id"]) == f"forgot memory {found['id']}"
     assert memories(await run(tools["recall"], query="Which tea does Ada like?")) == []
 
@@ -70,24 +70,24 @@ async def test_what_is_remembered_is_recalled_and_forgotten_by_its_id(engine: Me
 NAMES = ["ada", "ADA", "ada%", "a_a", "*", "ada/eve", "' OR 1=1 --", "ada\0", ("ada", "eve"), "日本"]
 
 
-async def test_whatever_users_are_called_each_has_memories_of_their_own(engine: MemoryEngine) -> None:
-    tools = [tools_of(engine, name) for name in NAMES]
-    for number, own in enumerate(tools):
-        own["remember"](content=f"tea number {number}")
+async def test_users_with_hostile_names_have_separate_memories(engine: MemoryEngine) -> None:
+    tools = [build_tools(engine, name) for name in NAMES]
+    for number, tools_of_user in enumerate(tools):
+        tools_of_user["remember"](content=f"tea number {number}")
     ids = set()
-    for number, own in enumerate(tools):
-        (found,) = memories(own["recall"](query="tea number", limit=100).content)
+    for number, tools_of_user in enumerate(tools):
+        (found,) = memories(tools_of_user["recall"](query="tea number", limit=100).content)
         assert found["content"] == f"tea number {number}"
         ids.add(found["id"])
-    for stolen in ids:
-        tools[0]["forget"](id=stolen)
+    for memory_id in ids:
+        tools[0]["forget"](id=memory_id)
     assert memories(tools[0]["recall"](query="tea").content) == []
-    assert all(memories(own["recall"](query="tea").content) for own in tools[1:])
+    assert all(memories(tools_of_user["recall"](query="tea").content) for tools_of_user in tools[1:])
 
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize(
-    ("name", "arguments", "says"),
+    ("name", "arguments", "expected"),
     [
         ("remember", {"content": ""}, "must contain text"),
         ("remember", {"content": " \n"}, "must contain text"),
@@ -107,24 +107,24 @@ async def test_whatever_users_are_called_each_has_memories_of_their_own(engine: 
     ],
     ids=str,
 )
-async def test_a_model_that_calls_wrongly_is_told_how(
-    engine: MemoryEngine, run: Run, name: str, arguments: dict[str, Any], says: str
+async def test_invalid_arguments_return_an_error_with_the_reason(
+    engine: MemoryEngine, run: Run, name: str, arguments: dict[str, Any], expected: str
 ) -> None:
     engine.namespace("ada").knowledge.note("Ada likes green tea.")
-    assert says in await run(tools_of(engine)[name], **arguments)
+    assert expected in await run(build_tools(engine)[name], **arguments)
     assert len(engine.namespace("ada").knowledge.page()) == 1
 
 
-async def test_a_number_written_as_text_is_understood(engine: MemoryEngine, run: Run) -> None:
-    tools = tools_of(engine)
+async def test_a_number_passed_as_text_is_accepted(engine: MemoryEngine, run: Run) -> None:
+    tools = build_tools(engine)
     for number in range(3):
         await run(tools["remember"], content=f"tea number {number}")
     assert len(memories(await run(tools["recall"], query="tea", limit="2"))) == 2
 
 
-async def test_messages_are_recalled_and_stay_as_they_were_said(engine: MemoryEngine, run: Run) -> None:
+async def test_messages_are_recalled_and_cannot_be_forgotten(engine: MemoryEngine, run: Run) -> None:
     engine.session("ada", "monday").add("user", "My cat is called Whiskers.")
-    tools = tools_of(engine)
+    tools = build_tools(engine)
     (found,) = memories(await run(tools["recall"], query="the cat"))
     assert (found["kind"], found["session"], found["role"]) == ("message", "monday", "user")
     assert found["can_be_changed"] is False
@@ -132,23 +132,23 @@ async def test_messages_are_recalled_and_stay_as_they_were_said(engine: MemoryEn
     assert len(engine.namespace("ada").search("cat")) == 1
 
 
-async def test_what_was_forgotten_stays_in_history_and_what_is_found_counts_as_used(
+async def test_forgotten_memories_stay_in_the_history_and_found_ones_count_as_used(
     engine: MemoryEngine, run: Run
 ) -> None:
-    known, tools = engine.namespace("ada").knowledge, tools_of(engine)
-    noted = known.note("Ada likes green tea.").knowledge
+    knowledge, tools = engine.namespace("ada").knowledge, build_tools(engine)
+    noted = knowledge.note("Ada likes green tea.").knowledge
     await run(tools["recall"], query="green tea")
-    used = known.get(noted.category, noted.key, use=False)
+    used = knowledge.get(noted.category, noted.key, use=False)
     assert used is not None
     assert used.use_count == 1
     await run(tools["forget"], id=noted.id)
-    (past,) = known.history(noted.category, noted.key)
-    assert (past.value, past.reason) == ("Ada likes green tea.", "removed")
+    (former,) = knowledge.history(noted.category, noted.key)
+    assert (former.value, former.reason) == ("Ada likes green tea.", "removed")
 
 
 @given(texts=st.lists(st.text(min_size=1) | st.sampled_from(["</memory>", "<\\/memory>", "<memory>"])))
 @examples(30)
-def test_whatever_is_remembered_stays_inside_one_fence_of_valid_json(texts: list[str]) -> None:
+def test_every_memory_text_stays_inside_one_fence_of_valid_json(texts: list[str]) -> None:
     with MemoryEngine(embedder=None) as engine:
         spec = TieredMemoryToolSpec(engine, "ada")
         for text in texts:
@@ -159,8 +159,8 @@ def test_whatever_is_remembered_stays_inside_one_fence_of_valid_json(texts: list
         answer.encode()
 
 
-async def test_an_answer_in_the_record_is_no_new_memory(engine: MemoryEngine, run: Run) -> None:
-    tools = tools_of(engine)
+async def test_a_stored_tool_answer_is_not_recalled(engine: MemoryEngine, run: Run) -> None:
+    tools = build_tools(engine)
     await run(tools["remember"], content="The safe opens with 4711.")
     answer = await run(tools["recall"], query="safe")
     session = engine.session("ada", "s")
@@ -169,36 +169,40 @@ async def test_an_answer_in_the_record_is_no_new_memory(engine: MemoryEngine, ru
     assert engine.namespace("ada").search("safe 4711") == ()
 
 
-async def test_a_closed_engine_is_told_and_does_not_raise(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_closed_engine_returns_an_error_and_does_not_raise(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     engine = MemoryEngine(embedder=None)
-    tools = tools_of(engine)
+    tools = build_tools(engine)
     engine.close()
-    for told in (
+    for answer in (
         await run(tools["remember"], content="x"),
         await run(tools["recall"], query="x"),
         await run(tools["forget"], id="note/x"),
     ):
-        assert told == "memory is currently unavailable (EngineClosedError): continue without it"
-    assert [one.getMessage() for one in caplog.records] == ["a memory tool failed: EngineClosedError"] * 3
+        assert answer == "memory is currently unavailable (EngineClosedError): continue without it"
+    assert [record.getMessage() for record in caplog.records] == [
+        "a memory tool failed: EngineClosedError"
+    ] * 3
 
 
-async def test_a_broken_store_is_told_and_logged_without_its_address(
+async def test_errors_and_logs_of_a_broken_store_do_not_contain_its_address(
     engine: MemoryEngine, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def away(*_: Any, **__: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise ConnectionError("postgresql://ada:hunter2@db.example refused")
 
-    tools = tools_of(engine)
-    for door in ("read", "read_raw", "write"):
-        monkeypatch.setattr(engine._database, door, away)
+    tools = build_tools(engine)
+    for method in ("read", "read_raw", "write"):
+        monkeypatch.setattr(engine._database, method, fail)
     with caplog.at_level(logging.INFO):
-        told = [
+        answers = [
             await run(tools["remember"], content="x"),
             await run(tools["recall"], query="x"),
             await run(tools["forget"], id="note/x"),
         ]
     monkeypatch.undo()
-    assert told == ["memory is currently unavailable (ConnectionError): continue without it"] * 3
+    assert answers == ["memory is currently unavailable (ConnectionError): continue without it"] * 3
     assert "ConnectionError" in caplog.text
     assert "hunter2" not in caplog.text
 
@@ -208,39 +212,41 @@ async def test_async_leaves_the_event_loop_free(
 ) -> None:
     threads = set()
 
-    def watched(door: Callable[..., Any]) -> Callable[..., Any]:
-        def opened(*args: Any, **options: Any) -> Any:
+    def record_thread(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
             threads.add(threading.get_ident())
-            return door(*args, **options)
+            return method(*args, **options)
 
-        return opened
+        return call
 
-    for door in ("read", "read_raw", "write"):
-        monkeypatch.setattr(engine._database, door, watched(getattr(engine._database, door)))
+    for method in ("read", "read_raw", "write"):
+        monkeypatch.setattr(engine._database, method, record_thread(getattr(engine._database, method)))
     spec = TieredMemoryToolSpec(engine, "ada")
-    told = await spec.aremember("Ada likes tea.")
+    answer = await spec.aremember("Ada likes tea.")
     await spec.arecall("tea")
-    await spec.aforget(told.split()[-1])
+    await spec.aforget(answer.split()[-1])
     assert threads
     assert threading.get_ident() not in threads
 
 
-def test_what_a_model_is_told_of_the_tools(engine: MemoryEngine) -> None:
-    told = {name: tool.metadata.to_openai_tool()["function"] for name, tool in tools_of(engine).items()}
-    assert list(told) == ["remember", "recall", "forget"]
-    for one in told.values():
-        assert 100 < len(one["description"]) <= 1024
-        assert all(field["description"] for field in one["parameters"]["properties"].values())
-        assert "ada" not in json.dumps(one)
-    recall = told["recall"]["parameters"]
+def test_the_tool_schemas_have_names_descriptions_and_limits(engine: MemoryEngine) -> None:
+    schemas = {name: tool.metadata.to_openai_tool()["function"] for name, tool in build_tools(engine).items()}
+    assert list(schemas) == ["remember", "recall", "forget"]
+    for schema in schemas.values():
+        assert 100 < len(schema["description"]) <= 1024
+        assert all(field["description"] for field in schema["parameters"]["properties"].values())
+        assert "ada" not in json.dumps(schema)
+    recall = schemas["recall"]["parameters"]
     assert recall["required"] == ["query"]
     limit = recall["properties"]["limit"]
     assert (limit["type"], limit["default"], limit["minimum"], limit["maximum"]) == ("integer", 10, 1, 100)
-    assert told["remember"]["description"].startswith("Remember something that later conversations can use")
+    assert schemas["remember"]["description"].startswith(
+        "Remember something that later conversations can use"
+    )
 
 
 @pytest.mark.parametrize("chosen", ["recall", "arecall", ("recall", "arecall")], ids=str)
-async def test_an_agent_may_be_given_some_of_the_tools(
+async def test_an_agent_can_get_some_of_the_tools(
     engine: MemoryEngine, chosen: str | tuple[str, str]
 ) -> None:
     (tool,) = TieredMemoryToolSpec(engine, "ada").to_tool_list([chosen])
@@ -249,8 +255,8 @@ async def test_an_agent_may_be_given_some_of_the_tools(
     assert memories((await tool.acall(query="tea")).content) == []
 
 
-class More(TieredMemoryToolSpec):
-    """Has a tool of its own."""
+class ExtendedToolSpec(TieredMemoryToolSpec):
+    """Tool specification with an additional tool."""
 
     spec_functions = [*TieredMemoryToolSpec.spec_functions, "awaken"]  # noqa: RUF012 - as the framework has it
 
@@ -260,12 +266,12 @@ class More(TieredMemoryToolSpec):
 
 
 def test_a_subclass_may_add_tools(engine: MemoryEngine) -> None:
-    *_, own = More(engine, "ada").to_tool_list()
+    *_, own = ExtendedToolSpec(engine, "ada").to_tool_list()
     assert (own.metadata.name, own.call().content) == ("awaken", "awake")
     assert "Wake up." in own.metadata.description
 
 
-def test_an_engine_that_gives_fewer_is_not_asked_for_more() -> None:
+def test_the_default_limit_respects_the_maximum_of_the_engine() -> None:
     config = EngineConfig(recall=RecallConfig(limit=2, max_limit=2))
     with MemoryEngine(embedder=None, config=config) as engine:
         spec = TieredMemoryToolSpec(engine, "ada")
@@ -275,15 +281,15 @@ def test_an_engine_that_gives_fewer_is_not_asked_for_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine_given", "namespace", "says"),
+    ("wrong_engine", "namespace", "expected"),
     [
         ("sqlite://", "ada", "expected a MemoryEngine, got str"),
         (None, (), "at least one label"),
         (None, 7, "must be a str"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    engine: MemoryEngine, engine_given: Any, namespace: Any, says: str
+def test_an_invalid_engine_or_namespace_is_rejected(
+    engine: MemoryEngine, wrong_engine: Any, namespace: Any, expected: str
 ) -> None:
-    with pytest.raises(InvalidInputError, match=says):
-        TieredMemoryToolSpec(engine_given or engine, namespace)
+    with pytest.raises(InvalidInputError, match=expected):
+        TieredMemoryToolSpec(wrong_engine or engine, namespace)

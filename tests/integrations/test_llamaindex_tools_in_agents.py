@@ -1,4 +1,4 @@
-"""The memory tools in the hands of LlamaIndex's agents."""
+"""The memory tools in LlamaIndex agents."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def engine() -> Iterator[MemoryEngine]:
 
 
 # Agents use what pydantic and their own workflows have deprecated.
-of_agents = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+ignore_agent_deprecations = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 class Script:
-    """A function-calling model that answers in order, and keeps what it was asked."""
+    """Function-calling model that answers in order and records its prompts."""
 
     def __init__(self, *answers: str | tuple[str, dict[str, Any]]) -> None:
-        self._answers = [self._message(number, one) for number, one in enumerate(answers)]
-        self.asked: list[list[ChatMessage]] = []
+        self._answers = [self._message(number, answer) for number, answer in enumerate(answers)]
+        self.prompts: list[list[ChatMessage]] = []
         self.llm = MockFunctionCallingLLM(response_generator=self._next, is_chat_model=True)
 
-    def told(self) -> list[str]:
-        """What the tools said to it."""
-        return [message.content or "" for message in self.asked[-1] if message.role == "tool"]
+    def list_tool_results(self) -> list[str]:
+        """Return the results of the tool calls in the last prompt."""
+        return [message.content or "" for message in self.prompts[-1] if message.role == "tool"]
 
     def _next(self, messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
-        self.asked.append(list(messages))
-        return self._answers[len(self.asked) - 1]
+        self.prompts.append(list(messages))
+        return self._answers[len(self.prompts) - 1]
 
     @staticmethod
     def _message(number: int, answer: str | tuple[str, dict[str, Any]]) -> ChatMessage:
@@ -72,24 +72,24 @@ async def ask(kind: Any, llm: Any, engine: MemoryEngine, question: str) -> str:
     return str(await agent.run(question, memory=ChatMemoryBuffer.from_defaults(token_limit=10_000)))
 
 
-@of_agents
-async def test_an_agent_remembers_for_the_next_one(engine: MemoryEngine) -> None:
+@ignore_agent_deprecations
+async def test_a_second_agent_recalls_a_memory_of_the_first(engine: MemoryEngine) -> None:
     first = Script(("remember", {"content": "Ada drinks green tea."}), "I will remember it.")
     assert await ask(FunctionAgent, first.llm, engine, "I drink green tea.") == "I will remember it."
-    (told,) = first.told()
+    (result,) = first.list_tool_results()
     second = Script(("recall", {"query": "What does Ada drink?"}), "Green tea.")
     assert await ask(FunctionAgent, second.llm, engine, "What do I drink?") == "Green tea."
-    (answer,) = second.told()
+    (answer,) = second.list_tool_results()
     (found,) = json.loads(answer)["memories"]
     assert found["content"] == "Ada drinks green tea."
-    assert told.endswith(found["id"])
+    assert result.endswith(found["id"])
     third = Script(("forget", {"id": found["id"]}), "Forgotten.")
     assert await ask(FunctionAgent, third.llm, engine, "Forget it.") == "Forgotten."
     assert engine.namespace("ada").knowledge.page() == ()
 
 
-@of_agents
-async def test_an_agent_goes_on_when_memory_fails_or_is_used_wrongly(engine: MemoryEngine) -> None:
+@ignore_agent_deprecations
+async def test_an_agent_continues_after_memory_errors_and_invalid_arguments(engine: MemoryEngine) -> None:
     script = Script(
         ("recall", {"query": "tea", "limit": 1000}),
         ("recall", {"question": "tea", "limit": 1}),
@@ -97,18 +97,20 @@ async def test_an_agent_goes_on_when_memory_fails_or_is_used_wrongly(engine: Mem
         "I do not know.",
     )
     assert await ask(FunctionAgent, script.llm, engine, "Which tea?") == "I do not know."
-    limit, unknown, nothing = script.told()
+    limit, unknown, nothing = script.list_tool_results()
     assert "less than or equal to 100" in limit
     assert "question" in unknown
     assert "no memory has the id 'nothing'" in nothing
     engine.close()
     script = Script(("recall", {"query": "tea"}), "Memory is away.")
     assert await ask(FunctionAgent, script.llm, engine, "Which tea?") == "Memory is away."
-    assert script.told() == ["memory is currently unavailable (EngineClosedError): continue without it"]
+    assert script.list_tool_results() == [
+        "memory is currently unavailable (EngineClosedError): continue without it"
+    ]
 
 
-class Thinking(MockLLM):
-    """A completion model that recalls first."""
+class RecallingLLM(MockLLM):
+    """Completion model that calls recall before it answers."""
 
     max_tokens: int | None = None
 
@@ -125,7 +127,7 @@ class Thinking(MockLLM):
         return 'Thought: I need memory.\nAction: recall\nAction Input: {"query": "What does Ada drink?"}'
 
 
-@of_agents
-async def test_an_agent_without_function_calls_reads_what_is_recalled(engine: MemoryEngine) -> None:
+@ignore_agent_deprecations
+async def test_an_agent_without_function_calls_reads_recalled_memories(engine: MemoryEngine) -> None:
     TieredMemoryToolSpec(engine, "ada").remember("Ada drinks green tea.")
-    assert await ask(ReActAgent, Thinking(), engine, "What do I drink?") == "Green tea."
+    assert await ask(ReActAgent, RecallingLLM(), engine, "What do I drink?") == "Green tea."

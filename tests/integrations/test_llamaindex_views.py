@@ -1,4 +1,4 @@
-"""What a model is shown, for any conversation and any limit: whole, within its limit, and the newest always there."""
+"""Views of TieredMemory: complete, within the limit, and with the newest message."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.integrations.test_llamaindex_memory import (
     INSERTS,
     LONG,
     assistant,
-    memory_of,
+    count_tokens,
+    create_memory,
     result,
     system,
     texts,
-    tokens_of,
     user,
 )
 from tests.integrations.test_llamaindex_round_trip import messages as any_message
@@ -59,68 +59,72 @@ TOKENIZERS = st.sampled_from([None, list, str.split])  # LlamaIndex's own, lette
 LIMITS = st.integers(1, 120) | st.integers(120, 4000)
 
 
-def calls_in(message: ChatMessage) -> list[str]:
+def list_call_ids(message: ChatMessage) -> list[str]:
     return [block.tool_call_id or "" for block in message.blocks if isinstance(block, ToolCallBlock)]
 
 
-def answered(message: ChatMessage) -> str | None:
+def get_answered_id(message: ChatMessage) -> str | None:
     return message.additional_kwargs.get("tool_call_id") if message.role is MessageRole.TOOL else None
 
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[ChatMessage]:
-    """A conversation as agents leave it: parallel calls, thoughts, results that never came, pictures, nothing."""
-    said = [system(draw(TEXTS)) for _ in range(draw(st.integers(0, 2)))]
+    """Generate conversations with parallel calls, thoughts, missing results, pictures and empty messages."""
+    messages = [system(draw(TEXTS)) for _ in range(draw(st.integers(0, 2)))]
     if not draw(st.integers(0, 5)):
-        said.append(assistant(draw(TEXTS)))
+        messages.append(assistant(draw(TEXTS)))
     for turn in range(draw(st.integers(1, 7))):
         picture = [ImageBlock(image=b"iVBORw0KGgo=", detail="low")] if not draw(st.integers(0, 9)) else []
-        said.append(ChatMessage(role="user", blocks=[TextBlock(text=draw(TEXTS)), *picture]))
+        messages.append(ChatMessage(role="user", blocks=[TextBlock(text=draw(TEXTS)), *picture]))
         for step in range(draw(st.integers(0, 3))):
             ids = [f"c{turn}-{step}-{n}" for n in range(draw(st.integers(1, 3)))]
             thought = [ThinkingBlock(content=draw(TEXTS))] if not draw(st.integers(0, 5)) else []
             calls = [
-                ToolCallBlock(tool_call_id=one, tool_name="look_up", tool_kwargs={"what": draw(TEXTS)})
-                for one in ids
+                ToolCallBlock(tool_call_id=call_id, tool_name="look_up", tool_kwargs={"what": draw(TEXTS)})
+                for call_id in ids
             ]
-            said.append(ChatMessage(role="assistant", blocks=[*thought, *calls]))
-            came = [one for one in ids if draw(st.integers(0, 9))]
-            said += [result(one[1:], draw(TEXTS)) for one in came]
+            messages.append(ChatMessage(role="assistant", blocks=[*thought, *calls]))
+            answered_ids = [call_id for call_id in ids if draw(st.integers(0, 9))]
+            messages += [result(call_id[1:], draw(TEXTS)) for call_id in answered_ids]
         if draw(st.booleans()):
-            said.append(assistant(draw(TEXTS)))
+            messages.append(assistant(draw(TEXTS)))
         if not draw(st.integers(0, 9)):
-            said.append(ChatMessage(role="assistant"))
-    return said
+            messages.append(ChatMessage(role="assistant"))
+    return messages
 
 
-def newest_group(said: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    start = len(said) - 1
-    while said[start].role is MessageRole.TOOL:
+def newest_group(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    start = len(messages) - 1
+    while messages[start].role is MessageRole.TOOL:
         start -= 1
-    return said[start:]
+    return messages[start:]
 
 
 def check_view(
-    memory: TieredMemory, said: Sequence[ChatMessage], shown: Sequence[ChatMessage], limit: int
+    memory: TieredMemory, messages: Sequence[ChatMessage], shown: Sequence[ChatMessage], limit: int
 ) -> None:
-    pinned = said[: next((n for n, one in enumerate(said) if one.role is not MessageRole.SYSTEM), len(said))]
+    pinned = messages[
+        : next(
+            (n for n, message in enumerate(messages) if message.role is not MessageRole.SYSTEM), len(messages)
+        )
+    ]
     # What the conversation begins with is there as it was said.
     for rule, first in zip(pinned, shown, strict=False):
         assert plain_texts(first)[: len(rule.blocks)] == plain_texts(rule)
-    check_whole(shown)
-    talk = [one for one in shown if one.role is not MessageRole.SYSTEM]
-    there = [one for one in said[len(pinned) :] if one.blocks or one.additional_kwargs]
-    if any(one.role is MessageRole.USER for one in talk) and len(talk) < len(there):
+    check_tool_calls(shown)
+    talk = [message for message in shown if message.role is not MessageRole.SYSTEM]
+    visible = [message for message in messages[len(pinned) :] if message.blocks or message.additional_kwargs]
+    if any(message.role is MessageRole.USER for message in talk) and len(talk) < len(visible):
         assert can_begin(talk[0])
-    if not said[-1].blocks:  # an answer that never came is not shown
+    if not messages[-1].blocks:  # an answer that never came is not shown
         return
-    needed = tokens_of(memory, [*pinned, *newest_group(said)])
+    needed = count_tokens(memory, [*pinned, *newest_group(messages)])
     if needed <= limit:
-        assert tokens_of(memory, shown) <= limit
-    assert shown[-1].role is said[-1].role
+        assert count_tokens(memory, shown) <= limit
+    assert shown[-1].role is messages[-1].role
     if needed <= limit // 2:
-        assert plain_texts(shown[-1])[-1:] == plain_texts(said[-1])[-1:]
-        assert calls_in(shown[-1]) == calls_in(said[-1])
+        assert plain_texts(shown[-1])[-1:] == plain_texts(messages[-1])[-1:]
+        assert list_call_ids(shown[-1]) == list_call_ids(messages[-1])
 
 
 def plain_texts(message: ChatMessage) -> list[str]:
@@ -128,20 +132,20 @@ def plain_texts(message: ChatMessage) -> list[str]:
     return [text.replace("\N{WORD JOINER}", "") for text in found]
 
 
-def check_whole(shown: Sequence[ChatMessage]) -> None:
-    """Each result follows its call, and between them stand only others of the same message."""
+def check_tool_calls(shown: Sequence[ChatMessage]) -> None:
+    """Check that only other results of the same message are between a call and its result."""
     opened: set[str] = set()
     for message in shown:
-        if (answer := answered(message)) is not None:
+        if (answer := get_answered_id(message)) is not None:
             assert answer in opened
             opened.remove(answer)
         else:
-            opened = set(calls_in(message))
+            opened = set(list_call_ids(message))
 
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[MemoryEngine]:
-    """One engine for all examples; each works in namespaces of its own."""
+    """One engine for all examples; each example uses its own namespaces."""
     with MemoryEngine(embedder=None) as engine:
         yield engine
 
@@ -153,74 +157,89 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 @examples(70)
 @given(
-    said=conversations(),
+    messages=conversations(),
     limit=LIMITS,
-    taken=st.integers(0, 60),
+    initial_tokens=st.integers(0, 60),
     tokenizer=TOKENIZERS,
     insert=st.sampled_from(INSERTS),
     has_past=st.booleans(),
 )
-def test_a_view_is_whole_within_its_limit_and_ends_with_what_was_said_last(
+def test_a_view_is_complete_within_its_limit_and_ends_with_the_newest_message(
     plain: MemoryEngine,
-    said: list[ChatMessage],
+    messages: list[ChatMessage],
     limit: int,
-    taken: int,
+    initial_tokens: int,
     tokenizer: Any,
     insert: str,
     has_past: object,
 ) -> None:
-    who = uuid.uuid4().hex
+    user_id = uuid.uuid4().hex
     if has_past:
-        memory_of(plain, "past", who).put(user("word7 word8: the gate 12 is at https://gate.example/12"))
-        plain.namespace(who).knowledge.store("preference", "tone", "brief")
-    memory = memory_of(plain, who=who, token_limit=limit, insert_method=insert, tokenizer_fn=tokenizer)
-    taken = min(taken, limit)
+        create_memory(plain, "past", user_id).put(
+            user("word7 word8: the gate 12 is at https://gate.example/12")
+        )
+        plain.namespace(user_id).knowledge.store("preference", "tone", "brief")
+    memory = create_memory(
+        plain, user_id=user_id, token_limit=limit, insert_method=insert, tokenizer_fn=tokenizer
+    )
+    initial_tokens = min(initial_tokens, limit)
     put = 0
-    for end in range(1, len(said) + 1):  # turn after turn, as the conversation grows
-        if said[end - 1].role is MessageRole.TOOL and end < len(said) and said[end].role is MessageRole.TOOL:
+    for end in range(1, len(messages) + 1):  # turn after turn, as the conversation grows
+        if (
+            messages[end - 1].role is MessageRole.TOOL
+            and end < len(messages)
+            and messages[end].role is MessageRole.TOOL
+        ):
             continue  # agents store the results of one message together
-        memory.put_messages(said[put:end])
+        memory.put_messages(messages[put:end])
         put = end
-        if end == len(said) or said[end - 1].role is MessageRole.USER:
-            shown = memory.get(initial_token_count=taken)
-            check_view(memory, said[:end], shown, limit - taken)
-    assert memory.get_all() == said
-    assert memory_of(plain, who=who).get_all() == said
-    count = plain.session(who, "s").count()
+        if end == len(messages) or messages[end - 1].role is MessageRole.USER:
+            shown = memory.get(initial_token_count=initial_tokens)
+            check_view(memory, messages[:end], shown, limit - initial_tokens)
+    assert memory.get_all() == messages
+    assert create_memory(plain, user_id=user_id).get_all() == messages
+    count = plain.session(user_id, "s").count()
     memory.set(memory.get_all())
-    assert plain.session(who, "s").count() == count
+    assert plain.session(user_id, "s").count() == count
     assert memory.failures == 0
 
 
 @examples(60)
 @given(st.lists(any_message, max_size=8), LIMITS, TOKENIZERS, st.sampled_from(INSERTS), st.none() | TEXTS)
-def test_whatever_is_said_nothing_raises_and_nothing_is_lost(
-    plain: MemoryEngine, said: list[ChatMessage], limit: int, tokenizer: Any, insert: str, query: str | None
+def test_any_messages_are_stored_and_shown_without_errors(
+    plain: MemoryEngine,
+    messages: list[ChatMessage],
+    limit: int,
+    tokenizer: Any,
+    insert: str,
+    query: str | None,
 ) -> None:
-    memory = memory_of(
-        plain, who=uuid.uuid4().hex, token_limit=limit, insert_method=insert, tokenizer_fn=tokenizer
+    memory = create_memory(
+        plain, user_id=uuid.uuid4().hex, token_limit=limit, insert_method=insert, tokenizer_fn=tokenizer
     )
-    for message in said:
+    for message in messages:
         memory.put(message)
         memory.get(query)
-    assert memory.get_all() == said
+    assert memory.get_all() == messages
     count = plain.session(memory.namespace, "s").count()
-    memory.set(memory.get_all() or said)
-    if said:
+    memory.set(memory.get_all() or messages)
+    if messages:
         assert plain.session(memory.namespace, "s").count() == count
-    memory.set(said[1:])
-    assert memory.get_all() == said[1:]
+    memory.set(messages[1:])
+    assert memory.get_all() == messages[1:]
 
 
 @examples(200)
 @given(conversations(), st.integers(0, 1500))
-def test_a_plain_cut_is_whole_and_holds_as_much_as_fits(said: list[ChatMessage], limit: int) -> None:
+def test_a_plain_cut_is_complete_and_contains_as_much_as_fits(
+    messages: list[ChatMessage], limit: int
+) -> None:
     sizes = TokenCountCache(list)
-    pinned, talk = said[:1], said[1:]
+    pinned, talk = messages[:1], messages[1:]
     shown, tokens = cut_to_limit(pinned, talk, limit, sizes)
     assert shown[:1] == pinned
     assert tokens == sizes.count_messages(shown)
-    start = len(said) - len(shown)
+    start = len(messages) - len(shown)
     assert shown[1:] == talk[start:]
     assert start == len(talk) == 0 or shown[-1] == talk[-1]
     assert start not in find_unsafe_cuts(talk)
@@ -230,47 +249,47 @@ def test_a_plain_cut_is_whole_and_holds_as_much_as_fits(said: list[ChatMessage],
         assert can_begin(shown[1])
 
 
-def test_a_user_who_speaks_between_a_call_and_its_result_parts_neither(plain: MemoryEngine) -> None:
-    memory = memory_of(plain, who=uuid.uuid4().hex, token_limit=60, tokenizer_fn=str.split)
+def test_a_user_message_between_a_call_and_its_result_keeps_them_together(plain: MemoryEngine) -> None:
+    memory = create_memory(plain, user_id=uuid.uuid4().hex, token_limit=60, tokenizer_fn=str.split)
     block = ToolCallBlock(tool_call_id="c1", tool_name="look_up", tool_kwargs={"what": "x " * 20})
-    said = [
+    messages = [
         user("old " * 20),
         ChatMessage(role="assistant", blocks=[block]),
         user("Wait."),
         result(1, "r " * 20),
     ]
-    memory.put_messages(said)
-    check_whole(memory.get())
+    memory.put_messages(messages)
+    check_tool_calls(memory.get())
     memory.put(user("Go on."))
     shown = memory.get()
-    check_whole(shown)
+    check_tool_calls(shown)
     assert texts(shown)[-1] == "Go on."
-    assert tokens_of(memory, shown) <= 60
+    assert count_tokens(memory, shown) <= 60
 
 
 @pytest.mark.parametrize("tokenizer", [list, str.split, None])
-def test_a_tokenizer_that_counts_otherwise_than_the_engine_leaves_summary_and_memories(
+def test_a_tokenizer_other_than_that_of_the_engine_leaves_room_for_summary_and_memories(
     tokenizer: Any,
 ) -> None:
     with MemoryEngine() as engine:
-        memory_of(engine, "past").put(user("The gate of the garden is green."))
+        create_memory(engine, "past").put(user("The gate of the garden is green."))
         size = len(LONG if tokenizer is list else LONG.split())
-        memory = memory_of(engine, token_limit=8 * size, tokenizer_fn=tokenizer)
+        memory = create_memory(engine, token_limit=8 * size, tokenizer_fn=tokenizer)
         memory.put_messages(
-            [one for n in range(30) for one in (user(f"{n}: {LONG}"), assistant(f"{n}: {LONG}"))]
+            [message for n in range(30) for message in (user(f"{n}: {LONG}"), assistant(f"{n}: {LONG}"))]
         )
         memory.put(user("Which colour has the gate of the garden?"))
         shown = memory.get()
         assert "green" in str(shown)
         assert "[CONTEXT SUMMARY]" in str(shown)
         assert len(shown) > 1
-        assert tokens_of(memory, shown) <= 8 * size
+        assert count_tokens(memory, shown) <= 8 * size
 
 
-def test_a_limit_that_holds_not_even_the_newest_message_shows_it_and_says_so(
+def test_a_limit_below_the_newest_message_shows_it_and_logs_a_warning(
     plain: MemoryEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    memory = memory_of(plain, who=uuid.uuid4().hex, token_limit=10)
+    memory = create_memory(plain, user_id=uuid.uuid4().hex, token_limit=10)
     memory.put_messages([system("Be brief."), user("secret " * 40), user("secret " * 50)])
     with caplog.at_level(logging.WARNING, "langmem_tiers"):
         assert memory.get() == [system("Be brief."), user("secret " * 50)]
@@ -278,9 +297,9 @@ def test_a_limit_that_holds_not_even_the_newest_message_shows_it_and_says_so(
     assert "secret" not in caplog.text
 
 
-def test_hundreds_of_messages_in_a_limit_that_is_too_small_for_the_engine(plain: MemoryEngine) -> None:
-    memory = memory_of(plain, who=uuid.uuid4().hex, token_limit=40, tokenizer_fn=str.split)
-    memory.put_messages([one for n in range(300) for one in (user(f"q {n}"), assistant(f"a {n}"))])
+def test_a_limit_below_the_minimum_of_the_engine_cuts_hundreds_of_messages(plain: MemoryEngine) -> None:
+    memory = create_memory(plain, user_id=uuid.uuid4().hex, token_limit=40, tokenizer_fn=str.split)
+    memory.put_messages([message for n in range(300) for message in (user(f"q {n}"), assistant(f"a {n}"))])
     shown = memory.get()
-    assert tokens_of(memory, shown) <= 40
+    assert count_tokens(memory, shown) <= 40
     assert (shown[0].role, shown[-1]) == (MessageRole.USER, assistant("a 299"))

@@ -1,4 +1,4 @@
-"""The frameworks' own messages travel in the payload and come back equal."""
+"""Messages of both frameworks come back equal from the payload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beside LangGraph's own store in memory: the same answers, less the faults that it is known for.
+"""Comparison with LangGraph's in-memory store: equal results except for its known defects.
 
 Left out of the comparison, because there it is wrong or says nothing: times (it forgets when an item was
 created), the order without a query (it knows only that of insertion), namespaces without items (reading
@@ -61,7 +61,7 @@ OPS = st.one_of(
 )
 
 
-def told(op: object, result: Any) -> object:
+def normalize_result(op: object, result: Any) -> object:
     if isinstance(op, GetOp):
         return result and (result.namespace, result.key, result.value)
     if isinstance(op, SearchOp):
@@ -76,19 +76,21 @@ def forget_empty_namespaces(store: InMemoryStore) -> None:
 
 @examples(60)
 @given(st.lists(st.lists(OPS, min_size=1, max_size=5), min_size=1, max_size=8))
-def test_batches_give_the_same_results_as_the_store_in_memory(batches: list[list[Any]]) -> None:
+def test_batches_return_the_same_results_as_the_in_memory_store(batches: list[list[Any]]) -> None:
     theirs = InMemoryStore()
     with TieredStore() as ours:
         for ops in batches:
             forget_empty_namespaces(theirs)
             reads_first = sorted(ops, key=lambda op: isinstance(op, GetOp))  # its gets make namespaces appear
             expected = [
-                told(op, result) for op, result in zip(reads_first, theirs.batch(reads_first), strict=True)
+                normalize_result(op, result)
+                for op, result in zip(reads_first, theirs.batch(reads_first), strict=True)
             ]
-            given_back = [
-                told(op, result) for op, result in zip(reads_first, ours.batch(reads_first), strict=True)
+            actual = [
+                normalize_result(op, result)
+                for op, result in zip(reads_first, ours.batch(reads_first), strict=True)
             ]
-            assert given_back == expected
+            assert actual == expected
 
 
 @pytest.mark.sample(1)
@@ -96,22 +98,22 @@ def test_batches_give_the_same_results_as_the_store_in_memory(batches: list[list
 @examples(30)
 @given(
     puts=st.lists(st.tuples(PATHS, KEYS, VALUES, st.booleans()), max_size=12),
-    wanted=FILTERS,
+    filters=FILTERS,
     limit=st.integers(1, 4),
 )
-def test_pages_of_a_query_are_parts_of_one_order_that_holds_what_the_filter_finds(
-    index: Any, puts: list[tuple[Any, str, dict[str, Any], bool]], wanted: dict[str, Any], limit: int
+def test_pages_of_a_query_form_one_order_of_all_filtered_items(
+    index: Any, puts: list[tuple[Any, str, dict[str, Any], bool]], filters: dict[str, Any], limit: int
 ) -> None:
     with TieredStore(index=index) as store:
         for path, key, value, is_indexed in puts:
             store.put(path, key, value, index=None if is_indexed else False)
         for query in ("x", None):
-            whole = store.search((), query=query, filter=wanted, limit=100)
-            plain = store.search((), filter=wanted, limit=100)
+            whole = store.search((), query=query, filter=filters, limit=100)
+            plain = store.search((), filter=filters, limit=100)
             assert {(i.namespace, i.key) for i in whole} == {(i.namespace, i.key) for i in plain}
             assert len(whole) == len(plain)
             pages = [
-                store.search((), query=query, filter=wanted, limit=limit, offset=at)
-                for at in range(0, 13, limit)
+                store.search((), query=query, filter=filters, limit=limit, offset=offset)
+                for offset in range(0, 13, limit)
             ]
             assert [item for page in pages for item in page] == whole

@@ -1,4 +1,4 @@
-"""Stores in several processes and threads: writes are seen at once, and a batch is kept whole or not at all."""
+"""Stores in several processes and threads: writes are visible immediately and batches are atomic."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize(
     "backend", [pytest.param("sqlite-file", marks=pytest.mark.smoke), "postgresql"], indirect=True
 )
-def test_what_another_process_writes_is_seen_by_the_next_search(url: str, tenant: str) -> None:
+def test_writes_of_another_process_are_found_by_the_next_search(url: str, tenant: str) -> None:
     context = fork_server()
     with TieredStore.from_conn_string(url, index=INDEX) as store:
         store.put((tenant,), "mine", {"text": "a boat"})
@@ -76,9 +76,9 @@ def test_a_kill_leaves_no_partial_batch_and_loses_no_acknowledged_one(
         batches = Counter(item.value["of"] for item in items)
         assert set(batches.values()) == {BATCH}
         assert set(acknowledged) <= set(batches)
-        sure = acknowledged[-1]
-        found = store.search((tenant,), query=f"batch {sure}", limit=BATCH)
-        assert {item.value["of"] for item in found} == {sure}
+        last = acknowledged[-1]
+        found = store.search((tenant,), query=f"batch {last}", limit=BATCH)
+        assert {item.value["of"] for item in found} == {last}
     if url.startswith("sqlite"):
         connection = sqlite3.connect(tmp_path / "memory.db")
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
@@ -87,9 +87,7 @@ def test_a_kill_leaves_no_partial_batch_and_loses_no_acknowledged_one(
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("backend", ["sqlite-memory", "sqlite-file", "postgresql"], indirect=True)
-def test_threads_that_write_delete_and_search_the_same_namespaces_do_not_harm_each_other(
-    url: str, tenant: str
-) -> None:
+def test_concurrent_threads_in_the_same_namespaces_do_not_affect_each_other(url: str, tenant: str) -> None:
     with MemoryEngine(url) as engine:
         store = TieredStore(engine, index=INDEX)
         numbers = iter(range(10**6))
@@ -116,19 +114,24 @@ def test_threads_that_write_delete_and_search_the_same_namespaces_do_not_harm_ea
 
 
 @pytest.mark.parametrize("backend", ["sqlite-memory", "sqlite-file", "postgresql"], indirect=True)
-def test_nothing_of_what_was_deleted_or_replaced_stays_in_any_table(url: str, tenant: str) -> None:
+def test_deleted_and_replaced_items_leave_no_rows(url: str, tenant: str) -> None:
     with MemoryEngine(url) as engine:
         store = TieredStore(engine, index=INDEX)
-        before = _rows(engine)
+        before = _count_rows(engine)
         for n in range(5):
             store.put((tenant, str(n)), "k", {"text": "a boat", "notes": ["one", "two"]})
             store.put((tenant, str(n)), "k", {"text": "another boat"})
-        assert [after - count for after, count in zip(_rows(engine), before, strict=True)] == [5, 5, 5, 5]
+        assert [after - count for after, count in zip(_count_rows(engine), before, strict=True)] == [
+            5,
+            5,
+            5,
+            5,
+        ]
         store.batch([PutOp((tenant, str(n)), "k", None) for n in range(5)])
-        assert _rows(engine) == before
+        assert _count_rows(engine) == before
 
 
-def _rows(engine: MemoryEngine) -> list[int]:
+def _count_rows(engine: MemoryEngine) -> list[int]:
     tables = ("lmt_item_namespaces", "lmt_items", "lmt_item_texts", "lmt_item_vectors")
     with engine._database.read() as connection:
         return [

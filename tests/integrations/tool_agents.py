@@ -1,4 +1,4 @@
-"""Agents of LangChain that act: their tools, and models that follow a script."""
+"""LangChain agents with tools and scripted models."""
 
 from __future__ import annotations
 
@@ -72,31 +72,31 @@ def ask_person(what: str) -> str:
 TOOLS = [look_up, fetch, broken, slow, hand_over, ask_person]
 
 
-def call(name: str = "look_up", said: str = "", **args: Any) -> AIMessage:
+def call(name: str = "look_up", content: str = "", **args: Any) -> AIMessage:
     args = args or {"what": "boat"}
-    return AIMessage(said, tool_calls=[{"name": name, "args": args, "id": "x"}])
+    return AIMessage(content, tool_calls=[{"name": name, "args": args, "id": "x"}])
 
 
 def script(*steps: AIMessage) -> Callable[[Sequence[BaseMessage]], AIMessage]:
-    """One after the other, each with call ids of its own; then the end."""
+    """Return a reply function: the steps in order with unique call ids, then a final answer."""
     left = iter(enumerate(steps))
 
     def reply(_: Sequence[BaseMessage]) -> AIMessage:
         number, step = next(left, (0, AIMessage("done")))
-        calls = [{**one, "id": f"{number}-{place}"} for place, one in enumerate(step.tool_calls)]
+        calls = [{**tool_call, "id": f"{number}-{place}"} for place, tool_call in enumerate(step.tool_calls)]
         return AIMessage(step.content, tool_calls=calls)
 
     return reply
 
 
 def build_looping_script(
-    calls: int = 30, *, stops_when_told: bool = True
+    calls: int = 30, *, stops_when_blocked: bool = True
 ) -> Callable[[Sequence[BaseMessage]], AIMessage]:
-    """Always the same, until it is told that this is blocked."""
+    """Build a reply function that repeats one call until it is blocked."""
     again = script(*[call() for _ in range(calls)])
 
     def reply(messages: Sequence[BaseMessage]) -> AIMessage:
-        if stops_when_told and "Blocked:" in strip_fences(str(messages[-1].text)):
+        if stops_when_blocked and "Blocked:" in strip_fences(str(messages[-1].text)):
             return AIMessage("I cannot find it.")
         return again(messages)
 
@@ -131,4 +131,4 @@ def cycles(memory: AgentMemory) -> list[MemoryEntry]:
 
 
 def results(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
-    return [one for one in messages if isinstance(one, ToolMessage)]
+    return [message for message in messages if isinstance(message, ToolMessage)]

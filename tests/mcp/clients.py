@@ -1,4 +1,4 @@
-"""Starts the real command under the SDK's own client."""
+"""Clients of the MCP server, in its own process and in this process."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, ListToolsResult
 
 COMMAND = (sys.executable, "-m", "langmem_tiers", "mcp")
-_NOTES_ITS_ID = 'echo $$ > "$0"; exec "$@"'
+_WRITE_PID = 'echo $$ > "$0"; exec "$@"'
 
 
 @asynccontextmanager
 async def open_client(
     database: Path, namespace: str, *words: str, pid: Path | None = None
 ) -> AsyncIterator[Client]:
-    """A client of a server of its own process.
+    """Open a client of a server process.
 
     Args:
         database: The SQLite file.
@@ -36,7 +36,7 @@ async def open_client(
     """
     command = [*COMMAND, "--database", str(database), "--namespace", namespace, *words]
     if pid is not None:
-        command = ["/bin/sh", "-c", _NOTES_ITS_ID, str(pid), *command]
+        command = ["/bin/sh", "-c", _WRITE_PID, str(pid), *command]
     log = database.parent / "log"
     with log.open("a") as errors:
         parameters = StdioServerParameters(
@@ -47,13 +47,13 @@ async def open_client(
 
 
 class Caller(Protocol):
-    """What calls a tool."""
+    """Object that can call a tool."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], /) -> CallToolResult: ...
 
 
 class InProcess:
-    """A client of a server in this process, a new one for each call."""
+    """Client of a server in this process, with a new connection for each call."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -68,7 +68,7 @@ class InProcess:
 
 
 async def ask(client: Caller, tool: str, **arguments: object) -> dict[str, Any]:
-    """What a tool answers; both forms of the answer say the same."""
+    """Call a tool; return its answer, which must be equal in both forms."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, get_text(result)
     answer: dict[str, Any] = result.structured_content
@@ -76,8 +76,8 @@ async def ask(client: Caller, tool: str, **arguments: object) -> dict[str, Any]:
     return answer
 
 
-async def refusal(client: Caller, tool: str, **arguments: object) -> str:
-    """What a tool says to a wrong call."""
+async def get_error(client: Caller, tool: str, **arguments: object) -> str:
+    """Call a tool with invalid arguments; return the error text."""
     result = await client.call_tool(tool, arguments)
     assert result.is_error
     assert result.structured_content is None

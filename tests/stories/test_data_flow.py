@@ -1,4 +1,4 @@
-"""The data-flow example of the design, step by step, in its own words."""
+"""The data-flow example of the design, step by step."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def test_the_memory_flow_of_a_task(engine: MemoryEngine, tenant: str, clock: Fro
     assert {entry.tier for entry in session.entries()} == {Tier.SHORT_TERM}
 
     # 5. After 20 messages, the analyzer runs, by the optimizer's two-minute cycle.
-    said_twice = "The page has one heading, one paragraph and one link to more information about domains."
+    repeated = "The page has one heading, one paragraph and one link to more information about domains."
     session.add(MessageDraft("user", "ok", id="ok"))
-    session.add(MessageDraft("assistant", said_twice, id="first"))
+    session.add(MessageDraft("assistant", repeated, id="first"))
     session.add_many(
         MessageDraft(
             "user" if n % 2 else "assistant", f"Let us also look at part {word} of the page together."
         )
         for n, word in enumerate("one two three four five six seven eight nine ten eleven".split())
     )
-    session.add(MessageDraft("assistant", said_twice, id="again"))
+    session.add(MessageDraft("assistant", repeated, id="again"))
     assert session.count() == 20
     clock.advance(minutes=2)
     plan = {action.message_id: action for action in session.analyze().actions}

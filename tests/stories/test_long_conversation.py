@@ -1,4 +1,4 @@
-"""Three thousand messages in eight thousand tokens, with the optimizer on."""
+"""3,000 messages in 8,000 tokens with the optimizer."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     folder: Path = tmp_path_factory.mktemp("replay")
-    played = Replay()
-    played.play(islice(MadeUpConversation().messages(), MESSAGES), folder)
-    return played
+    replay = Replay()
+    replay.play(islice(MadeUpConversation().messages(), MESSAGES), folder)
+    return replay
 
 
 @pytest.mark.soak
 @pytest.mark.xdist_group("replay")
 class TestReplay:
-    def test_it_is_as_long_and_as_tight_as_it_should_be(self, replay: Replay) -> None:
+    def test_the_replay_has_3000_messages_and_a_budget_of_8000_tokens(self, replay: Replay) -> None:
         assert (len(replay.usage), TOKENS) == (3000, 8000)
         assert replay.total_tokens[-1] > 10 * TOKENS
 
@@ -33,7 +33,7 @@ class TestReplay:
         assert replay.over_budget == 0
         assert max(replay.usage) <= 1
 
-    def test_usage_comes_into_its_band_and_stays(self, replay: Replay) -> None:
+    def test_usage_reaches_its_band_and_stays_there(self, replay: Replay) -> None:
         usage = [snapshot.usage_after for snapshot in replay.snapshots]
         assert all(BAND[0] <= value <= BAND[1] for value in usage[15:])
         assert all(BAND[0] <= value <= BAND[1] for value in replay.usage[300:])

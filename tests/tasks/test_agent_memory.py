@@ -1,4 +1,4 @@
-"""The memory of an agent that acts: the design's usage nearly word for word, its rules, and bad input."""
+"""The agent memory: the examples of the design, its rules, and invalid input."""
 
 from __future__ import annotations
 
@@ -49,30 +49,30 @@ CLICK = AgentAction("click", {"selector": "#submit"})
 
 
 @pytest.fixture
-def held(clock: FrozenClock) -> Iterator[MemoryEngine]:
+def engine(clock: FrozenClock) -> Iterator[MemoryEngine]:
     with MemoryEngine(clock=clock, ids=seeded_ids(), embedder=None) as opened:
         yield opened
 
 
 @pytest.fixture
-def memory(held: MemoryEngine) -> AgentMemory:
-    return begun(held)
+def memory(engine: MemoryEngine) -> AgentMemory:
+    return start_memory(engine)
 
 
-def begun(engine: MemoryEngine) -> AgentMemory:
+def start_memory(engine: MemoryEngine) -> AgentMemory:
     found = AgentMemory(engine=engine)
     found.start_task("Extract product data from example.com")
     return found
 
 
-def again(memory: AgentMemory, **settings: Any) -> AgentMemory:
-    """The memory that another process would find."""
-    words: dict[str, Any] = {
+def reopen(memory: AgentMemory, **settings: Any) -> AgentMemory:
+    """Open the memory like another process."""
+    options: dict[str, Any] = {
         "engine": memory.engine,
         "namespace": memory.namespace,
         "task": memory.task,
     } | settings
-    return AgentMemory(**words)
+    return AgentMemory(**options)
 
 
 def login(pattern_id: str = "login_example_com", domain: str = "example.com", **more: Any) -> LearnedPattern:
@@ -104,8 +104,8 @@ def test_the_constructor_has_the_defaults_of_the_design() -> None:
         assert (limits.max_percent, limits.max_tokens, limits.max_single_chars) == (0.20, 4_000, 8_000)
         assert memory.context_store.get_all() == {}
         assert memory.visited_urls == []
-    names = list(signature(AgentMemory).parameters)[:6]
-    assert names == [
+    parameter_names = list(signature(AgentMemory).parameters)[:6]
+    assert parameter_names == [
         "context_window_budget",
         "short_term_max_entries",
         "long_term_max_patterns",
@@ -115,7 +115,7 @@ def test_the_constructor_has_the_defaults_of_the_design() -> None:
     ]
 
 
-def test_every_setting_reaches_its_part() -> None:
+def test_every_setting_is_applied() -> None:
     with AgentMemory(1_000, 7, 9, 0.5, 300, 400) as memory:
         assert (memory.short_term.max_entries, memory.long_term.max_patterns) == (7, 9)
         assert memory.working.token_budget == 250
@@ -127,7 +127,7 @@ def test_every_setting_reaches_its_part() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "settings",
     [
         {"context_window_budget": 0},
         {"context_window_budget": "many"},
@@ -139,14 +139,14 @@ def test_every_setting_reaches_its_part() -> None:
     ],
     ids=str,
 )
-def test_a_setting_that_makes_no_sense_is_refused_by_name(wrong: dict[str, Any]) -> None:
-    (name,) = wrong
+def test_an_invalid_setting_is_rejected_by_name(settings: dict[str, Any]) -> None:
+    (name,) = settings
     with pytest.raises(InvalidConfigError, match=f"^{name} "):
-        AgentMemory(**wrong)
+        AgentMemory(**settings)
 
 
-def test_the_key_methods_of_the_design_work(held: MemoryEngine) -> None:
-    memory = AgentMemory(engine=held)
+def test_the_key_methods_of_the_design_work(engine: MemoryEngine) -> None:
+    memory = AgentMemory(engine=engine)
     thought = Thought("The products are behind the menu")
     action = AgentAction("click", {"selector": "#menu"})
     observation = Observation("Element clicked successfully", summary="the menu is open")
@@ -172,13 +172,13 @@ def test_the_key_methods_of_the_design_work(held: MemoryEngine) -> None:
 
     # Format memory for LLM prompt
     prompt_context = memory.format_for_prompt(domain="example.com")
-    for told in (
+    for text in (
         "Extract product data from example.com",
         "category: electronics",
         "click",
         "the menu is open",
     ):
-        assert told in prompt_context
+        assert text in prompt_context
 
     # Check for repeated failures
     assert not memory.is_repeated_failure(action)
@@ -194,7 +194,7 @@ def test_the_key_methods_of_the_design_work(held: MemoryEngine) -> None:
     assert not memory.has_visited_url("https://example.com/page2")
 
 
-def test_a_cycle_holds_every_field_of_the_design(memory: AgentMemory, clock: FrozenClock) -> None:
+def test_a_cycle_has_every_field_of_the_design(memory: AgentMemory, clock: FrozenClock) -> None:
     entry = memory.record_cycle(
         "t",
         CLICK,
@@ -213,11 +213,11 @@ def test_a_cycle_holds_every_field_of_the_design(memory: AgentMemory, clock: Fro
     assert entry.timestamp == clock.now().timestamp()
     assert entry.estimated_tokens == memory.counter.count(entry.format_for_prompt())
     assert entry.action_signature == compute_action_signature(CLICK, HOME)
-    assert [entry] == memory.short_term.entries == again(memory).short_term.entries
+    assert [entry] == memory.short_term.entries == reopen(memory).short_term.entries
     assert memory.engine.session("agent", memory.task).get(entry.entry_id).id == entry.entry_id
 
 
-def test_short_term_memory_answers_as_in_the_design(memory: AgentMemory) -> None:
+def test_short_term_memory_matches_the_design(memory: AgentMemory) -> None:
     memory.record_cycle("", AgentAction("goto", {"url": HOME}))
     for _ in range(4):
         failed = memory.record_cycle("", CLICK, "not there", ExecutionOutcome.FAILURE)
@@ -225,7 +225,7 @@ def test_short_term_memory_answers_as_in_the_design(memory: AgentMemory) -> None
 
     # Get last 5 entries
     recent = memory.short_term.get_recent(n=5)
-    assert [one.action.tool_name for one in recent] == ["click"] * 4 + ["scroll_page"]
+    assert [entry.action.tool_name for entry in recent] == ["click"] * 4 + ["scroll_page"]
 
     # Get entries by outcome
     failures = memory.short_term.get_by_outcome(ExecutionOutcome.FAILURE)
@@ -250,10 +250,10 @@ def test_short_term_memory_answers_as_in_the_design(memory: AgentMemory) -> None
     assert '6. [Success] scroll_page({"direction": "down"})\n   Result: Scrolled' in history
 
     total_tokens = memory.short_term.total_tokens()
-    assert total_tokens == sum(one.estimated_tokens for one in memory.short_term.entries) > 0
+    assert total_tokens == sum(entry.estimated_tokens for entry in memory.short_term.entries) > 0
 
 
-def test_working_memory_answers_as_in_the_design(memory: AgentMemory) -> None:
+def test_working_memory_matches_the_design(memory: AgentMemory) -> None:
     # Set task goal
     memory.working.set_goal("Find and extract all product prices")
     memory.record_cycle("", CLICK)
@@ -287,7 +287,7 @@ class PageMap:
     sections: list[str]
 
 
-def test_page_maps_are_kept_as_in_the_design(memory: AgentMemory) -> None:
+def test_page_maps_match_the_design(memory: AgentMemory) -> None:
     page_map, url = PageMap("Home", ["Header", "Products"]), "https://example.com/"
 
     # Store PageMap for a URL
@@ -305,19 +305,19 @@ def test_page_maps_are_kept_as_in_the_design(memory: AgentMemory) -> None:
     # Get page summary
     summary = memory.get_page_summary("https://example.com")
     assert summary == "Home [2 sections: Header, Products]"
-    resumed = again(memory)
+    resumed = reopen(memory)
     assert resumed.get_page_summary(HOME) == summary
     assert resumed.get_page_map(HOME) == {"title": "Home", "sections": ["Header", "Products"]}
 
 
-def test_patterns_are_learned_and_used_as_in_the_design(memory: AgentMemory) -> None:
+def test_patterns_match_the_design(memory: AgentMemory) -> None:
     # Learn a new pattern
     pattern = login()
     memory.learn_pattern(pattern)
 
     # Get patterns for a domain
     patterns = memory.get_patterns_for_domain("example.com")
-    assert [one.pattern_id for one in patterns] == ["login_example_com"]
+    assert [pattern.pattern_id for pattern in patterns] == ["login_example_com"]
     assert patterns[0].steps == pattern.steps
     assert memory.get_patterns_for_domain("https://www.example.com/login") == patterns
     assert memory.get_patterns_for_domain("example.org") == []
@@ -335,25 +335,27 @@ def test_patterns_are_learned_and_used_as_in_the_design(memory: AgentMemory) -> 
         memory.long_term.record_usage("nobody", success=True)
 
 
-def test_the_least_useful_patterns_leave_down_to_80_percent_of_the_cap(held: MemoryEngine) -> None:
-    memory = AgentMemory(engine=held, long_term_max_patterns=10)
+def test_the_least_useful_patterns_are_removed_down_to_80_percent_of_the_cap(engine: MemoryEngine) -> None:
+    memory = AgentMemory(engine=engine, long_term_max_patterns=10)
     for number in range(11):
         memory.learn_pattern(login(f"p{number}", success_count=number, failure_count=1))
     kept = {f"p{number}" for number in range(3, 11)}
-    assert {one.pattern_id for one in memory.long_term.patterns} == kept
-    assert {one.pattern_id for one in again(memory).long_term.patterns} == kept
+    assert {pattern.pattern_id for pattern in memory.long_term.patterns} == kept
+    assert {pattern.pattern_id for pattern in reopen(memory).long_term.patterns} == kept
 
 
-def test_a_smaller_cap_takes_no_pattern_from_others(held: MemoryEngine) -> None:
-    many = AgentMemory(engine=held)
+def test_a_smaller_cap_does_not_remove_stored_patterns(engine: MemoryEngine) -> None:
+    many = AgentMemory(engine=engine)
     for number in range(20):
         many.learn_pattern(login(f"p{number}", success_count=number, failure_count=1))
-    few = AgentMemory(engine=held, long_term_max_patterns=5)
-    assert {one.pattern_id for one in few.long_term.patterns} <= {f"p{number}" for number in range(15, 20)}
-    assert len(AgentMemory(engine=held).long_term) == 20
+    few = AgentMemory(engine=engine, long_term_max_patterns=5)
+    assert {pattern.pattern_id for pattern in few.long_term.patterns} <= {
+        f"p{number}" for number in range(15, 20)
+    }
+    assert len(AgentMemory(engine=engine).long_term) == 20
 
 
-def test_the_context_store_answers_as_in_the_design(memory: AgentMemory, clock: FrozenClock) -> None:
+def test_the_context_store_matches_the_design(memory: AgentMemory, clock: FrozenClock) -> None:
     # Set user-provided context
     memory.context_store.set_user_context(
         {
@@ -395,10 +397,10 @@ def test_the_context_store_answers_as_in_the_design(memory: AgentMemory, clock: 
     assert cached == products
     clock.advance(timedelta(seconds=301))
     assert memory.context_store.get_cached_extraction("product_list") is None
-    assert again(memory).context_store == memory.context_store
+    assert reopen(memory).context_store == memory.context_store
 
 
-def test_a_site_is_explored_as_in_the_design(memory: AgentMemory) -> None:
+def test_site_exploration_matches_the_design(memory: AgentMemory) -> None:
     # Initialize site exploration
     graph = memory.init_sitemap_graph(
         homepage_url="https://example.com",
@@ -439,22 +441,22 @@ def test_a_site_is_explored_as_in_the_design(memory: AgentMemory) -> None:
     summary = memory.format_site_exploration_summary()
     assert "Product catalog with 50 items" in summary
     assert "Product catalog with 50 items" in memory.format_for_prompt()
-    assert again(memory).format_site_exploration_summary() == summary
+    assert reopen(memory).format_site_exploration_summary() == summary
 
 
-def test_without_a_site_its_methods_say_what_is_missing(memory: AgentMemory) -> None:
-    asked: list[Callable[[], object]] = [
+def test_sitemap_methods_without_a_sitemap_name_the_missing_call(memory: AgentMemory) -> None:
+    calls: list[Callable[[], object]] = [
         memory.get_next_page_to_visit,
         memory.is_sitemap_exploration_complete,
         memory.format_site_exploration_summary,
         lambda: memory.add_sitemap_links(HOME, []),
     ]
-    for ask in asked:
+    for call in calls:
         with pytest.raises(InvalidInputError, match="init_sitemap_graph"):
-            ask()
+            call()
 
 
-def test_the_mode_is_set_and_told(memory: AgentMemory) -> None:
+def test_the_operation_mode_can_be_set_and_read(memory: AgentMemory) -> None:
     assert memory.get_operation_mode() is OperationMode.AUTO
     # Set operation mode
     memory.set_operation_mode(OperationMode.SCRAPE)
@@ -463,15 +465,15 @@ def test_the_mode_is_set_and_told(memory: AgentMemory) -> None:
     mode = memory.get_operation_mode()
     assert mode is OperationMode.SCRAPE
     memory.set_operation_mode("navigate")
-    assert again(memory).get_operation_mode() is OperationMode.NAVIGATE
-    for wrong in ("sideways", None, 3):
-        with pytest.raises(InvalidInputError, match=f"unknown mode {wrong!r}: use one of auto, "):
-            memory.set_operation_mode(wrong)  # type: ignore[arg-type]
+    assert reopen(memory).get_operation_mode() is OperationMode.NAVIGATE
+    for value in ("sideways", None, 3):
+        with pytest.raises(InvalidInputError, match=f"unknown mode {value!r}: use one of auto, "):
+            memory.set_operation_mode(value)  # type: ignore[arg-type]
     assert memory.get_operation_mode() is OperationMode.NAVIGATE
 
 
 @pytest.mark.parametrize(
-    ("mode", "tool", "outcome", "wanted"),
+    ("mode", "tool", "outcome", "priority"),
     [
         ("auto", "click", "success", "normal"),
         ("auto", "click", "failure", "high"),
@@ -485,27 +487,27 @@ def test_the_mode_is_set_and_told(memory: AgentMemory) -> None:
         ("navigate", "wait", "success", "low"),
     ],
 )
-def test_the_mode_decides_what_is_kept(
-    memory: AgentMemory, mode: str, tool: str, outcome: str, wanted: str
+def test_the_mode_determines_the_priority_of_a_cycle(
+    memory: AgentMemory, mode: str, tool: str, outcome: str, priority: str
 ) -> None:
     memory.set_operation_mode(mode)
-    assert memory.record_cycle("", AgentAction(tool), "x", outcome).priority == wanted
+    assert memory.record_cycle("", AgentAction(tool), "x", outcome).priority == priority
     assert memory.record_cycle("", AgentAction(tool), "x", outcome, "critical").priority == "critical"
 
 
-def test_what_the_mode_is_out_for_outlives_the_rest(held: MemoryEngine) -> None:
-    memory = AgentMemory(short_term_max_entries=5, engine=held)
+def test_cycles_that_the_mode_prefers_are_pruned_last(engine: MemoryEngine) -> None:
+    memory = AgentMemory(short_term_max_entries=5, engine=engine)
     memory.set_operation_mode(OperationMode.SCRAPE)
-    found = memory.record_cycle("", AgentAction("extract_text", {"selector": "#price"}), "20 EUR")
-    key = memory.record_cycle("", AgentAction("click", {"n": -1}), priority=MemoryPriority.CRITICAL)
+    extracted = memory.record_cycle("", AgentAction("extract_text", {"selector": "#price"}), "20 EUR")
+    critical = memory.record_cycle("", AgentAction("click", {"n": -1}), priority=MemoryPriority.CRITICAL)
     for number in range(40):
         memory.record_cycle("", AgentAction("click", {"n": number}))
-    assert memory.short_term.entries[:2] == [found, key]
+    assert memory.short_term.entries[:2] == [extracted, critical]
     assert len(memory.short_term) == 5
-    assert again(memory, short_term_max_entries=5).short_term == memory.short_term
+    assert reopen(memory, short_term_max_entries=5).short_term == memory.short_term
 
 
-def test_the_mode_decides_how_much_history_is_shown(memory: AgentMemory) -> None:
+def test_the_mode_determines_the_length_of_the_history(memory: AgentMemory) -> None:
     for number in range(20):
         memory.record_cycle("", AgentAction("click", {"selector": f"#n{number}"}))
     shown = {}
@@ -515,8 +517,8 @@ def test_the_mode_decides_how_much_history_is_shown(memory: AgentMemory) -> None
     assert shown == {"auto": 10, "navigate": 8, "execute": 10, "scrape": 5, "research": 8}
 
 
-def test_the_task_summary_has_the_form_of_the_design(held: MemoryEngine) -> None:
-    memory = AgentMemory(engine=held)
+def test_the_task_summary_has_the_form_of_the_design(engine: MemoryEngine) -> None:
+    memory = AgentMemory(engine=engine)
     memory.start_task("Extract product data")
     memory.init_sitemap_graph(HOME)
     memory.record_cycle("", AgentAction("goto", {"url": f"{HOME}/products"}))
@@ -540,10 +542,10 @@ def test_the_task_summary_has_the_form_of_the_design(held: MemoryEngine) -> None
         "\n"
         "Recent successful actions: click, extract_text, scroll, goto"
     )
-    assert again(memory).get_task_summary() == summary
+    assert reopen(memory).get_task_summary() == summary
 
 
-def test_a_task_goes_through_its_life(memory: AgentMemory) -> None:
+def test_the_life_cycle_of_a_task(memory: AgentMemory) -> None:
     first = memory.task
     memory.working.set_scratch("page", 1)
     memory.add_inferred_context("a", 1)
@@ -560,7 +562,7 @@ def test_a_task_goes_through_its_life(memory: AgentMemory) -> None:
     assert (memory.visited_urls, memory.sitemap, memory.context_store.get_all()) == ([], None, {})
     assert not memory.is_repeated_failure(CLICK)
     assert (
-        memory.get_operation_mode() is again(memory).get_operation_mode() is OperationMode.SCRAPE
+        memory.get_operation_mode() is reopen(memory).get_operation_mode() is OperationMode.SCRAPE
     )  # it stays
     assert len(memory.long_term) == 1
 
@@ -570,34 +572,34 @@ def test_a_task_goes_through_its_life(memory: AgentMemory) -> None:
     assert "Goal: -" in memory.get_task_summary()
     assert "Another goal" not in memory.format_for_prompt()
     assert len(memory.long_term) == 1
-    assert again(memory, task=first).short_term.entries[0].action == CLICK  # nothing is lost
+    assert reopen(memory, task=first).short_term.entries[0].action == CLICK  # nothing is lost
 
     memory.clear()
-    assert len(memory.long_term) == len(again(memory).long_term) == 0
+    assert len(memory.long_term) == len(reopen(memory).long_term) == 0
 
 
-def test_a_named_task_is_begun_under_its_name_and_taken_up_again(held: MemoryEngine) -> None:
-    memory = AgentMemory(engine=held, task="checkout")
+def test_a_named_task_is_started_under_its_name_and_resumed(engine: MemoryEngine) -> None:
+    memory = AgentMemory(engine=engine, task="checkout")
     assert memory.start_task("Buy a lamp") == memory.task == "checkout"
     memory.record_cycle("", CLICK)
-    resumed = AgentMemory(engine=held, task="checkout")
+    resumed = AgentMemory(engine=engine, task="checkout")
     assert (resumed.working.current_goal, resumed.working.cycle_count) == ("Buy a lamp", 1)
     assert resumed.start_task("Something else") != "checkout"
 
 
-def test_a_task_under_way_is_not_begun_anew_under_its_name(held: MemoryEngine) -> None:
-    memory = AgentMemory(engine=held)
+def test_a_started_task_cannot_be_started_again_under_its_name(engine: MemoryEngine) -> None:
+    memory = AgentMemory(engine=engine)
     memory.start_task("Buy a lamp", task="checkout")
     memory.record_cycle("", CLICK)
-    other = AgentMemory(engine=held)
+    other = AgentMemory(engine=engine)
     with pytest.raises(InvalidInputError, match="'checkout' has already begun"):
         other.start_task("Buy a chair", task="checkout")
     assert (other.task == "checkout", other.working.cycle_count) == (False, 0)
-    assert again(memory).working.current_goal == "Buy a lamp"
+    assert reopen(memory).working.current_goal == "Buy a lamp"
 
 
 @pytest.mark.parametrize("goal", ["", "  ", None, 3, ["a"]])
-def test_a_task_without_a_goal_is_refused(memory: AgentMemory, goal: Any) -> None:
+def test_a_task_without_a_goal_is_rejected(memory: AgentMemory, goal: Any) -> None:
     before = memory.task
     with pytest.raises(InvalidInputError, match="needs a goal"):
         memory.start_task(goal)
@@ -607,18 +609,18 @@ def test_a_task_without_a_goal_is_refused(memory: AgentMemory, goal: Any) -> Non
     assert memory.working.current_goal == "Extract product data from example.com"
 
 
-def test_names_that_cannot_be_kept_are_refused(held: MemoryEngine) -> None:
+def test_invalid_task_names_and_namespaces_are_rejected(engine: MemoryEngine) -> None:
     for task in ("", "x" * 1025, 7):
         with pytest.raises(InvalidNameError):
-            AgentMemory(engine=held, task=task)  # type: ignore[arg-type]
+            AgentMemory(engine=engine, task=task)  # type: ignore[arg-type]
     with pytest.raises(InvalidNameError):
-        AgentMemory(engine=held, namespace=())
+        AgentMemory(engine=engine, namespace=())
 
 
-def test_a_memory_of_its_own_is_closed_with_it_and_an_engine_handed_in_is_not(
-    held: MemoryEngine,
+def test_closing_an_agent_memory_closes_only_its_own_engine(
+    engine: MemoryEngine,
 ) -> None:
-    with AgentMemory() as own, AgentMemory(engine=held) as other:
+    with AgentMemory() as own, AgentMemory(engine=engine) as other:
         assert repr(own) == f"AgentMemory(task={own.task!r})"
     with pytest.raises(EngineClosedError):
         own.record_cycle("", CLICK)
@@ -626,10 +628,10 @@ def test_a_memory_of_its_own_is_closed_with_it_and_an_engine_handed_in_is_not(
 
 
 @pytest.mark.soak
-def test_all_of_a_task_is_there_in_another_process(memory: AgentMemory, clock: FrozenClock) -> None:
+def test_another_process_restores_the_complete_task(memory: AgentMemory, clock: FrozenClock) -> None:
     _work_through(memory, clock)
     before = memory.format_for_prompt(domain="example.com")
-    resumed = again(memory)
+    resumed = reopen(memory)
     assert resumed.format_for_prompt(domain="example.com") == before
     assert resumed.short_term == memory.short_term
     assert resumed.working == memory.working
@@ -642,7 +644,7 @@ def test_all_of_a_task_is_there_in_another_process(memory: AgentMemory, clock: F
     assert resumed.get_task_summary() == memory.get_task_summary()
     resumed.record_cycle("", CLICK)
     resumed.add_inferred_context("later", 1)
-    assert again(memory).format_for_prompt() == resumed.format_for_prompt()
+    assert reopen(memory).format_for_prompt() == resumed.format_for_prompt()
 
 
 def _work_through(memory: AgentMemory, clock: FrozenClock) -> None:
@@ -679,7 +681,7 @@ def _work_through(memory: AgentMemory, clock: FrozenClock) -> None:
 
 
 @pytest.mark.parametrize("keep_user", [True, False])
-def test_what_was_cleared_stays_cleared_in_another_process(memory: AgentMemory, keep_user: bool) -> None:  # noqa: FBT001 - a parameter
+def test_cleared_state_stays_cleared_in_another_process(memory: AgentMemory, keep_user: bool) -> None:  # noqa: FBT001 - a parameter
     memory.record_cycle("", CLICK)
     memory.working.set_scratch("a", 1)
     memory.working.clear()
@@ -689,43 +691,43 @@ def test_what_was_cleared_stays_cleared_in_another_process(memory: AgentMemory, 
     memory.context_store.set_user_context({"a": 1})
     memory.add_inferred_context("b", 2)
     memory.context_store.clear(keep_user=keep_user)
-    resumed = again(memory)
+    resumed = reopen(memory)
     assert resumed.working == memory.working
     assert resumed.working.cycle_count == 1
     assert resumed.context_store.get_all() == ({"a": 1} if keep_user else {})
 
 
-def test_patterns_are_shared_within_a_namespace_and_with_no_other(held: MemoryEngine) -> None:
-    one, other = (AgentMemory(engine=held, namespace=name) for name in (("acme", "a"), ("acme", "b")))
-    one.learn_pattern(login(success_count=3))
-    other.learn_pattern(login(success_count=1, failure_count=1))
-    assert one.get_patterns_for_domain("example.com")[0].success_rate == 1.0
-    assert again(one, task=None).get_patterns_for_domain("example.com")[0].success_count == 3
-    assert again(other, task=None).get_patterns_for_domain("example.com")[0].success_rate == 0.5
-    other.clear()
-    assert len(again(one).long_term) == 1
-    assert len(AgentMemory(engine=held, namespace="acme").long_term) == 0
+def test_patterns_are_shared_only_within_a_namespace(engine: MemoryEngine) -> None:
+    first, second = (AgentMemory(engine=engine, namespace=name) for name in (("acme", "a"), ("acme", "b")))
+    first.learn_pattern(login(success_count=3))
+    second.learn_pattern(login(success_count=1, failure_count=1))
+    assert first.get_patterns_for_domain("example.com")[0].success_rate == 1.0
+    assert reopen(first, task=None).get_patterns_for_domain("example.com")[0].success_count == 3
+    assert reopen(second, task=None).get_patterns_for_domain("example.com")[0].success_rate == 0.5
+    second.clear()
+    assert len(reopen(first).long_term) == 1
+    assert len(AgentMemory(engine=engine, namespace="acme").long_term) == 0
 
 
-def test_two_memories_at_once_take_no_pattern_or_count_from_each_other(held: MemoryEngine) -> None:
-    one, other = AgentMemory(engine=held), AgentMemory(engine=held)
-    one.learn_pattern(login("a"))
-    other.learn_pattern(login("b"))
-    one.long_term.record_usage("a", success=True)
-    other.long_term.record_usage("a", success=True)
-    one.long_term.record_usage("b", success=False)
-    other.start_task("Go on")
-    for memory in (one, other, AgentMemory(engine=held)):
+def test_concurrent_memories_lose_no_pattern_and_no_count(engine: MemoryEngine) -> None:
+    first, second = AgentMemory(engine=engine), AgentMemory(engine=engine)
+    first.learn_pattern(login("a"))
+    second.learn_pattern(login("b"))
+    first.long_term.record_usage("a", success=True)
+    second.long_term.record_usage("a", success=True)
+    first.long_term.record_usage("b", success=False)
+    second.start_task("Go on")
+    for memory in (first, second, AgentMemory(engine=engine)):
         used = {pattern.pattern_id: pattern for pattern in memory.long_term.patterns}
         assert (used["a"].success_count, used["b"].failure_count) == (2, 1)
-    one.long_term.remove_pattern("b")
-    assert [pattern.pattern_id for pattern in again(one).long_term.patterns] == ["a"]
+    first.long_term.remove_pattern("b")
+    assert [pattern.pattern_id for pattern in reopen(first).long_term.patterns] == ["a"]
 
 
 @pytest.mark.soak
-def test_another_process_sees_what_was_learned_and_recorded(file_url: str) -> None:
+def test_patterns_and_cycles_of_another_process_are_visible(file_url: str) -> None:
     with MemoryEngine(file_url, embedder=None) as engine:
-        memory = begun(engine)
+        memory = start_memory(engine)
         memory.learn_pattern(login())
         script = (
             "from langmem_tiers import *\n"
@@ -736,12 +738,12 @@ def test_another_process_sees_what_was_learned_and_recorded(file_url: str) -> No
             "    memory.record_cycle('from elsewhere', AgentAction('click'))\n"
         )
         subprocess.run([sys.executable, "-c", script], check=True)
-        resumed = again(memory)
+        resumed = reopen(memory)
         assert resumed.long_term.patterns[0].success_count == 1
         assert resumed.short_term.entries[-1].thought.content == "from elsewhere"
 
 
-def test_what_worked_more_than_once_is_learned_at_the_end_of_a_task(memory: AgentMemory) -> None:
+def test_repeated_successful_cycles_are_learned_at_the_end_of_a_task(memory: AgentMemory) -> None:
     for number in range(3):
         for tool, parameters in [
             ("goto", {"url": f"{HOME}/login"}),
@@ -753,32 +755,32 @@ def test_what_worked_more_than_once_is_learned_at_the_end_of_a_task(memory: Agen
     learned = memory.get_patterns_for_domain("example.com")
     assert learned
     assert any(step.get("selector") == "#submit" for step in learned[0].steps)
-    assert again(memory).get_patterns_for_domain("example.com") == learned
+    assert reopen(memory).get_patterns_for_domain("example.com") == learned
 
 
-def _until_blocked(memory: AgentMemory) -> list[AdviceLevel]:
-    said = []
+def _record_until_blocked(memory: AgentMemory) -> list[AdviceLevel]:
+    levels = []
     for _ in range(20):
         memory.record_cycle("once more", CLICK, "Nothing happened", "failure", url=HOME)
         if memory.advice is not None:
-            said.append(memory.advice.level)
+            levels.append(memory.advice.level)
             if memory.advice.level is AdviceLevel.BLOCK:
                 break
-    return said
+    return levels
 
 
-def test_the_guard_warns_then_blocks_and_wants_an_answer(memory: AgentMemory) -> None:
+def test_the_guard_warns_then_blocks_and_requires_an_answer(memory: AgentMemory) -> None:
     assert memory.check_action(CLICK) is None
-    said = _until_blocked(memory)
-    assert said[-1] is AdviceLevel.BLOCK
-    assert AdviceLevel.WARNING in said[:-1]
+    levels = _record_until_blocked(memory)
+    assert levels[-1] is AdviceLevel.BLOCK
+    assert AdviceLevel.WARNING in levels[:-1]
     advice = memory.check_action(CLICK)
     assert advice is not None
     assert (advice.level, advice.must_answer) == (AdviceLevel.BLOCK, True)
     assert advice.message.startswith("Blocked: ")
     assert "Blocked from now on: " in memory.format_for_prompt()
     assert memory.check_action(AgentAction("click", {"selector": "#other"})) is None
-    resumed = again(memory)
+    resumed = reopen(memory)
     assert resumed.check_action(CLICK) == advice
     assert resumed.advice == memory.advice
 
@@ -786,26 +788,26 @@ def test_the_guard_warns_then_blocks_and_wants_an_answer(memory: AgentMemory) ->
     assert memory.check_action(CLICK) == advice
     assert memory.answer_guard("the form was filled in meanwhile")
     assert "Blocked: " not in memory.format_for_prompt()
-    for one in (memory, again(memory)):
-        lifted = one.check_action(CLICK)
+    for current in (memory, reopen(memory)):
+        lifted = current.check_action(CLICK)
         assert lifted is None or lifted.level is not AdviceLevel.BLOCK
-    assert _until_blocked(memory)[-1] is AdviceLevel.BLOCK
+    assert _record_until_blocked(memory)[-1] is AdviceLevel.BLOCK
     last = memory.check_action(CLICK)
     assert last is not None
     assert "the form was filled in meanwhile" in last.message
-    assert again(memory).check_action(CLICK) == last
+    assert reopen(memory).check_action(CLICK) == last
 
 
-def test_a_failure_is_told_of_before_it_is_repeated(memory: AgentMemory) -> None:
+def test_checking_an_action_that_failed_before_gives_a_note(memory: AgentMemory) -> None:
     memory.record_cycle("", CLICK, "no", "failure")
-    once = memory.check_action(CLICK)
-    assert once is not None
-    assert once.level is AdviceLevel.NOTE
+    advice = memory.check_action(CLICK)
+    assert advice is not None
+    assert advice.level is AdviceLevel.NOTE
     assert not memory.answer_guard("there is nothing to answer")
-    assert again(memory).check_action(CLICK) == once
+    assert reopen(memory).check_action(CLICK) == advice
 
 
-def test_going_to_and_fro_is_noticed(memory: AgentMemory) -> None:
+def test_alternating_between_two_pages_is_blocked(memory: AgentMemory) -> None:
     pages = [f"{HOME}/a", f"{HOME}/b"]
     levels = set()
     for url in islice(cycle(pages), 24):
@@ -815,35 +817,35 @@ def test_going_to_and_fro_is_noticed(memory: AgentMemory) -> None:
     assert levels >= {AdviceLevel.WARNING, AdviceLevel.BLOCK}
 
 
-def test_large_extractions_are_compressed_and_keep_their_addresses(memory: AgentMemory) -> None:
+def test_large_extractions_are_compressed_and_keep_their_urls(memory: AgentMemory) -> None:
     urls = [f"{HOME}/item/{number}" for number in range(50)]
     page = (
         "\n".join(f"The lamp number {number} is described at {url}." for number, url in enumerate(urls)) * 20
     )
     memory.record_cycle("", AgentAction("extract_text"), page)
-    (held,) = memory.context_store.extractions()
-    assert len(held.data) < len(page) / 3
-    assert all(url in held.data for url in urls)
+    (extracted,) = memory.context_store.extractions()
+    assert len(extracted.data) < len(page) / 3
+    assert all(url in extracted.data for url in urls)
     memory.record_cycle("", AgentAction("search"), page)  # an agent goes on from its addresses
     memory.record_cycle("", AgentAction("extract_text"), page, "failure")
-    assert [one.data for one in memory.context_store.extractions()] == [page, held.data]
-    assert again(memory).context_store.extractions() == memory.context_store.extractions()
+    assert [extraction.data for extraction in memory.context_store.extractions()] == [page, extracted.data]
+    assert reopen(memory).context_store.extractions() == memory.context_store.extractions()
 
 
-def test_a_model_compresses_where_there_is_one_and_is_not_asked_again(held: MemoryEngine) -> None:
+def test_a_model_compresses_an_extraction_once(engine: MemoryEngine) -> None:
     model = ScriptedLLM(['{"summary": "Lamps, the cheapest for 20 EUR.", "key_facts": []}'])
-    memory = AgentMemory(engine=held, model=model)
+    memory = AgentMemory(engine=engine, model=model)
     memory.record_cycle("", AgentAction("extract_text"), "A lamp costs 20 EUR or more, as said. " * 1_000)
     (found,) = memory.context_store.extractions()
     assert "the cheapest for 20 EUR" in found.data
-    resumed = again(memory, model=model)
+    resumed = reopen(memory, model=model)
     assert resumed.context_store.extractions()[0].data == found.data
     assert len(model.prompts) == 1
 
 
-def test_extracted_data_takes_its_share_and_no_more(held: MemoryEngine) -> None:
+def test_extracted_data_stays_within_its_share_of_the_prompt(engine: MemoryEngine) -> None:
     counter = CharCounter()
-    memory = AgentMemory(engine=held, counter=counter)
+    memory = AgentMemory(engine=engine, counter=counter)
     memory.start_task("Read")
     empty = counter.count(memory.format_for_prompt())
     for number in range(30):
@@ -855,27 +857,27 @@ def test_extracted_data_takes_its_share_and_no_more(held: MemoryEngine) -> None:
     assert counter.count(small) - empty <= 0.2 * 1_000 + 20
 
 
-def test_a_prompt_keeps_the_lesser_of_both_budgets(held: MemoryEngine) -> None:
-    memory = AgentMemory(200, engine=held)
+def test_a_prompt_stays_within_the_smaller_of_both_budgets(engine: MemoryEngine) -> None:
+    memory = AgentMemory(200, engine=engine)
     memory.start_task("Read every page of the shop and say what each lamp costs " * 30)
     for limit in (None, 10_000, 200, 50, 1):
         assert memory.counter.count(memory.format_for_prompt(max_tokens=limit)) <= min(limit or 200, 200)
     assert memory.format_for_prompt(max_tokens=0) == ""
-    for wrong in (-1, 1.5, "all"):
+    for value in (-1, 1.5, "all"):
         with pytest.raises(InvalidConfigError, match="max_tokens"):
-            memory.format_for_prompt(max_tokens=wrong)  # type: ignore[arg-type]
+            memory.format_for_prompt(max_tokens=value)  # type: ignore[arg-type]
 
 
-class _Unspeakable:
+class _Unprintable:
     def __repr__(self) -> str:
         raise RuntimeError("not to be shown")
 
 
-def _kind(value: object) -> str:
+def _get_type_name(value: object) -> str:
     return type(value).__name__
 
 
-def _holding_itself() -> dict[str, Any]:
+def _build_cyclic_dict() -> dict[str, Any]:
     value: dict[str, Any] = {"a": 1}
     value["self"] = value
     return value
@@ -884,32 +886,32 @@ def _holding_itself() -> dict[str, Any]:
 @pytest.mark.parametrize(
     "value",
     [
-        _Unspeakable(),
+        _Unprintable(),
         object(),
         {1, 2},
         b"\xff",
         float("nan"),
         10**400,
-        _holding_itself(),
+        _build_cyclic_dict(),
         "\ud800\0",
         {("a", 1): lambda: None},
         threading.Lock(),
     ],
-    ids=_kind,
+    ids=_get_type_name,
 )
-def test_parameters_that_are_no_json_are_recorded_by_their_text(memory: AgentMemory, value: Any) -> None:
+def test_parameters_unknown_to_json_are_recorded_as_text(memory: AgentMemory, value: Any) -> None:
     action = AgentAction("evaluate", {"value": value, 3: "a number as a key"})  # type: ignore[dict-item]
     memory.record_cycle("", action, "done", "failure")
     assert memory.is_repeated_failure(action)
     assert memory.short_term.get_action_frequency("evaluate", action.parameters) == 1
     memory.check_action(action)
-    resumed = again(memory)
+    resumed = reopen(memory)
     assert resumed.short_term == memory.short_term
     assert resumed.format_for_prompt() == memory.format_for_prompt()
 
 
 @pytest.mark.parametrize(
-    ("observation", "wanted"),
+    ("observation", "expected"),
     [
         (None, None),
         ("", ""),
@@ -918,45 +920,51 @@ def test_parameters_that_are_no_json_are_recorded_by_their_text(memory: AgentMem
         (Observation(b"x"), "b'x'"),  # type: ignore[arg-type]
         ({"price": 20}, '{"price": 20}'),
         (404, "404"),
-        (_Unspeakable(), "<_Unspeakable>"),
+        (_Unprintable(), "<_Unprintable>"),
         ("lone \ud800 half and \0", "lone \ud800 half and \0"),
     ],
-    ids=_kind,
+    ids=_get_type_name,
 )
-def test_whatever_was_observed_is_recorded(memory: AgentMemory, observation: Any, wanted: str | None) -> None:
+def test_an_observation_of_any_type_is_recorded(
+    memory: AgentMemory, observation: Any, expected: str | None
+) -> None:
     entry = memory.record_cycle("t", AgentAction("extract_data"), observation)
-    assert (None if entry.observation is None else entry.observation.raw_output) == wanted
-    assert again(memory).short_term.entries == [entry]
-    assert again(memory).format_for_prompt() == memory.format_for_prompt()
-
-
-@pytest.mark.parametrize("thought", [None, "", Thought(), Thought(None), 7, _Unspeakable()], ids=_kind)  # type: ignore[arg-type]
-def test_whatever_was_thought_is_recorded(memory: AgentMemory, thought: Any) -> None:
-    entry = memory.record_cycle(thought, CLICK)
-    assert again(memory).short_term.entries == [entry]
-
-
-@pytest.mark.parametrize("where", ["observation", "summary", "thought", "parameters"])
-def test_a_megabyte_is_recorded_in_part(memory: AgentMemory, where: str) -> None:
-    much = "begin " + "so many words " * 71_400 + " end"
-    seen: Observation | str = "x"
-    if where == "summary":
-        seen = Observation("x", much)
-    elif where == "observation":
-        seen = much
-    action = AgentAction("extract_text", {"text": much if where == "parameters" else "x"})
-    entry = memory.record_cycle(much if where == "thought" else "", action, seen)
-    if where == "observation":
-        assert entry.observation is not None
-        kept = entry.observation.raw_output
-        assert (len(kept) <= 100_000, kept[:5], kept[-3:]) == (True, "begin", "end")
-        assert "characters left out" in kept
-    assert memory.counter.count(memory.format_for_prompt(max_tokens=2_000)) <= 2_000
-    assert again(memory).short_term == memory.short_term
+    assert (None if entry.observation is None else entry.observation.raw_output) == expected
+    assert reopen(memory).short_term.entries == [entry]
+    assert reopen(memory).format_for_prompt() == memory.format_for_prompt()
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    "thought",
+    [None, "", Thought(), Thought(None), 7, _Unprintable()],  # type: ignore[arg-type]
+    ids=_get_type_name,
+)
+def test_a_thought_of_any_type_is_recorded(memory: AgentMemory, thought: Any) -> None:
+    entry = memory.record_cycle(thought, CLICK)
+    assert reopen(memory).short_term.entries == [entry]
+
+
+@pytest.mark.parametrize("where", ["observation", "summary", "thought", "parameters"])
+def test_a_value_of_a_megabyte_is_truncated(memory: AgentMemory, where: str) -> None:
+    long_text = "begin " + "so many words " * 71_400 + " end"
+    observed: Observation | str = "x"
+    if where == "summary":
+        observed = Observation("x", long_text)
+    elif where == "observation":
+        observed = long_text
+    action = AgentAction("extract_text", {"text": long_text if where == "parameters" else "x"})
+    entry = memory.record_cycle(long_text if where == "thought" else "", action, observed)
+    if where == "observation":
+        assert entry.observation is not None
+        recorded = entry.observation.raw_output
+        assert (len(recorded) <= 100_000, recorded[:5], recorded[-3:]) == (True, "begin", "end")
+        assert "characters left out" in recorded
+    assert memory.counter.count(memory.format_for_prompt(max_tokens=2_000)) <= 2_000
+    assert reopen(memory).short_term == memory.short_term
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
     [
         ({"outcome": "perfect"}, "outcome must be one of 'success'"),
         ({"outcome": None}, "outcome must be a string"),
@@ -974,19 +982,19 @@ def test_a_megabyte_is_recorded_in_part(memory: AgentMemory, where: str) -> None
     ],
     ids=str,
 )
-def test_what_is_no_part_of_a_cycle_is_refused_and_leaves_no_trace(
-    memory: AgentMemory, wrong: dict[str, Any], told: str
+def test_invalid_arguments_of_a_cycle_are_rejected_and_nothing_is_recorded(
+    memory: AgentMemory, arguments: dict[str, Any], expected: str
 ) -> None:
     memory.record_cycle("", CLICK)
     before = memory.format_for_prompt()
-    with pytest.raises(InvalidInputError, match=told):
-        memory.record_cycle(**{"thought": "", "action": CLICK, **wrong})
-    assert memory.format_for_prompt() == again(memory).format_for_prompt() == before
+    with pytest.raises(InvalidInputError, match=expected):
+        memory.record_cycle(**{"thought": "", "action": CLICK, **arguments})
+    assert memory.format_for_prompt() == reopen(memory).format_for_prompt() == before
     memory.record_cycle("", CLICK)
-    assert again(memory).working.cycle_count == 2
+    assert reopen(memory).working.cycle_count == 2
 
 
-def test_a_tag_and_an_error_are_taken_as_they_are_mostly_meant(memory: AgentMemory) -> None:
+def test_a_single_tag_an_exception_and_a_missing_url_are_accepted(memory: AgentMemory) -> None:
     entry = memory.record_cycle(
         "", CLICK, None, "failure", tags="menu", error_message=OSError("gone"), url=None
     )
@@ -1014,7 +1022,7 @@ def test_an_action_needs_a_tool_and_a_mapping() -> None:
         None,
     ],
 )
-def test_an_address_of_any_kind_breaks_nothing(memory: AgentMemory, url: Any) -> None:
+def test_any_url_is_accepted(memory: AgentMemory, url: Any) -> None:
     memory.mark_url_visited(url)
     assert memory.has_visited_url(url)
     memory.record_cycle("", AgentAction("goto", {"url": url}), "went there")
@@ -1025,42 +1033,42 @@ def test_an_address_of_any_kind_breaks_nothing(memory: AgentMemory, url: Any) ->
     memory.update_sitemap_visited(url, "Somewhere")
     memory.check_action(CLICK, url)
     memory.format_for_prompt(domain=url)
-    resumed = again(memory)
+    resumed = reopen(memory)
     assert resumed.visited_urls == memory.visited_urls
     assert resumed.sitemap == memory.sitemap
     assert resumed.format_for_prompt() == memory.format_for_prompt()
 
 
-def test_a_site_needs_an_address_to_start_from(memory: AgentMemory) -> None:
+def test_a_sitemap_requires_an_absolute_homepage_url(memory: AgentMemory) -> None:
     with pytest.raises(InvalidInputError):
         memory.init_sitemap_graph("/relative")
     assert memory.sitemap is None
-    assert again(memory).sitemap is None
+    assert reopen(memory).sitemap is None
 
 
 @pytest.mark.parametrize(
     "links", [None, 7, f"{HOME}/one", {"url": f"{HOME}/one"}, [None, 7, {}, [HOME]]], ids=str
 )
-def test_links_of_any_kind_are_taken_or_refused_with_a_reason(memory: AgentMemory, links: Any) -> None:
+def test_links_of_any_type_are_added_or_rejected_with_a_reason(memory: AgentMemory, links: Any) -> None:
     memory.init_sitemap_graph(HOME)
     report = memory.add_sitemap_links(HOME, links)
     assert report.added == (1 if isinstance(links, str | dict) else 0)
-    assert report.added or all(why for _, why in report.refused)
-    assert again(memory).sitemap == memory.sitemap
+    assert report.added or all(reason for _, reason in report.refused)
+    assert reopen(memory).sitemap == memory.sitemap
 
 
-def test_links_that_break_off_are_kept_as_far_as_they_came(memory: AgentMemory) -> None:
-    def some() -> Iterator[str]:
+def test_links_before_an_iteration_error_are_kept(memory: AgentMemory) -> None:
+    def failing_links() -> Iterator[str]:
         yield "/a"
         raise OSError("the page went away")
 
     memory.init_sitemap_graph(HOME)
-    report = memory.add_sitemap_links(HOME, some())
+    report = memory.add_sitemap_links(HOME, failing_links())
     assert (report.added, report.refused[0][1]) == (1, "reading the links failed with OSError")
-    assert again(memory).sitemap == memory.sitemap
+    assert reopen(memory).sitemap == memory.sitemap
 
 
-def test_a_site_that_links_in_circles_comes_to_an_end(memory: AgentMemory) -> None:
+def test_exploring_a_site_with_circular_links_ends(memory: AgentMemory) -> None:
     memory.init_sitemap_graph(HOME, SitemapLimits(max_depth=5, max_pages=100))
     seen = []
     memory.add_sitemap_links(HOME, ["/p0", "/", HOME])
@@ -1070,21 +1078,21 @@ def test_a_site_that_links_in_circles_comes_to_an_end(memory: AgentMemory) -> No
         memory.add_sitemap_links(url, [f"/p{number}" for number in range(5)] + [url, HOME])
     assert sorted(seen) == [f"{HOME}/p{number}" for number in range(5)]
     assert memory.is_sitemap_exploration_complete()
-    assert again(memory).sitemap == memory.sitemap
+    assert reopen(memory).sitemap == memory.sitemap
 
 
 @pytest.mark.soak
-def test_a_page_with_thousands_of_links_is_whole_in_another_process(memory: AgentMemory) -> None:
+def test_a_page_with_thousands_of_links_is_restored_completely(memory: AgentMemory) -> None:
     memory.init_sitemap_graph(HOME, SitemapLimits(max_links_per_page=12_000))
     found = [{"url": f"/p{number}", "text": f"Page {number}"} for number in range(12_000)]
     assert memory.add_sitemap_links(HOME, found, "content").added == 12_000
-    resumed = again(memory)
+    resumed = reopen(memory)
     assert resumed.sitemap is not None
     assert len(resumed.sitemap) == 12_001
     assert resumed.sitemap == memory.sitemap
 
 
-def test_values_that_are_no_json_are_refused_where_they_are_to_be_read_again(memory: AgentMemory) -> None:
+def test_values_unknown_to_json_are_rejected_in_scratch_and_context(memory: AgentMemory) -> None:
     with pytest.raises(InvalidInputError):
         memory.working.set_scratch("a", object())
     with pytest.raises(InvalidInputError):
@@ -1094,51 +1102,51 @@ def test_values_that_are_no_json_are_refused_where_they_are_to_be_read_again(mem
     with pytest.raises(InvalidInputError):
         memory.context_store.set_user_context({"a": object()})
     assert (memory.working.scratch_keys, memory.context_store.get_all()) == ([], {})
-    assert again(memory).format_for_prompt() == memory.format_for_prompt()
+    assert reopen(memory).format_for_prompt() == memory.format_for_prompt()
 
 
-def test_procedures_of_others_in_the_namespace_are_no_patterns(held: MemoryEngine) -> None:
-    memory = AgentMemory(engine=held)
+def test_procedures_without_a_pattern_are_ignored(engine: MemoryEngine) -> None:
+    memory = AgentMemory(engine=engine)
     memory.learn_pattern(login())
     (pattern,) = memory.long_term.patterns
-    mine = memory.long_term._to_entry(pattern)
-    theirs = replace(mine, entry=replace(mine.entry, id="by-hand"), details={"how": "by hand"})
-    parts = held.services.long_term
-    parts.store.commit(memory.namespace, MemoryWrite(put=(theirs,)), parts.now())
-    assert again(memory).long_term.patterns == [pattern]
+    own_entry = memory.long_term._to_entry(pattern)
+    other_entry = replace(own_entry, entry=replace(own_entry.entry, id="by-hand"), details={"how": "by hand"})
+    long_term = engine.services.long_term
+    long_term.store.commit(memory.namespace, MemoryWrite(put=(other_entry,)), long_term.now())
+    assert reopen(memory).long_term.patterns == [pattern]
 
 
-def test_threads_that_record_at_once_lose_nothing(file_url: str) -> None:
-    threads, each = 6, 12
+def test_concurrent_threads_lose_no_cycle(file_url: str) -> None:
+    threads, cycles_per_thread = 6, 12
     with MemoryEngine(file_url, embedder=None) as engine:
-        memory = begun(engine)
+        memory = start_memory(engine)
 
-        def work(name: int) -> None:
-            for number in range(each):
-                mine = f"{name}-{number}"
-                memory.record_cycle(mine, AgentAction("click", {"selector": f"#{mine}"}), "ok")
-                memory.working.set_scratch(mine, number)
-                memory.add_inferred_context(mine, number)
+        def record(name: int) -> None:
+            for number in range(cycles_per_thread):
+                label = f"{name}-{number}"
+                memory.record_cycle(label, AgentAction("click", {"selector": f"#{label}"}), "ok")
+                memory.working.set_scratch(label, number)
+                memory.add_inferred_context(label, number)
                 memory.mark_url_visited(f"{HOME}/{name}/{number}")
-                memory.context_store.cache_extraction(mine, number)
+                memory.context_store.cache_extraction(label, number)
                 memory.context_store.get_all()
                 memory.format_for_prompt(max_tokens=500)
             memory.learn_pattern(login(f"p{name}"))
 
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, range(threads)))
-        names = {f"{name}-{number}" for name in range(threads) for number in range(each)}
-        for one in (memory, again(memory)):
-            assert one.working.cycle_count == threads * each
-            assert set(one.working.scratch_keys) == set(one.context_store.get_all()) == names
-            assert len(one.visited_urls) == threads * each
-            assert len(one.long_term) == threads
+            list(pool.map(record, range(threads)))
+        names = {f"{name}-{number}" for name in range(threads) for number in range(cycles_per_thread)}
+        for current in (memory, reopen(memory)):
+            assert current.working.cycle_count == threads * cycles_per_thread
+            assert set(current.working.scratch_keys) == set(current.context_store.get_all()) == names
+            assert len(current.visited_urls) == threads * cycles_per_thread
+            assert len(current.long_term) == threads
         stored = [cycle.entry.thought.content for cycle in memory._run.journal._load_cycles()]
         assert sorted(stored) == sorted(names)
         for name in range(threads):  # each thread's in the order in which it recorded them
-            mine = [thought for thought in stored if thought.startswith(f"{name}-")]
-            assert mine == [f"{name}-{number}" for number in range(each)]
-        assert again(memory).format_for_prompt() == memory.format_for_prompt()
+            own_thoughts = [thought for thought in stored if thought.startswith(f"{name}-")]
+            assert own_thoughts == [f"{name}-{number}" for number in range(cycles_per_thread)]
+        assert reopen(memory).format_for_prompt() == memory.format_for_prompt()
 
 
 def test_cycles_are_found_by_recall(memory: AgentMemory) -> None:
@@ -1148,12 +1156,12 @@ def test_cycles_are_found_by_recall(memory: AgentMemory) -> None:
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])
-def test_a_task_goes_on_in_postgresql(url: str, tenant: str) -> None:
+def test_a_task_is_restored_from_postgresql(url: str, tenant: str) -> None:
     clock = FrozenClock()
     with MemoryEngine(url, clock=clock, embedder=None) as engine:
         memory = AgentMemory(engine=engine, namespace=tenant)
         memory.start_task("Buy a lamp")
         _work_through(memory, clock)
         memory.record_cycle("lone \ud800 and \0", CLICK, "x\0")
-        assert again(memory).format_for_prompt("example.com") == memory.format_for_prompt("example.com")
-        assert again(memory).guard.state() == memory.guard.state()
+        assert reopen(memory).format_for_prompt("example.com") == memory.format_for_prompt("example.com")
+        assert reopen(memory).guard.state() == memory.guard.state()

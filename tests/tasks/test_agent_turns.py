@@ -1,4 +1,4 @@
-"""Turns of a user, blocks of near-repeats, answers: what the guard does beyond one uninterrupted run."""
+"""The guard across user turns, blocks of near-repeats, and answers."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ def memory() -> Iterator[AgentMemory]:
         yield opened
 
 
-def again(memory: AgentMemory) -> AgentMemory:
+def reopen(memory: AgentMemory) -> AgentMemory:
     return AgentMemory(engine=memory.engine, task=memory.task)
 
 
-def block(memory: AgentMemory) -> None:
+def block_click(memory: AgentMemory) -> None:
     for _ in range(7):
         memory.record_cycle("", CLICK, "Nothing happened.", url="https://a.b/form")
     assert memory.check_action(CLICK).level is AdviceLevel.BLOCK  # type: ignore[union-attr]
 
 
-def test_a_new_turn_counts_anew_and_failures_stay_known(memory: AgentMemory) -> None:
+def test_a_new_turn_resets_the_counts_and_keeps_the_failures(memory: AgentMemory) -> None:
     for _ in range(2):
         memory.record_cycle("", CLICK, "No.", "failure", url="https://a.b/form")
-    block(memory)
+    block_click(memory)
     memory.new_turn()
-    for one in (memory, again(memory)):
-        assert one.warnings() == []
-        assert one.check_action(CLICK).level is not AdviceLevel.BLOCK  # type: ignore[union-attr]
-        assert one.is_repeated_failure(CLICK)
-        assert one.short_term.get_action_frequency("click", {"selector": "#submit"}) == 9
-        assert len(one.short_term) == 9
-    block(memory)
+    for current in (memory, reopen(memory)):
+        assert current.warnings() == []
+        assert current.check_action(CLICK).level is not AdviceLevel.BLOCK  # type: ignore[union-attr]
+        assert current.is_repeated_failure(CLICK)
+        assert current.short_term.get_action_frequency("click", {"selector": "#submit"}) == 9
+        assert len(current.short_term) == 9
+    block_click(memory)
 
 
-def test_turns_in_which_nothing_is_done_are_not_written_down(memory: AgentMemory) -> None:
+def test_turns_without_cycles_are_not_stored(memory: AgentMemory) -> None:
     memory.record_cycle("", CLICK)
     memory.new_turn()
     notes = memory.engine.session(memory.namespace, f"{memory.task}: notes")
@@ -59,7 +59,7 @@ def test_turns_in_which_nothing_is_done_are_not_written_down(memory: AgentMemory
     assert notes.count() == before
 
 
-def test_a_blocked_counter_does_not_get_through_by_counting_on(memory: AgentMemory) -> None:
+def test_increasing_a_counter_does_not_bypass_a_block(memory: AgentMemory) -> None:
     number = 0
     while number < 40:
         retry = AgentAction("run", {"command": f"retry --attempt {number}"})
@@ -74,11 +74,11 @@ def test_a_blocked_counter_does_not_get_through_by_counting_on(memory: AgentMemo
     assert memory.check_action(AgentAction("read", {"path": "/var/log/net"})) is None
 
 
-def test_an_answer_that_cannot_be_kept_lifts_nothing(tmp_path: Path) -> None:
+def test_an_answer_that_cannot_be_stored_does_not_lift_the_block(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with MemoryEngine(path, embedder=None, config=EngineConfig(busy_timeout_seconds=0.02)) as engine:
         memory = AgentMemory(engine=engine, task="t")
-        block(memory)
+        block_click(memory)
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StorageBusyError):
@@ -87,11 +87,11 @@ def test_an_answer_that_cannot_be_kept_lifts_nothing(tmp_path: Path) -> None:
         other.close()
         assert memory.check_action(CLICK).must_answer  # type: ignore[union-attr]
         assert memory.answer_guard("the form was fixed meanwhile")
-        for one in (memory, again(memory)):
-            assert not one.check_action(CLICK).must_answer  # type: ignore[union-attr]
+        for current in (memory, reopen(memory)):
+            assert not current.check_action(CLICK).must_answer  # type: ignore[union-attr]
 
 
-def test_the_guard_sees_what_the_store_could_not_take(tmp_path: Path) -> None:
+def test_the_guard_counts_cycles_that_could_not_be_stored(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with MemoryEngine(path, embedder=None, config=EngineConfig(busy_timeout_seconds=0.01)) as engine:
         memory = AgentMemory(engine=engine, task="t")
@@ -106,7 +106,7 @@ def test_the_guard_sees_what_the_store_could_not_take(tmp_path: Path) -> None:
         assert memory.working.cycle_count == len(memory.short_term) == 0  # nothing is called kept that is not
 
 
-def test_an_answer_lifts_three_times_and_each_time_it_has_to_be_another_one(memory: AgentMemory) -> None:
+def test_a_block_is_lifted_at_most_three_times_by_different_answers(memory: AgentMemory) -> None:
     for number in range(3):
         while not memory.check_action(CLICK) or not memory.check_action(CLICK).must_answer:  # type: ignore[union-attr]
             memory.record_cycle("", CLICK, "Nothing happened.")
@@ -115,9 +115,9 @@ def test_an_answer_lifts_three_times_and_each_time_it_has_to_be_another_one(memo
         assert memory.answer_guard(f"reason number {number}")
     while memory.check_action(CLICK).level is not AdviceLevel.BLOCK:  # type: ignore[union-attr]
         memory.record_cycle("", CLICK, "Nothing happened.")
-    for one in (memory, again(memory)):
-        assert not one.answer_guard("quite another reason now")
-        assert "this block cannot be lifted again" in one.check_action(CLICK).message  # type: ignore[union-attr]
+    for current in (memory, reopen(memory)):
+        assert not current.answer_guard("quite another reason now")
+        assert "no answer lifts this block any more" in current.check_action(CLICK).message  # type: ignore[union-attr]
     memory.record_cycle(
         "", AgentAction("goto", {"url": "https://a.b/other"}), "Another page.", url="https://a.b/other"
     )
@@ -125,7 +125,7 @@ def test_an_answer_lifts_three_times_and_each_time_it_has_to_be_another_one(memo
 
 
 @pytest.mark.parametrize(
-    ("tool", "parameters", "seen"),
+    ("tool", "parameters", "template"),
     [
         ("next_item", {}, "Item {}: a lamp of the colour number {}."),
         ("next_page", {}, "\n".join(f"Line {{}}-{line} says something that is new." for line in range(20))),
@@ -133,25 +133,25 @@ def test_an_answer_lifts_three_times_and_each_time_it_has_to_be_another_one(memo
         ("run_tests", {}, "{} failed, 18 passed"),
     ],
 )
-def test_calls_that_bring_something_new_each_time_go_on_unhindered(
-    memory: AgentMemory, tool: str, parameters: dict[str, int], seen: str
+def test_calls_with_new_results_each_time_are_not_warned_of(
+    memory: AgentMemory, tool: str, parameters: dict[str, int], template: str
 ) -> None:
     action = AgentAction(tool, parameters)
     for number in range(60):
         assert memory.check_action(action) is None
-        memory.record_cycle("", action, seen.replace("{}", str(60 - number)))
+        memory.record_cycle("", action, template.replace("{}", str(60 - number)))
         assert memory.advice is None or memory.advice.level is AdviceLevel.NOTE
 
 
-def test_tools_that_are_not_guarded_may_be_called_as_often_as_one_likes() -> None:
+def test_unguarded_tools_are_never_blocked() -> None:
     with AgentMemory(unguarded_tools=["get_job"]) as memory:
         for _ in range(30):
             memory.record_cycle("", AgentAction("get_job", {"id": 7}), "still running")
             assert memory.advice is None
-        block(memory)
+        block_click(memory)
 
 
-def test_a_task_is_taken_up_or_begun_with_one_call(tmp_path: Path) -> None:
+def test_resume_or_start_resumes_or_starts_a_task(tmp_path: Path) -> None:
     for run in range(3):
         with MemoryEngine(tmp_path / "memory.db", embedder=None) as engine:
             memory = AgentMemory(engine=engine, task="buy")
@@ -164,15 +164,15 @@ def test_a_task_is_taken_up_or_begun_with_one_call(tmp_path: Path) -> None:
 
 class _SlowModel:
     def __init__(self) -> None:
-        self.asked, self.go_on = threading.Event(), threading.Event()
+        self.is_called, self.may_continue = threading.Event(), threading.Event()
 
     def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
-        self.asked.set()
-        assert self.go_on.wait(LIMIT_SECONDS)
+        self.is_called.set()
+        assert self.may_continue.wait(LIMIT_SECONDS)
         return "Lamps are cheap."
 
 
-def test_nobody_waits_for_the_model_and_what_was_done_is_kept_before_it_is_asked() -> None:
+def test_a_cycle_is_stored_before_the_model_compresses_and_blocks_nothing() -> None:
     model = _SlowModel()
     page = "The lamp number 5 costs ten euros and is sold in the harbour. " * 400
     with AgentMemory(model=model) as memory:
@@ -180,20 +180,20 @@ def test_nobody_waits_for_the_model_and_what_was_done_is_kept_before_it_is_asked
             target=memory.record_cycle, args=("", AgentAction("extract_text"), page), daemon=True
         )
         recording.start()
-        assert model.asked.wait(LIMIT_SECONDS)
+        assert model.is_called.wait(LIMIT_SECONDS)
         assert memory.check_action(CLICK) is None
-        assert memory.working.cycle_count == again(memory).working.cycle_count == 1
+        assert memory.working.cycle_count == reopen(memory).working.cycle_count == 1
         memory.record_cycle("", CLICK)
-        model.go_on.set()
+        model.may_continue.set()
         recording.join(LIMIT_SECONDS)
         assert not recording.is_alive()
-        for one in (memory, again(memory)):
-            (held,) = one.context_store.extractions()
-            assert held.key == "extract_text (cycle 1)"
-            assert len(held.data) < len(page) / 3
+        for current in (memory, reopen(memory)):
+            (extraction,) = current.context_store.extractions()
+            assert extraction.key == "extract_text (cycle 1)"
+            assert len(extraction.data) < len(page) / 3
 
 
-def _rounds(*actions: tuple[AgentAction, str, str]) -> list[tuple[AgentAction, str, str]]:
+def _build_round(*actions: tuple[AgentAction, str, str]) -> list[tuple[AgentAction, str, str]]:
     return list(actions)
 
 
@@ -201,23 +201,23 @@ WORDS = (
     "amber birch cedar daisy ember flint grove hazel ivory jade kelp larch maple north ocean pearl".split()
 )
 WORK: dict[str, Callable[[int], list[tuple[AgentAction, str, str]]]] = {
-    "wait for a job": lambda n: _rounds(
+    "wait for a job": lambda n: _build_round(
         (AgentAction("sleep", {"seconds": 5}), "slept", ""),
         (AgentAction("get_job", {"id": 7}), f"running, {n}% done", ""),
     ),
-    "next and read": lambda n: _rounds(
+    "next and read": lambda n: _build_round(
         (AgentAction("click", {"selector": "a.next"}), "Clicked", ""),
         (AgentAction("extract", {}), f"Item {n}: a lamp of the make {n * 7}", ""),
     ),
-    "scroll and read": lambda n: _rounds(
+    "scroll and read": lambda n: _build_round(
         (AgentAction("scroll", {"direction": "down"}), "scrolled", ""),
         (AgentAction("read_page", {}), "\n".join(f"Line {n}-{line}" for line in range(30)), ""),
     ),
-    "tab and type": lambda n: _rounds(
+    "tab and type": lambda n: _build_round(
         (AgentAction("press", {"key": "Tab"}), "", ""),
         (AgentAction("type", {"text": f"{WORDS[n % len(WORDS)]} {WORDS[n // len(WORDS)]}"}), "typed", ""),
     ),
-    "edit and add": lambda n: _rounds(
+    "edit and add": lambda n: _build_round(
         (
             AgentAction("edit", {"path": f"src/{WORDS[n % len(WORDS)]}_{n}.py", "text": f"x = {n}"}),
             "saved",
@@ -225,30 +225,30 @@ WORK: dict[str, Callable[[int], list[tuple[AgentAction, str, str]]]] = {
         ),
         (AgentAction("shell", {"command": "git add -A"}), "", ""),
     ),
-    "next page by page": lambda n: _rounds(
+    "next page by page": lambda n: _build_round(
         (AgentAction("click", {"selector": "a.next"}), "Clicked", f"https://a.b/list?page={n}")
     ),
-    "a job that begins badly": lambda n: _rounds(
+    "a job that begins badly": lambda n: _build_round(
         (AgentAction("get_job", {"id": 1}), "503 unavailable: error" if n < 2 else f"running {n}%", "")
     ),
-    "items of which the first are gone": lambda n: _rounds(
+    "items of which the first are gone": lambda n: _build_round(
         (AgentAction("get_item", {"id": n}), "404 not found" if n < 4 else f"Item {n} is a lamp", "")
     ),
-    "pages of which the first are gone": lambda n: _rounds(
+    "pages of which the first are gone": lambda n: _build_round(
         (
             AgentAction("goto", {"url": f"https://a.b/p/{n}"}),
             "404 not found" if n < 6 else f"Page {n} tells of the lamp {n * 3}",
             f"https://a.b/p/{n}",
         )
     ),
-    "rows of a table": lambda n: _rounds(
+    "rows of a table": lambda n: _build_round(
         (
             AgentAction("sql", {"query": f"INSERT INTO t VALUES ({n}, '{WORDS[n % len(WORDS)]}')"}),
             "INSERT 0 1",
             "",
         )
     ),
-    "posts": lambda n: _rounds(
+    "posts": lambda n: _build_round(
         (
             AgentAction(
                 "http", {"method": "POST", "url": "https://a.b/api", "body": {"name": WORDS[n % len(WORDS)]}}
@@ -262,7 +262,7 @@ WORK: dict[str, Callable[[int], list[tuple[AgentAction, str, str]]]] = {
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("name", WORK)
-def test_work_that_gets_on_is_not_blocked(memory: AgentMemory, name: str) -> None:
+def test_work_with_progress_is_not_blocked(memory: AgentMemory, name: str) -> None:
     for number in range(40):
         for action, seen, url in WORK[name](number):
             advice = memory.check_action(action, url)
@@ -272,9 +272,7 @@ def test_work_that_gets_on_is_not_blocked(memory: AgentMemory, name: str) -> Non
 
 
 @pytest.mark.parametrize("tool", ["shell", "read_file"])
-def test_one_tool_that_only_fails_is_warned_of_whatever_it_is_asked_for(
-    memory: AgentMemory, tool: str
-) -> None:
+def test_a_tool_that_always_fails_is_warned_of_for_any_parameters(memory: AgentMemory, tool: str) -> None:
     levels = []
     for number, word in enumerate(WORDS):
         memory.record_cycle(
@@ -284,7 +282,7 @@ def test_one_tool_that_only_fails_is_warned_of_whatever_it_is_asked_for(
     assert AdviceLevel.WARNING in levels
 
 
-def test_messages_say_what_was_the_same_and_count_from_one(memory: AgentMemory) -> None:
+def test_warnings_name_the_repeated_action_and_count_steps_from_one(memory: AgentMemory) -> None:
     for _ in range(3):
         memory.record_cycle("", CLICK, "Nothing happened.", "failure")
     assert "click(#submit) occurred 3 times in steps 1 to 3" in memory.warnings()[0]

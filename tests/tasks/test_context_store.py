@@ -12,7 +12,7 @@ from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.tasks.context_store import ContextChange, TaskContext
 
 
-class Time:
+class Clock:
     def __init__(self) -> None:
         self.seconds = 1000.0
 
@@ -20,8 +20,8 @@ class Time:
         return self.seconds
 
 
-def design() -> TaskContext:
-    store = TaskContext(Time())
+def build_design_context() -> TaskContext:
+    store = TaskContext(Clock())
     store.set_user_context(
         {"username": "user@example.com", "preferred_language": "English", "max_items": 100}
     )
@@ -31,7 +31,7 @@ def design() -> TaskContext:
 
 
 def test_the_context_of_the_design() -> None:
-    store = design()
+    store = build_design_context()
     assert store.get("username") == "user@example.com"
     assert store.get("login_required") is True
     assert store.get_source("login_required") == "detected login form"
@@ -45,13 +45,13 @@ def test_the_context_of_the_design() -> None:
     }
 
 
-def test_what_is_not_known_is_the_default() -> None:
+def test_an_unknown_key_has_the_default_value() -> None:
     assert TaskContext().get("nothing") is None
     assert TaskContext().get("nothing", 3) == 3
     assert TaskContext().get_source("nothing") is None
 
 
-def test_what_the_user_said_goes_before_what_was_found_out() -> None:
+def test_user_context_takes_precedence_over_inferred_context() -> None:
     store = TaskContext()
     store.add_inferred("language", "German", "page")
     assert store.get("language") == "German"
@@ -62,12 +62,12 @@ def test_what_the_user_said_goes_before_what_was_found_out() -> None:
     assert store.get("language") == "German"
 
 
-def test_a_task_finds_the_context_that_shares_words_with_it() -> None:
-    relevant = design().get_relevant_context("login to the website and navigate to products")
+def test_relevant_context_shares_words_with_the_task() -> None:
+    relevant = build_design_context().get_relevant_context("login to the website and navigate to products")
     assert relevant == {"login_required": True}
 
 
-def test_relevance_goes_by_stems_humps_and_values_and_the_best_come_first() -> None:
+def test_relevance_uses_stems_camel_case_words_and_values() -> None:
     store = TaskContext()
     store.set_user_context(
         {
@@ -88,16 +88,16 @@ def test_relevance_goes_by_stems_humps_and_values_and_the_best_come_first() -> N
 
 
 def test_values_are_copied_both_ways() -> None:
-    given = {"items": [1]}
+    context = {"items": [1]}
     store = TaskContext()
-    store.set_user_context(given)
-    given["items"].append(2)
+    store.set_user_context(context)
+    context["items"].append(2)
     store.get("items").append(3)
     store.get_all()["items"].append(4)
     assert store.get("items") == [1]
 
 
-def test_a_deep_value_comes_back_whole_and_one_too_deep_is_refused() -> None:
+def test_a_deep_value_is_kept_and_one_too_deep_is_rejected() -> None:
     deep: Any = "ground"
     for _ in range(90):
         deep = [deep]
@@ -109,19 +109,19 @@ def test_a_deep_value_comes_back_whole_and_one_too_deep_is_refused() -> None:
         store.add_inferred("well", [[[[[[[[[[[[deep]]]]]]]]]]]], "digging")
 
 
-@pytest.mark.parametrize("wrong", [object(), {1}, (1, 2), float("nan"), {1: 2}])
-def test_a_value_that_is_no_json_is_refused_by_name(wrong: Any) -> None:
+@pytest.mark.parametrize("value", [object(), {1}, (1, 2), float("nan"), {1: 2}])
+def test_a_value_unknown_to_json_is_rejected_by_name(value: Any) -> None:
     store = TaskContext()
     with pytest.raises(InvalidInputError, match="'odd'"):
-        store.set_user_context({"fine": 1, "odd": wrong})
+        store.set_user_context({"fine": 1, "odd": value})
     with pytest.raises(InvalidInputError, match="'odd'"):
-        store.add_inferred("odd", wrong, "page")
+        store.add_inferred("odd", value, "page")
     assert store.get_all() == {}
     assert store.history == []
 
 
-def test_the_history_tells_each_change() -> None:
-    store = design()
+def test_the_history_contains_each_change() -> None:
+    store = build_design_context()
     assert store.history[0] == ContextChange(
         time=1000.0, key="username", value="user@example.com", source="user", kind="user"
     )
@@ -131,7 +131,7 @@ def test_the_history_tells_each_change() -> None:
     assert len(store.history) == 5
 
 
-def test_the_history_holds_the_last_thousand() -> None:
+def test_the_history_keeps_the_last_1000_changes() -> None:
     store = TaskContext()
     for number in range(1_005):
         store.add_inferred("count", number, "loop")
@@ -139,7 +139,7 @@ def test_the_history_holds_the_last_thousand() -> None:
 
 
 def test_an_extraction_is_fresh_for_five_minutes() -> None:
-    time = Time()
+    time = Clock()
     store = TaskContext(time)
     products = [{"name": "Lamp", "price": 30}]
     store.cache_extraction("product_list", products)
@@ -152,8 +152,8 @@ def test_an_extraction_is_fresh_for_five_minutes() -> None:
     assert store.get_cached_extraction("product_list", max_age_seconds=10_000) is None
 
 
-def test_who_asks_for_less_does_not_drop_it_for_others() -> None:
-    time = Time()
+def test_reading_with_a_shorter_age_does_not_drop_an_extraction() -> None:
+    time = Clock()
     store = TaskContext(time)
     store.cache_extraction("list", [1])
     time.seconds += 20
@@ -161,33 +161,43 @@ def test_who_asks_for_less_does_not_drop_it_for_others() -> None:
     assert store.get_cached_extraction("list") == [1]
 
 
-def test_extractions_come_newest_first_and_two_hundred_are_held() -> None:
-    time = Time()
+def test_the_newest_200_extractions_are_kept_newest_first() -> None:
+    time = Clock()
     store = TaskContext(time)
     for number in range(205):
         time.seconds += 1
         store.cache_extraction(f"page{number}", number)
     store.cache_extraction("page10", "again")
-    held = store.extractions()
-    assert [held[0].key, held[0].data, held[1].key, held[-1].key, len(held)] == [
+    extractions = store.extractions()
+    assert [
+        extractions[0].key,
+        extractions[0].data,
+        extractions[1].key,
+        extractions[-1].key,
+        len(extractions),
+    ] == [
         *("page10", "again", "page204", "page5"),
         200,
     ]
-    assert [one.key for one in store.extractions(max_age_seconds=1)] == ["page10", "page204", "page203"]
+    assert [extraction.key for extraction in store.extractions(max_age_seconds=1)] == [
+        "page10",
+        "page204",
+        "page203",
+    ]
 
 
-def test_an_extraction_that_is_no_json_is_held_by_its_text() -> None:
+def test_an_extraction_unknown_to_json_is_kept_as_text() -> None:
     store = TaskContext()
     store.cache_extraction("odd", {"pair": (1, 2), "kind": int})
     assert store.get_cached_extraction("odd") == {"pair": [1, 2], "kind": "<class 'int'>"}
 
 
-def test_clearing_keeps_what_the_user_said_unless_told_otherwise() -> None:
-    store = design()
+def test_clearing_keeps_the_user_context_by_default() -> None:
+    store = build_design_context()
     store.cache_extraction("list", [1])
     store.clear()
     assert set(store.get_all()) == {"username", "preferred_language", "max_items"}
-    assert {one.kind for one in store.history} == {"user"}
+    assert {change.kind for change in store.history} == {"user"}
     assert store.extractions() == []
     store.clear(keep_user=False)
     assert (store.get_all(), store.history) == ({}, [])
@@ -209,17 +219,17 @@ keys = st.text(min_size=1, max_size=4)
 def test_a_store_comes_back_equal_from_json(
     user: dict[str, Any], inferred: dict[str, Any], extracted: dict[str, Any]
 ) -> None:
-    store = TaskContext(Time())
+    store = TaskContext(Clock())
     store.set_user_context(user)
     for key, (value, source) in inferred.items():
         store.add_inferred(key, value, source)
     for key, value in extracted.items():
         store.cache_extraction(key, value)
-    back = TaskContext.from_dict(json.loads(json.dumps(store.to_dict())), Time())
-    assert back == store
-    assert back.get_all() == {**{key: one for key, (one, _) in inferred.items()}, **user}
-    assert (back.history, back.extractions()) == (store.history, store.extractions())
-    assert back.get_relevant_context("a 1 x") == store.get_relevant_context("a 1 x")
+    restored = TaskContext.from_dict(json.loads(json.dumps(store.to_dict())), Clock())
+    assert restored == store
+    assert restored.get_all() == {**{key: value for key, (value, _) in inferred.items()}, **user}
+    assert (restored.history, restored.extractions()) == (store.history, store.extractions())
+    assert restored.get_relevant_context("a 1 x") == store.get_relevant_context("a 1 x")
 
 
 @pytest.mark.parametrize(
@@ -237,7 +247,7 @@ def test_a_store_comes_back_equal_from_json(
         ({"extractions": [{"key": "a", "data": 1}]}, r"extractions\[0\]\.time"),
     ],
 )
-def test_damaged_json_is_refused_by_name(damaged: Any, named: str) -> None:
+def test_damaged_json_is_rejected_by_name(damaged: Any, named: str) -> None:
     with pytest.raises(InvalidInputError, match=named):
         TaskContext.from_dict(damaged)
 

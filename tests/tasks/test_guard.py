@@ -23,11 +23,11 @@ SUBMIT = AgentAction("click", {"selector": "#submit"})
 CART = "http://shop.test/cart"
 
 
-def cycle(
+def build_cycle(
     action: AgentAction = SUBMIT,
     *,
     url: str = CART,
-    seen: str | None = None,
+    observation: str | None = None,
     outcome: ExecutionOutcome = ExecutionOutcome.SUCCESS,
 ) -> MemoryEntry:
     return MemoryEntry(
@@ -35,24 +35,24 @@ def cycle(
         timestamp=0.0,
         thought=Thought(),
         action=action,
-        observation=None if seen is None else Observation(seen),
+        observation=None if observation is None else Observation(observation),
         outcome=outcome,
         url=url,
     )
 
 
-def told(guard: Guard, entry: MemoryEntry, times: int) -> list[AdviceLevel | None]:
+def observe_levels(guard: Guard, entry: MemoryEntry, times: int) -> list[AdviceLevel | None]:
     found = [guard.observe(entry) for _ in range(times)]
     return [advice.level if advice else None for advice in found]
 
 
-def blocked_guard() -> Guard:
+def create_blocked_guard() -> Guard:
     guard = Guard()
-    assert told(guard, cycle(), 7)[-1] is AdviceLevel.BLOCK
+    assert observe_levels(guard, build_cycle(), 7)[-1] is AdviceLevel.BLOCK
     return guard
 
 
-def given_advice(advice: GuardAdvice | None) -> GuardAdvice:
+def require_advice(advice: GuardAdvice | None) -> GuardAdvice:
     assert advice is not None
     return advice
 
@@ -60,63 +60,72 @@ def given_advice(advice: GuardAdvice | None) -> GuardAdvice:
 # ---- How it gets firmer --------------------------------------------------------------------------------
 
 
-def test_a_loop_is_warned_of_then_urged_against_then_blocked() -> None:
+def test_a_loop_gets_two_warnings_and_then_a_block() -> None:
     warning, block = AdviceLevel.WARNING, AdviceLevel.BLOCK
-    assert told(Guard(), cycle(), 8) == [None, None, warning, None, warning, None, block, block]
+    assert observe_levels(Guard(), build_cycle(), 8) == [
+        None,
+        None,
+        warning,
+        None,
+        warning,
+        None,
+        block,
+        block,
+    ]
 
 
-def test_the_second_warning_names_what_was_tried_and_asks_for_another_approach() -> None:
+def test_the_second_warning_names_the_attempts_and_suggests_another_approach() -> None:
     guard = Guard()
-    told(guard, cycle(), 4)
-    message = given_advice(guard.observe(cycle())).message
+    observe_levels(guard, build_cycle(), 4)
+    message = require_advice(guard.observe(build_cycle())).message
     assert "Tried so far: click(#submit)" in message
     assert "different approach" in message
 
 
-def test_a_block_must_be_answered_and_carries_its_loop() -> None:
+def test_a_block_requires_an_answer_and_contains_its_loop() -> None:
     guard = Guard()
-    told(guard, cycle(), 6)
-    advice = given_advice(guard.observe(cycle()))
+    observe_levels(guard, build_cycle(), 6)
+    advice = require_advice(guard.observe(build_cycle()))
     assert advice.must_answer
     assert advice.loop is not None
     assert (advice.loop.kind, advice.loop.count) == (LoopKind.EXACT, 7)
 
 
-def test_only_exactly_that_action_at_that_place_is_blocked() -> None:
-    guard = blocked_guard()
-    advice = given_advice(guard.check(SUBMIT, CART))
+def test_a_block_applies_only_to_its_action_and_page() -> None:
+    guard = create_blocked_guard()
+    advice = require_advice(guard.check(SUBMIT, CART))
     assert (advice.level, advice.must_answer) == (AdviceLevel.BLOCK, True)
-    assert given_advice(guard.check(SUBMIT)).level is AdviceLevel.BLOCK
+    assert require_advice(guard.check(SUBMIT)).level is AdviceLevel.BLOCK
     assert guard.check(AgentAction("click", {"selector": "#cancel"}), CART) is None
     assert guard.check(SUBMIT, "http://shop.test/other") is None
 
 
-def test_to_check_counts_for_nothing() -> None:
+def test_checking_an_action_does_not_count_as_doing_it() -> None:
     guard = Guard()
     for _ in range(20):
         assert guard.check(SUBMIT, CART) is None
     assert guard.frequency("click", {"selector": "#submit"}) == 0
 
 
-def test_an_answer_lifts_the_block_and_is_quoted_in_the_next_which_comes_after_two_repeats() -> None:
-    guard = blocked_guard()
+def test_an_answer_lifts_the_block_and_is_quoted_in_the_next_block() -> None:
+    guard = create_blocked_guard()
     assert guard.answer("the page was still loading")
     assert guard.check(SUBMIT, CART) is None
-    assert guard.observe(cycle()) is None
-    again = given_advice(guard.observe(cycle()))
+    assert guard.observe(build_cycle()) is None
+    again = require_advice(guard.observe(build_cycle()))
     assert again.level is AdviceLevel.BLOCK
     assert '"the page was still loading"' in again.message
-    assert '"the page was still loading"' in given_advice(guard.check(SUBMIT, CART)).message
+    assert '"the page was still loading"' in require_advice(guard.check(SUBMIT, CART)).message
 
 
 @pytest.mark.parametrize("reason", ["", "  ", "because", "not now", None])
-def test_a_reason_of_less_than_three_words_lifts_nothing(reason: Any) -> None:
-    guard = blocked_guard()
+def test_a_reason_of_less_than_three_words_does_not_lift_the_block(reason: Any) -> None:
+    guard = create_blocked_guard()
     assert not guard.answer(reason)
-    assert given_advice(guard.check(SUBMIT, CART)).level is AdviceLevel.BLOCK
+    assert require_advice(guard.check(SUBMIT, CART)).level is AdviceLevel.BLOCK
 
 
-def test_without_a_block_there_is_nothing_to_answer() -> None:
+def test_an_answer_without_a_block_is_rejected() -> None:
     assert not Guard().answer("I know what I do")
 
 
@@ -126,70 +135,77 @@ ELSEWHERE = AgentAction("goto", {"url": "http://shop.test/help"})
 @pytest.mark.parametrize(
     ("entry", "is_lifted"),
     [
-        (cycle(ELSEWHERE, url="http://shop.test/help"), True),
-        (cycle(ELSEWHERE, url="http://shop.test/help", outcome=ExecutionOutcome.FAILURE), False),
-        (cycle(ELSEWHERE, url=CART), False),
-        (cycle(ELSEWHERE, url=""), False),
+        (build_cycle(ELSEWHERE, url="http://shop.test/help"), True),
+        (build_cycle(ELSEWHERE, url="http://shop.test/help", outcome=ExecutionOutcome.FAILURE), False),
+        (build_cycle(ELSEWHERE, url=CART), False),
+        (build_cycle(ELSEWHERE, url=""), False),
     ],
     ids=["elsewhere", "failed", "same page", "unknown"],
 )
-def test_only_something_else_that_succeeds_on_another_page_lifts_the_block(
+def test_only_a_different_successful_action_on_another_page_lifts_the_block(
     entry: MemoryEntry,
     is_lifted: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
-    guard = blocked_guard()
+    guard = create_blocked_guard()
     guard.observe(entry)
     assert (guard.check(SUBMIT, CART) is None) == is_lifted
 
 
-def test_another_observation_is_another_page_where_there_are_no_addresses() -> None:
+def test_without_urls_another_observation_counts_as_another_page() -> None:
     guard = Guard()
-    told(guard, cycle(url="", seen="no results"), 7)
+    observe_levels(guard, build_cycle(url="", observation="no results"), 7)
     assert guard.check(SUBMIT) is not None
-    guard.observe(cycle(ELSEWHERE, url="", seen="no results"))
+    guard.observe(build_cycle(ELSEWHERE, url="", observation="no results"))
     assert guard.check(SUBMIT) is not None
-    guard.observe(cycle(AgentAction("reload"), url="", seen="three results"))
+    guard.observe(build_cycle(AgentAction("reload"), url="", observation="three results"))
     assert guard.check(SUBMIT) is None
 
 
-def test_both_sides_of_a_to_and_fro_are_blocked_and_neither_lifts_the_other() -> None:
+def test_both_sides_of_an_oscillation_are_blocked_and_neither_lifts_the_other() -> None:
     guard = Guard()
-    there, back = AgentAction("goto", {"url": "a"}), AgentAction("goto", {"url": "b"})
+    go_there, go_back = AgentAction("goto", {"url": "a"}), AgentAction("goto", {"url": "b"})
     for _ in range(8):
-        guard.observe(cycle(there, url="http://b.test"))
-        guard.observe(cycle(back, url="http://a.test"))
-    assert given_advice(guard.check(there, "http://b.test")).level is AdviceLevel.BLOCK
-    assert given_advice(guard.check(back, "http://a.test")).level is AdviceLevel.BLOCK
+        guard.observe(build_cycle(go_there, url="http://b.test"))
+        guard.observe(build_cycle(go_back, url="http://a.test"))
+    assert require_advice(guard.check(go_there, "http://b.test")).level is AdviceLevel.BLOCK
+    assert require_advice(guard.check(go_back, "http://a.test")).level is AdviceLevel.BLOCK
 
 
-def test_a_to_and_fro_gets_two_more_rounds_after_each_word() -> None:
+def test_an_oscillation_gets_two_more_rounds_between_warnings() -> None:
     guard = Guard()
-    sides = [cycle(AgentAction("a"), url="http://a.test"), cycle(AgentAction("b"), url="http://b.test")]
-    levels = [level for _ in range(8) for side in sides for level in told(guard, side, 1)]
-    spoken = [(at, level) for at, level in enumerate(levels) if level and level is not AdviceLevel.NOTE]
-    (first, _), (second, _), (third, last) = spoken[:3]
+    sides = [
+        build_cycle(AgentAction("a"), url="http://a.test"),
+        build_cycle(AgentAction("b"), url="http://b.test"),
+    ]
+    levels = [level for _ in range(8) for side in sides for level in observe_levels(guard, side, 1)]
+    warned = [(index, level) for index, level in enumerate(levels) if level and level is not AdviceLevel.NOTE]
+    (first, _), (second, _), (third, last) = warned[:3]
     assert (second - first, third - second, last) == (4, 4, AdviceLevel.BLOCK)
 
 
-def test_searches_that_are_only_alike_get_firmer_words_too() -> None:
+def test_similar_searches_are_warned_of_and_then_blocked() -> None:
     guard = Guard()
     queries = ["red shoes", "red shoes women", "shoes red", "red running shoes"] * 4
     levels = [
-        advice.level if (advice := guard.observe(cycle(AgentAction("search", {"query": query})))) else None
+        advice.level
+        if (advice := guard.observe(build_cycle(AgentAction("search", {"query": query}))))
+        else None
         for query in queries
     ]
     assert AdviceLevel.BLOCK in levels
     assert levels.index(AdviceLevel.WARNING) < levels.index(AdviceLevel.BLOCK)
 
 
-def test_reading_on_is_not_spoken_of() -> None:
-    assert told(Guard(), cycle(AgentAction("scroll", {"direction": "down"})), 4) == [None] * 4
+def test_scrolling_a_few_times_gets_no_advice() -> None:
+    assert observe_levels(Guard(), build_cycle(AgentAction("scroll", {"direction": "down"})), 4) == [None] * 4
 
 
-def test_different_actions_are_never_spoken_of() -> None:
+def test_different_actions_get_no_advice() -> None:
     guard = Guard()
     assert not [
-        one for at in range(200) if (one := guard.observe(cycle(AgentAction("click", {"element": at}))))
+        advice
+        for index in range(200)
+        if (advice := guard.observe(build_cycle(AgentAction("click", {"element": index}))))
     ]
 
 
@@ -200,47 +216,47 @@ def test_failures_are_counted_by_signature() -> None:
     guard = Guard()
     signature = compute_action_signature(SUBMIT, CART)
     assert not guard.has_failed(signature)
-    guard.observe(cycle(outcome=ExecutionOutcome.FAILURE))
-    guard.observe(cycle(outcome=ExecutionOutcome.TIMEOUT))
-    guard.observe(cycle(outcome=ExecutionOutcome.SUCCESS))
-    guard.observe(cycle(url="http://other.test", outcome=ExecutionOutcome.FAILURE))
+    guard.observe(build_cycle(outcome=ExecutionOutcome.FAILURE))
+    guard.observe(build_cycle(outcome=ExecutionOutcome.TIMEOUT))
+    guard.observe(build_cycle(outcome=ExecutionOutcome.SUCCESS))
+    guard.observe(build_cycle(url="http://other.test", outcome=ExecutionOutcome.FAILURE))
     assert guard.has_failed(signature)
     assert guard.failures(signature) == 2
 
 
-def test_what_failed_before_is_noted_and_then_warned_of_before_it_is_done_again() -> None:
+def test_checking_a_failed_action_gives_a_note_and_after_two_failures_a_warning() -> None:
     guard = Guard()
-    guard.observe(cycle(outcome=ExecutionOutcome.FAILURE))
-    once = given_advice(guard.check(SUBMIT, CART))
-    guard.observe(cycle(outcome=ExecutionOutcome.FAILURE))
-    twice = given_advice(guard.check(SUBMIT, CART))
+    guard.observe(build_cycle(outcome=ExecutionOutcome.FAILURE))
+    once = require_advice(guard.check(SUBMIT, CART))
+    guard.observe(build_cycle(outcome=ExecutionOutcome.FAILURE))
+    twice = require_advice(guard.check(SUBMIT, CART))
     assert (once.level, twice.level) == (AdviceLevel.NOTE, AdviceLevel.WARNING)
     assert twice.message == "click(#submit) failed 2 times before: try something else"
     assert not twice.must_answer
 
 
-def test_frequency_counts_a_call_whatever_the_order_of_its_keys_and_its_address() -> None:
+def test_frequency_ignores_the_order_of_keys_and_the_url() -> None:
     guard = Guard()
-    guard.observe(cycle(AgentAction("scroll_page", {"direction": "down", "by": 1}), url="a"))
-    guard.observe(cycle(AgentAction("scroll_page", {"by": 1, "direction": "down"}), url="b"))
+    guard.observe(build_cycle(AgentAction("scroll_page", {"direction": "down", "by": 1}), url="a"))
+    guard.observe(build_cycle(AgentAction("scroll_page", {"by": 1, "direction": "down"}), url="b"))
     assert guard.frequency("scroll_page", {"direction": "down", "by": 1}) == 2
     assert guard.frequency("scroll_page", {"direction": "up"}) == 0
 
 
 def test_warnings_have_the_form_of_the_design() -> None:
     guard = Guard()
-    for at in range(6):
-        guard.observe(cycle(AgentAction("read", {"page": f"p{at}"})))
-    told(guard, cycle(), 4)
+    for index in range(6):
+        guard.observe(build_cycle(AgentAction("read", {"page": f"p{index}"})))
+    observe_levels(guard, build_cycle(), 4)
     assert guard.warnings() == ["Warning: click(#submit) repeated 4 times in last 10 actions!"]
     assert guard.warnings(threshold=5) == []
 
 
-def test_warnings_look_at_the_last_ten_actions_only() -> None:
+def test_warnings_cover_only_the_last_ten_actions() -> None:
     guard = Guard()
-    told(guard, cycle(), 4)
-    for at in range(8):
-        guard.observe(cycle(AgentAction(f"tool_{at}")))
+    observe_levels(guard, build_cycle(), 4)
+    for index in range(8):
+        guard.observe(build_cycle(AgentAction(f"tool_{index}")))
     assert guard.warnings() == []
     assert guard.frequency("click", {"selector": "#submit"}) == 4
 
@@ -248,16 +264,16 @@ def test_warnings_look_at_the_last_ten_actions_only() -> None:
 # ---- Restarts ------------------------------------------------------------------------------------------
 
 
-def test_reset_forgets_everything() -> None:
-    guard = blocked_guard()
+def test_reset_clears_the_state() -> None:
+    guard = create_blocked_guard()
     guard.reset()
     assert guard.state() == Guard().state()
     assert guard.check(SUBMIT, CART) is None
 
 
 ENTRIES = st.builds(
-    lambda tool, value, url, seen, outcome: cycle(
-        AgentAction(tool, {"q": value}), url=url, seen=seen, outcome=outcome
+    lambda tool, value, url, seen, outcome: build_cycle(
+        AgentAction(tool, {"q": value}), url=url, observation=seen, outcome=outcome
     ),
     st.sampled_from(["click", "search", "scroll", "go_back"]),
     st.sampled_from(["red shoes", "red shoes women", "5"]),
@@ -268,7 +284,7 @@ ENTRIES = st.builds(
 
 
 @given(st.lists(ENTRIES, max_size=40), st.integers(0, 40), st.booleans())
-def test_a_guard_restored_from_json_goes_on_as_if_nothing_had_happened(
+def test_a_guard_restored_from_json_behaves_like_the_original(
     entries: list[MemoryEntry],
     cut: int,
     is_answered: bool,  # noqa: FBT001 - drawn
@@ -289,11 +305,12 @@ def test_a_guard_restored_from_json_goes_on_as_if_nothing_had_happened(
 
 GO_THERE, GO_BACK = AgentAction("goto", {"url": "a"}), AgentAction("goto", {"url": "b"})
 LOOPS = {
-    "one action": [cycle(seen="no results")] * 14,
-    "one action that fails": [cycle(outcome=ExecutionOutcome.FAILURE)] * 14,
-    "to and fro": [cycle(GO_THERE, url="http://b.test"), cycle(GO_BACK, url="http://a.test")] * 12,
+    "one action": [build_cycle(observation="no results")] * 14,
+    "one action that fails": [build_cycle(outcome=ExecutionOutcome.FAILURE)] * 14,
+    "to and fro": [build_cycle(GO_THERE, url="http://b.test"), build_cycle(GO_BACK, url="http://a.test")]
+    * 12,
     "searches that are alike": [
-        cycle(AgentAction("search", {"query": query}))
+        build_cycle(AgentAction("search", {"query": query}))
         for query in ["red shoes", "red shoes women", "shoes red", "red running shoes"] * 4
     ],
 }
@@ -315,12 +332,12 @@ def test_a_guard_restored_in_the_middle_of_a_loop_gives_the_same_advice(entries:
 
 
 def test_a_restored_guard_still_blocks_and_still_quotes_the_answer() -> None:
-    guard = blocked_guard()
+    guard = create_blocked_guard()
     assert guard.answer("the page was still loading")
-    told(guard, cycle(), 2)
+    observe_levels(guard, build_cycle(), 2)
     restored = Guard()
     restored.restore(json.loads(json.dumps(guard.state())))
-    advice = given_advice(restored.check(SUBMIT, CART))
+    advice = require_advice(restored.check(SUBMIT, CART))
     assert advice.level is AdviceLevel.BLOCK
     assert '"the page was still loading"' in advice.message
     assert not restored.answer("the page was still loading")
@@ -329,20 +346,22 @@ def test_a_restored_guard_still_blocks_and_still_quotes_the_answer() -> None:
 
 
 @pytest.mark.soak
-def test_the_state_of_a_long_task_stays_small_and_holds_no_pages() -> None:
+def test_the_state_of_a_long_task_is_small_and_contains_no_page_text() -> None:
     guard = Guard()
-    for at in range(1_000):
+    for index in range(1_000):
         guard.observe(
-            cycle(AgentAction("fill", {"text": f"secret {at} " * 1_000}), seen="page text " * 1_000)
+            build_cycle(
+                AgentAction("fill", {"text": f"secret {index} " * 1_000}), observation="page text " * 1_000
+            )
         )
-    written = json.dumps(guard.state())
-    assert len(written) < 300_000
-    assert "page text" not in written
+    dump = json.dumps(guard.state())
+    assert len(dump) < 300_000
+    assert "page text" not in dump
 
 
 @pytest.mark.parametrize("state", [{}, {"version": 99}, [], None, {"version": 1, "marks": [[1]]}])
-def test_what_is_no_state_is_refused_and_changes_nothing(state: Any) -> None:
-    guard = blocked_guard()
+def test_an_invalid_state_is_rejected_and_changes_nothing(state: Any) -> None:
+    guard = create_blocked_guard()
     before = guard.state()
     with pytest.raises(InvalidInputError, match="not a valid guard state"):
         guard.restore(state)
@@ -352,7 +371,7 @@ def test_what_is_no_state_is_refused_and_changes_nothing(state: Any) -> None:
 # ---- Bad input -----------------------------------------------------------------------------------------
 
 
-class Unspeakable:
+class Unprintable:
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
@@ -366,7 +385,7 @@ CYCLIC["itself"] = CYCLIC
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"a": Unspeakable()},
+        {"a": Unprintable()},
         {"a": object},
         {"a": b"\xff"},
         {"a": "\ud800"},
@@ -374,17 +393,17 @@ CYCLIC["itself"] = CYCLIC
         {1: {2: 3}},
         {"a": {1, "b"}},
     ],
-    ids=["unspeakable", "type", "bytes", "surrogate", "cyclic", "keys", "set"],
+    ids=["unprintable", "type", "bytes", "surrogate", "cyclic", "keys", "set"],
 )
 @pytest.mark.parametrize("url", ["", "http://[::bad", "not a url", "\x00", "x" * 100_000])
-def test_no_parameters_and_no_address_break_the_agents_loop(parameters: dict[str, Any], url: str) -> None:
+def test_any_parameters_and_urls_are_accepted(parameters: dict[str, Any], url: str) -> None:
     guard = Guard()
     action = AgentAction("call", parameters)
     for _ in range(7):
         guard.check(action, url)
-        guard.observe(cycle(action, url=url))
+        guard.observe(build_cycle(action, url=url))
     assert guard.frequency("call", parameters) == 7
-    assert given_advice(guard.check(action, url)).level is AdviceLevel.BLOCK
+    assert require_advice(guard.check(action, url)).level is AdviceLevel.BLOCK
     json.dumps(guard.state())
 
 
@@ -393,42 +412,42 @@ class Unreadable(dict[str, Any]):
         raise RuntimeError("no items")
 
 
-def test_an_action_whose_parameters_cannot_be_read_is_neither_advised_on_nor_counted() -> None:
+def test_an_action_with_unreadable_parameters_is_ignored() -> None:
     guard, action = Guard(), AgentAction("call", Unreadable(a=1))
     for _ in range(7):
         assert guard.check(action, CART) is None
-        assert guard.observe(cycle(action)) is None
+        assert guard.observe(build_cycle(action)) is None
     assert guard.frequency("call", Unreadable(a=1)) == 0
     assert guard.state() == Guard().state()
 
 
-def test_things_that_are_no_cycles_are_passed_over() -> None:
+def test_invalid_cycles_are_ignored() -> None:
     guard = Guard()
     nonsense: Any = None
     assert guard.observe(nonsense) is None
     assert guard.check(nonsense, nonsense) is None
     assert guard.frequency(nonsense, nonsense) == 0
-    empty: Any = cycle(seen="x", url=nonsense or "")
+    empty: Any = build_cycle(observation="x", url=nonsense or "")
     object.__setattr__(empty.observation, "raw_output", None)
     object.__setattr__(empty, "url", None)
     assert guard.observe(empty) is None
     assert guard.frequency("click", {"selector": "#submit"}) == 1
 
 
-def test_only_the_beginning_and_the_end_of_a_page_of_a_megabyte_are_compared() -> None:
+def test_only_the_beginning_and_the_end_of_a_large_page_are_compared() -> None:
     guard = Guard()
     half = "some text on a long page\n" * 20_000
-    for at in range(3):
-        guard.observe(cycle(seen=f"{half}in the middle {at}\n{half}"))
+    for index in range(3):
+        guard.observe(build_cycle(observation=f"{half}in the middle {index}\n{half}"))
     assert {loop.kind for loop in guard.report().loops} == {LoopKind.UNCHANGED}
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "observed"),
     [(ExecutionOutcome.FAILURE, "?"), (ExecutionOutcome.SUCCESS, "Element not clickable.")],
 )
-def test_actions_that_differ_in_a_counter_and_come_to_nothing_are_blocked(
-    outcome: ExecutionOutcome, said: str
+def test_actions_that_differ_only_in_a_counter_without_progress_are_blocked(
+    outcome: ExecutionOutcome, observed: str
 ) -> None:
     guard, levels = Guard(), []
     for index in range(12):
@@ -437,7 +456,7 @@ def test_actions_that_differ_in_a_counter_and_come_to_nothing_are_blocked(
             timestamp=float(index),
             thought=Thought(),
             action=AgentAction("click", {"index": index}),
-            observation=Observation(said),
+            observation=Observation(observed),
             outcome=outcome,
             url="http://shop.test",
         )
@@ -447,7 +466,7 @@ def test_actions_that_differ_in_a_counter_and_come_to_nothing_are_blocked(
     assert levels.index("warning") < levels.index("block")
 
 
-def test_ticking_one_box_after_the_other_is_no_loop() -> None:
+def test_clicking_consecutive_elements_is_not_a_loop() -> None:
     guard = Guard()
     for index in range(30):
         entry = MemoryEntry(

@@ -1,4 +1,4 @@
-"""A call of a tool, as it is compared and written down."""
+"""Comparison and serialization of tool calls."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ _VALUE = st.recursive(
 
 
 @given(_TEXT.filter(bool), st.dictionaries(_TEXT, _VALUE, max_size=4), _TEXT)
-def test_a_settled_call_is_the_call(tool: str, parameters: dict[str, Any], url: str) -> None:
-    settled, fresh = AgentAction.from_plain_json(tool, parameters), AgentAction(tool, parameters)
-    assert settled == fresh
-    assert settled.parameters_json == fresh.parameters_json
-    assert compute_action_signature(settled, url) == compute_action_signature(fresh, url)
-    assert repr(settled) == repr(fresh)
+def test_an_action_from_plain_json_equals_a_constructed_one(
+    tool: str, parameters: dict[str, Any], url: str
+) -> None:
+    restored, constructed = AgentAction.from_plain_json(tool, parameters), AgentAction(tool, parameters)
+    assert restored == constructed
+    assert restored.parameters_json == constructed.parameters_json
+    assert compute_action_signature(restored, url) == compute_action_signature(constructed, url)
+    assert repr(restored) == repr(constructed)
 
 
-def test_a_call_says_what_its_parameters_are_now() -> None:
+def test_parameters_json_reflects_the_current_parameters() -> None:
     parameters = {"n": 1}
     action = AgentAction("click", parameters)
     first = action.parameters_json
@@ -44,15 +46,15 @@ class Unprintable:
         raise RuntimeError("no text")
 
 
-class Shouting(str):
+class UppercaseText(str):
     __slots__ = ()
 
     def __str__(self) -> str:
         return self.upper()
 
 
-def written(value: object) -> Any:
-    """Return a value as the parameters of a call write it."""
+def normalize(value: object) -> Any:
+    """Return a value as it is serialized in the parameters of a call."""
     return json.loads(AgentAction("click", {"value": value}).parameters_json)["value"]
 
 
@@ -66,7 +68,7 @@ def written(value: object) -> Any:
         (-math.inf, "-inf"),
         (2**1000 - 1, 2**1000 - 1),
         (2**1000, "<a number of 1001 bits>"),
-        (Shouting("text"), "text"),
+        (UppercaseText("text"), "text"),
         (b"x", "b'x'"),
         ((1, [2]), [1, [2]]),
         ({"b", "a"}, ["a", "b"]),
@@ -77,28 +79,28 @@ def written(value: object) -> Any:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_parameters_that_are_no_json_are_written_by_their_text(value: object, plain: object) -> None:
-    assert written(value) == plain
+def test_parameters_unknown_to_json_are_written_as_text(value: object, plain: object) -> None:
+    assert normalize(value) == plain
 
 
 def test_parameters_are_written_50_levels_deep_and_without_cycles() -> None:
     nested: list[Any] = []
     for _ in range(60):
         nested = [nested]
-    assert str(written(nested)) == "[" * 49 + "'...'" + "]" * 49  # the parameters are the first level
+    assert str(normalize(nested)) == "[" * 49 + "'...'" + "]" * 49  # the parameters are the first level
     twice: dict[str, Any] = {"a": 1}
     cycle: dict[str, Any] = {"first": twice, "second": twice}
     cycle["third"] = cycle
-    assert written(cycle) == {"first": twice, "second": twice, "third": "..."}
+    assert normalize(cycle) == {"first": twice, "second": twice, "third": "..."}
 
 
 def test_at_most_20000_values_of_the_parameters_are_written() -> None:
-    assert written(list(range(30_000))) == list(range(19_998))  # the parameters and the list count too
-    assert written([[*range(19_996)], [1], [2]]) == [[*range(19_996)], "..."]
+    assert normalize(list(range(30_000))) == list(range(19_998))  # the parameters and the list count too
+    assert normalize([[*range(19_996)], [1], [2]]) == [[*range(19_996)], "..."]
 
 
 @pytest.mark.parametrize("name", ["", None, 7])
-def test_an_action_needs_the_name_of_its_tool(name: Any) -> None:
+def test_an_action_requires_the_name_of_its_tool(name: Any) -> None:
     with pytest.raises(InvalidInputError, match="needs the name of its tool"):
         AgentAction(name)
 
@@ -108,21 +110,21 @@ def test_the_parameters_of_an_action_must_be_a_mapping() -> None:
         AgentAction("click", [("n", 1)])  # type: ignore[arg-type]
 
 
-def test_a_cycle_has_the_signature_of_its_action_and_address_unless_it_is_given() -> None:
+def test_the_default_signature_of_a_cycle_comes_from_its_action_and_url() -> None:
     action = AgentAction("click", {"n": 1})
-    made = MemoryEntry(entry_id="e", timestamp=1.0, thought=Thought(), action=action, url="https://a.b")
+    computed = MemoryEntry(entry_id="e", timestamp=1.0, thought=Thought(), action=action, url="https://a.b")
     assert (
-        made.action_signature
+        computed.action_signature
         == compute_action_signature(action, "https://a.b")
         != compute_action_signature(action)
     )
-    given_one = MemoryEntry(
+    explicit = MemoryEntry(
         entry_id="e", timestamp=1.0, thought=Thought(), action=action, action_signature="s"
     )
-    assert given_one.action_signature == "s"
+    assert explicit.action_signature == "s"
 
 
-def test_an_observation_is_told_by_its_summary_if_it_has_one() -> None:
+def test_the_text_of_an_observation_is_its_summary_or_its_output() -> None:
     assert [Observation("whole").text, Observation("whole", "short").text, Observation("whole", "").text] == [
         "whole",
         "short",

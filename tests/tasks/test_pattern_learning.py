@@ -25,13 +25,13 @@ from langmem_tiers.tasks.patterns import (
     find_placeholders,
 )
 from tests.hypothesis_settings import examples
-from tests.tasks.test_patterns import LOGIN, ids
+from tests.tasks.test_patterns import LOGIN, list_ids
 from tests.work_counters import count_function_calls
 
 NUMBERS = count()
 
 
-def did(
+def record(
     tool: str, /, *, thought: str = "", at: str = "https://www.example.com/x", **parameters: Any
 ) -> MemoryEntry:
     number = next(NUMBERS)
@@ -46,23 +46,23 @@ def did(
 
 def login(email: str, password: str) -> list[MemoryEntry]:
     return [
-        did("click", selector="#login-btn"),
-        did("type", selector="#email", text=email),
-        did("type", selector="#password", text=password),
-        did("click", selector="#submit"),
+        record("click", selector="#login-btn"),
+        record("type", selector="#email", text=email),
+        record("type", selector="#password", text=password),
+        record("click", selector="#submit"),
     ]
 
 
 def click(name: str) -> MemoryEntry:
-    return did("click", selector=f"#{name}")
+    return record("click", selector=f"#{name}")
 
 
 def clicks(names: str) -> list[MemoryEntry]:
     return [click(name) for name in names]
 
 
-def told(patterns: list[LearnedPattern]) -> list[str]:
-    return ["".join(step["selector"][1:] for step in one.steps) for one in patterns]
+def list_selectors(patterns: list[LearnedPattern]) -> list[str]:
+    return ["".join(step["selector"][1:] for step in pattern.steps) for pattern in patterns]
 
 
 def test_a_login_that_worked_twice_is_the_pattern_of_the_design() -> None:
@@ -75,40 +75,41 @@ def test_a_login_that_worked_twice_is_the_pattern_of_the_design() -> None:
     assert found.failure_count == 0
 
 
-def test_one_run_can_repeat_itself_and_ids_do_not_depend_on_what_was_typed() -> None:
-    (one,) = propose_patterns([*login("a@b.example", "x1"), click("other"), *login("c@d.example", "y2")])
-    (two,) = propose_patterns([login("e@f.example", "z3"), login("g@h.example", "w4")])
-    assert one.pattern_id == two.pattern_id
-    assert one.steps == two.steps
+def test_a_sequence_repeated_in_one_run_is_learned_and_ids_ignore_typed_texts() -> None:
+    (first,) = propose_patterns([*login("a@b.example", "x1"), click("other"), *login("c@d.example", "y2")])
+    (second,) = propose_patterns([login("e@f.example", "z3"), login("g@h.example", "w4")])
+    assert first.pattern_id == second.pattern_id
+    assert first.steps == second.steps
 
 
-def test_what_worked_once_is_no_pattern() -> None:
+def test_a_sequence_done_once_is_not_a_pattern() -> None:
     assert propose_patterns(login("a@b.example", "x")) == []
     assert propose_patterns([]) == []
 
 
-def test_what_failed_in_between_is_no_part_of_a_pattern() -> None:
+def test_a_failed_cycle_is_not_part_of_a_pattern() -> None:
     runs = [clicks("abcd"), clicks("abcd")]
     runs[1][1] = replace(runs[1][1], outcome=ExecutionOutcome.FAILURE)
-    assert told(propose_patterns(runs)) == ["cd"]
+    assert list_selectors(propose_patterns(runs)) == ["cd"]
 
 
-def test_a_pattern_stays_at_one_site() -> None:
+def test_a_pattern_belongs_to_one_site() -> None:
     runs = [
-        [*clicks("ab"), *(replace(one, url="https://other.example") for one in clicks("cd"))] for _ in "12"
+        [*clicks("ab"), *(replace(entry, url="https://other.example") for entry in clicks("cd"))]
+        for _ in "12"
     ]
     found = propose_patterns(runs)
-    assert [(one.domain, steps) for one, steps in zip(found, told(found), strict=True)] == [
+    assert [(pattern.domain, steps) for pattern, steps in zip(found, list_selectors(found), strict=True)] == [
         ("example.com", "ab"),
         ("other.example", "cd"),
     ]
 
 
-def test_what_worked_at_no_site_is_a_pattern_of_none() -> None:
+def test_cycles_without_a_site_give_a_pattern_without_a_domain() -> None:
     runs = [
         [
-            did("write_file", at="", path="notes.md", content=f"text {number}"),
-            did("run_command", at="", command="make test"),
+            record("write_file", at="", path="notes.md", content=f"text {number}"),
+            record("run_command", at="", command="make test"),
         ]
         for number in range(2)
     ]
@@ -116,8 +117,8 @@ def test_what_worked_at_no_site_is_a_pattern_of_none() -> None:
     assert (found.domain, found.pattern_type) == ("", "tool_flow")
     assert found.description == "Tool flow: write_file, run_command"
     assert found.steps[0] == {"tool": "write_file", "path": "notes.md", "content": "{content}"}
-    at_site = [[replace(one, url="https://a.example") for one in run] for run in runs]
-    assert {one.domain for one in propose_patterns([*runs, *at_site])} == {"", "a.example"}
+    at_site = [[replace(entry, url="https://a.example") for entry in run] for run in runs]
+    assert {pattern.domain for pattern in propose_patterns([*runs, *at_site])} == {"", "a.example"}
     memory = PatternMemory()
     memory.learn(found)
     assert memory.get_patterns_for_domain("") == [found]
@@ -137,64 +138,70 @@ def test_what_worked_at_no_site_is_a_pattern_of_none() -> None:
         "git config user.email plainword@a.example",
     ],
 )
-def test_what_looks_like_a_secret_in_a_command_is_never_stored(command: str) -> None:
-    run = [did("bash", at="", command=command), did("bash", at="", command="make")]
+def test_secrets_in_commands_are_never_stored(command: str) -> None:
+    run = [record("bash", at="", command=command), record("bash", at="", command="make")]
     (found,) = propose_patterns([run, run])
     assert found.steps == ({"tool": "bash", "command": "{command}"}, {"tool": "bash", "command": "make"})
     assert "plainword" not in repr(find_sequences(run)[0].steps)
     assert propose_patterns([run[:1] * 2, run[:1] * 2]) == []  # nothing but secrets is no pattern
 
 
-def test_plain_commands_are_steps_as_they_are() -> None:
-    run = [did("bash", at="", command=one) for one in ("git log --author x", "pytest --passed", "mysql shop")]
+def test_plain_commands_have_no_placeholders() -> None:
+    run = [
+        record("bash", at="", command=command)
+        for command in ("git log --author x", "pytest --passed", "mysql shop")
+    ]
     (found,) = propose_patterns([run, run])
     assert find_placeholders(found) == []
 
 
-def test_who_goes_to_an_address_is_at_its_site() -> None:
+def test_a_goto_sets_the_site_of_the_pattern() -> None:
     run = [
-        did("goto", at="https://start.example", url="https://www.shop.example"),
-        did("click", at="", selector="#a"),
+        record("goto", at="https://start.example", url="https://www.shop.example"),
+        record("click", at="", selector="#a"),
     ]
     (found,) = propose_patterns([run, run])
     assert (found.domain, found.pattern_type) == ("shop.example", "navigation")
 
 
-def test_the_longest_sequences_win_up_to_eight_steps() -> None:
-    assert told(propose_patterns([clicks("abcde"), clicks("xabcde")])) == ["abcde"]
-    assert told(propose_patterns([clicks("abcdefghijkl"), clicks("abcdefghijkl")])) == ["abcdefgh", "ijkl"]
-    assert told(propose_patterns([clicks("abcdefghi"), clicks("abcdefghi")])) == [
+def test_the_longest_sequences_of_up_to_eight_steps_are_learned() -> None:
+    assert list_selectors(propose_patterns([clicks("abcde"), clicks("xabcde")])) == ["abcde"]
+    assert list_selectors(propose_patterns([clicks("abcdefghijkl"), clicks("abcdefghijkl")])) == [
+        "abcdefgh",
+        "ijkl",
+    ]
+    assert list_selectors(propose_patterns([clicks("abcdefghi"), clicks("abcdefghi")])) == [
         "abcdefgh"
     ]  # one alone is none
-    assert told(propose_patterns([clicks("abxcd"), clicks("cdyab")])) == ["ab", "cd"]
+    assert list_selectors(propose_patterns([clicks("abxcd"), clicks("cdyab")])) == ["ab", "cd"]
 
 
-def test_what_goes_round_in_circles_is_learned_once_round() -> None:
-    assert told(propose_patterns(clicks("abc" * 6))) == ["abc"]
-    assert told(propose_patterns(clicks("ab" * 20))) == ["ab"]
+def test_a_repeated_loop_is_learned_as_one_round() -> None:
+    assert list_selectors(propose_patterns(clicks("abc" * 6))) == ["abc"]
+    assert list_selectors(propose_patterns(clicks("ab" * 20))) == ["ab"]
     assert propose_patterns(clicks("a" * 40)) == []
-    assert told(propose_patterns([clicks("abcaxy"), clicks("zabca")])) == ["abca"]
+    assert list_selectors(propose_patterns([clicks("abcaxy"), clicks("zabca")])) == ["abca"]
 
 
-def test_scrolling_and_waiting_is_no_pattern() -> None:
-    run = [did("scroll_page", direction="down"), did("wait", seconds=2), did("take_screenshot")]
+def test_scrolling_and_waiting_are_not_a_pattern() -> None:
+    run = [record("scroll_page", direction="down"), record("wait", seconds=2), record("take_screenshot")]
     assert propose_patterns([run, run]) == []
     assert len(propose_patterns([[*run, click("a")]] * 2)) == 1
 
 
-def test_other_selectors_addresses_or_keys_are_other_steps() -> None:
+def test_different_selectors_urls_or_keys_are_different_steps() -> None:
     assert propose_patterns([clicks("ab"), clicks("cd")]) == []
     for name in ("url", "key", "index"):
         steps: list[dict[str, Any]] = [{name: number} for number in range(4)]
-        runs = [[did("act", **one) for one in steps[:2]], [did("act", **one) for one in steps[2:]]]
+        runs = [[record("act", **step) for step in steps[:2]], [record("act", **step) for step in steps[2:]]]
         assert propose_patterns(runs) == []
 
 
 def search(words: str) -> list[MemoryEntry]:
-    return [did("type", selector="input[name='q']", text=words), did("press", key="Enter")]
+    return [record("type", selector="input[name='q']", text=words), record("press", key="Enter")]
 
 
-def test_what_was_typed_differently_is_a_placeholder_and_what_was_the_same_is_not() -> None:
+def test_different_texts_become_placeholders_and_equal_texts_do_not() -> None:
     (found,) = propose_patterns([search("red shoes"), search("blue hats")])
     assert (found.steps[0]["text"], found.pattern_type) == ("{q}", "search")
     (same,) = propose_patterns([search("red shoes"), search("red shoes")])
@@ -203,15 +210,15 @@ def test_what_was_typed_differently_is_a_placeholder_and_what_was_the_same_is_no
 
 
 def test_placeholders_are_named_after_their_fields() -> None:
-    def run(end: str) -> list[MemoryEntry]:
+    def run(suffix: str) -> list[MemoryEntry]:
         return [
-            did("type", selector="form .first-name", text=f"Ann {end}"),
-            did("fill", label="Last name", value=f"Lee {end}"),
-            did("fill", index=7, value=f"x {end}"),
-            did("fill", index=8, value=f"y {end}"),
-            did("fill_form", fields={"city": f"Bonn {end}", "zip": f"1 {end}"}),
-            did("fill_all", fields=[{"selector": "#street", "value": f"Way {end}"}]),
-            did("search", query=f"map {end}"),
+            record("type", selector="form .first-name", text=f"Ann {suffix}"),
+            record("fill", label="Last name", value=f"Lee {suffix}"),
+            record("fill", index=7, value=f"x {suffix}"),
+            record("fill", index=8, value=f"y {suffix}"),
+            record("fill_form", fields={"city": f"Bonn {suffix}", "zip": f"1 {suffix}"}),
+            record("fill_all", fields=[{"selector": "#street", "value": f"Way {suffix}"}]),
+            record("search", query=f"map {suffix}"),
         ]
 
     (found,) = propose_patterns([run("one"), run("two")])
@@ -229,8 +236,8 @@ def test_placeholders_are_named_after_their_fields() -> None:
     assert found.steps[5] == {"tool": "fill_all", "fields": [{"selector": "#street", "value": "{street}"}]}
 
 
-def test_braces_in_what_stays_are_no_placeholders() -> None:
-    run = [did("evaluate", script="() => {return}"), click("a")]
+def test_braces_in_constant_parameters_are_not_placeholders() -> None:
+    run = [record("evaluate", script="() => {return}"), click("a")]
     (found,) = propose_patterns([run, run])
     assert find_placeholders(found) == []
     assert fill_placeholders(found, {})[0] == {"tool": "evaluate", "script": "() => {return}"}
@@ -240,7 +247,7 @@ SECRET = "Tr0ub4dor&3"
 
 
 @pytest.mark.parametrize(
-    "typed",
+    "parameters",
     [
         {"selector": "#password", "text": "plainword"},
         {"selector": "input[type=password]", "value": "plainword"},
@@ -264,57 +271,58 @@ SECRET = "Tr0ub4dor&3"
         {"element": "Passwort", "text": "plainword"},
     ],
 )
-def test_what_looks_like_a_secret_is_never_stored_even_if_it_is_always_the_same(
-    typed: dict[str, Any],
+def test_constant_secrets_are_never_stored(
+    parameters: dict[str, Any],
 ) -> None:
-    thought = "Now I enter the password" if "index" in typed else ""
-    run = [did("act", thought=thought, **typed), click("submit")]
+    thought = "Now I enter the password" if "index" in parameters else ""
+    run = [record("act", thought=thought, **parameters), click("submit")]
     (found,) = propose_patterns([run, run])
-    written = json.dumps([found.steps, found.description, found.pattern_id])
+    dump = json.dumps([found.steps, found.description, found.pattern_id])
     for secret in ("plainword", SECRET, "1234", "sk-abc", "eyJhbG", "4111", "ann@example"):
-        assert secret not in written
+        assert secret not in dump
     assert find_placeholders(found)
 
 
-def test_a_password_may_be_the_word_itself() -> None:
+def test_the_word_password_as_a_password_becomes_a_placeholder() -> None:
     (found,) = propose_patterns([login("ann", "password"), login("ann", "password")])
     assert found.steps == LOGIN.steps
 
 
-def test_a_secret_that_is_typed_again_elsewhere_is_not_stored_there() -> None:
-    run = [*login("ann", "hunter2x"), did("type", selector="#again", text="it is hunter2x")]
+def test_a_secret_repeated_in_another_field_is_not_stored() -> None:
+    run = [*login("ann", "hunter2x"), record("type", selector="#again", text="it is hunter2x")]
     (found,) = propose_patterns([run, run])
     assert "hunter2x" not in json.dumps(found.steps)
-    run = [*login("ann", "hunter2x"), did("click", selector="text=hunter2x")]
-    assert "hunter2x" not in json.dumps([one.steps for one in propose_patterns([run, run])])
+    run = [*login("ann", "hunter2x"), record("click", selector="text=hunter2x")]
+    assert "hunter2x" not in json.dumps([pattern.steps for pattern in propose_patterns([run, run])])
 
 
 @given(
     st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=40), st.text(min_size=6, max_size=12)
 )
-def test_no_password_gets_into_any_pattern(steps: list[tuple[str, bool]], password: str) -> None:
+def test_no_pattern_contains_a_password(steps: list[tuple[str, bool]], password: str) -> None:
     mark = f"7#{password}"
     entries = [
-        did("type", selector="#password", text=mark) if typed else click(name) for name, typed in steps
+        record("type", selector="#password", text=mark) if is_password else click(name)
+        for name, is_password in steps
     ]
     for found in propose_patterns(entries):
-        assert all(mark not in str(one) for step in found.steps for one in step.values())
+        assert all(mark not in str(value) for step in found.steps for value in step.values())
         assert 2 <= len(found.steps) <= 8
         assert found.success_count >= 2
 
 
 @examples(60)
 @given(st.lists(st.sampled_from("abcdef"), max_size=60).map("".join))
-def test_patterns_worked_as_often_as_they_say_and_no_cycle_is_in_two(names: str) -> None:
+def test_success_counts_are_correct_and_patterns_do_not_overlap(names: str) -> None:
     found = propose_patterns(clicks(names))
-    assert ids(found) == ids(propose_patterns(clicks(names)))
-    for one, steps in zip(found, told(found), strict=True):
-        assert names.count(steps) >= one.success_count >= 2
-    assert sum(one.success_count * len(one.steps) for one in found) <= len(names)
-    assert len({one.pattern_id for one in found}) == len(found)
+    assert list_ids(found) == list_ids(propose_patterns(clicks(names)))
+    for pattern, steps in zip(found, list_selectors(found), strict=True):
+        assert names.count(steps) >= pattern.success_count >= 2
+    assert sum(pattern.success_count * len(pattern.steps) for pattern in found) <= len(names)
+    assert len({pattern.pattern_id for pattern in found}) == len(found)
 
 
-def test_what_is_known_is_proposed_again_only_with_more_placeholders() -> None:
+def test_a_known_pattern_is_proposed_again_only_with_more_placeholders() -> None:
     same, other = [search("red shoes"), search("red shoes")], [search("red shoes"), search("blue hats")]
     (fixed,) = propose_patterns(same)
     (free,) = propose_patterns(other)
@@ -322,86 +330,92 @@ def test_what_is_known_is_proposed_again_only_with_more_placeholders() -> None:
     assert propose_patterns(other, known=[fixed]) == [replace(free, success_count=4)]
     assert propose_patterns([search("blue hats")], known=[fixed])[0].steps == free.steps
     assert propose_patterns(same, known=[free]) == []
-    by_hand = replace(free, pattern_id="by hand", domain="www.example.com")
-    assert propose_patterns(other, known=[by_hand]) == []
+    custom = replace(free, pattern_id="by hand", domain="www.example.com")
+    assert propose_patterns(other, known=[custom]) == []
 
 
-def lessons(
+def learn(
     known: list[LearnedPattern], *runs: list[MemoryEntry], old: tuple[list[MemoryEntry], ...] = ()
 ) -> LearningResult:
-    before = [one for run in old for one in find_sequences(run)]
-    for one in before:
-        one.is_fresh = False
-    return learn_from_sequences([*before, *(one for run in runs for one in find_sequences(run))], known)
+    before = [sequence for run in old for sequence in find_sequences(run)]
+    for sequence in before:
+        sequence.is_fresh = False
+    return learn_from_sequences(
+        [*before, *(sequence for run in runs for sequence in find_sequences(run))], known
+    )
 
 
-def failed(run: list[MemoryEntry], outcome: ExecutionOutcome = ExecutionOutcome.FAILURE) -> list[MemoryEntry]:
+def fail_last(
+    run: list[MemoryEntry], outcome: ExecutionOutcome = ExecutionOutcome.FAILURE
+) -> list[MemoryEntry]:
     return [*run[:-1], replace(run[-1], outcome=outcome)]
 
 
-def uses(found: LearningResult) -> dict[str, tuple[int, int]]:
-    return {name: (one.success_count, one.failure_count) for name, one in found.used_patterns.items()}
+def count_uses(found: LearningResult) -> dict[str, tuple[int, int]]:
+    return {
+        name: (pattern.success_count, pattern.failure_count) for name, pattern in found.used_patterns.items()
+    }
 
 
-def test_a_pattern_written_by_hand_is_used_whatever_its_placeholders_stand_for() -> None:
-    found = lessons([LOGIN], login("a@b.example", "x1"), [click("other"), *login("c", "d"), click("more")])
-    assert uses(found) == {LOGIN.pattern_id: (2, 0)}
+def test_a_custom_pattern_is_used_with_any_placeholder_values() -> None:
+    found = learn([LOGIN], login("a@b.example", "x1"), [click("other"), *login("c", "d"), click("more")])
+    assert count_uses(found) == {LOGIN.pattern_id: (2, 0)}
     assert (found.new_patterns, found.widened_ids) == ([], [])
     fixed = replace(LOGIN, steps=({"tool": "type", "selector": "#country", "text": "Peru"}, LOGIN.steps[0]))
-    chosen = [did("type", selector="#country", text="Peru"), click("login-btn")]
-    other = [did("type", selector="#country", text="Chad"), click("login-btn")]
-    assert uses(lessons([fixed], chosen, other)) == {LOGIN.pattern_id: (1, 0)}
-    elsewhere = [replace(one, url="https://other.example") for one in login("a", "b")]
-    assert uses(lessons([LOGIN], elsewhere)) == {}
-    below = [replace(one, url="https://shop.example.com") for one in login("a", "b")]
-    assert uses(lessons([LOGIN], below)) == {LOGIN.pattern_id: (1, 0)}
+    chosen = [record("type", selector="#country", text="Peru"), click("login-btn")]
+    other = [record("type", selector="#country", text="Chad"), click("login-btn")]
+    assert count_uses(learn([fixed], chosen, other)) == {LOGIN.pattern_id: (1, 0)}
+    elsewhere = [replace(entry, url="https://other.example") for entry in login("a", "b")]
+    assert count_uses(learn([LOGIN], elsewhere)) == {}
+    below = [replace(entry, url="https://shop.example.com") for entry in login("a", "b")]
+    assert count_uses(learn([LOGIN], below)) == {LOGIN.pattern_id: (1, 0)}
 
 
-def test_what_begins_like_a_pattern_and_fails_at_one_of_its_steps_is_a_failure_of_it() -> None:
+def test_a_run_that_fails_at_a_later_step_counts_as_a_failure_of_the_pattern() -> None:
     for length in (2, 3, 4):
         for outcome in (ExecutionOutcome.FAILURE, ExecutionOutcome.TIMEOUT):
-            found = lessons([LOGIN], failed(login("a", "b")[:length], outcome))
-            assert uses(found) == {LOGIN.pattern_id: (0, 1)}
-    assert uses(lessons([LOGIN], failed(login("a", "b")[:1]))) == {}  # it did not begin
-    assert uses(lessons([LOGIN], login("a", "b")[:3])) == {}  # it did not fail
-    assert uses(lessons([LOGIN], failed(login("a", "b")[:3], ExecutionOutcome.PARTIAL))) == {}
-    assert uses(lessons([LOGIN], failed([*login("a", "b")[:2], click("other")]))) == {}
-    assert uses(lessons([LOGIN], failed([*login("a", "b"), click("login-btn")]))) == {
+            found = learn([LOGIN], fail_last(login("a", "b")[:length], outcome))
+            assert count_uses(found) == {LOGIN.pattern_id: (0, 1)}
+    assert count_uses(learn([LOGIN], fail_last(login("a", "b")[:1]))) == {}  # it did not begin
+    assert count_uses(learn([LOGIN], login("a", "b")[:3])) == {}  # it did not fail
+    assert count_uses(learn([LOGIN], fail_last(login("a", "b")[:3], ExecutionOutcome.PARTIAL))) == {}
+    assert count_uses(learn([LOGIN], fail_last([*login("a", "b")[:2], click("other")]))) == {}
+    assert count_uses(learn([LOGIN], fail_last([*login("a", "b"), click("login-btn")]))) == {
         LOGIN.pattern_id: (1, 0)
     }
     elsewhere = replace(login("a", "b")[2], url="https://other.example")
-    assert uses(lessons([LOGIN], failed([*login("a", "b")[:2], elsewhere]))) == {}
-    both = failed([*login("a", "b"), *login("c", "d")])
-    assert uses(lessons([LOGIN], both)) == {LOGIN.pattern_id: (1, 1)}
+    assert count_uses(learn([LOGIN], fail_last([*login("a", "b")[:2], elsewhere]))) == {}
+    success_and_failure = fail_last([*login("a", "b"), *login("c", "d")])
+    assert count_uses(learn([LOGIN], success_and_failure)) == {LOGIN.pattern_id: (1, 1)}
 
 
-def test_the_longest_pattern_has_the_use_and_no_cycle_counts_twice() -> None:
+def test_a_use_counts_for_the_longest_pattern_only() -> None:
     (short,) = propose_patterns([clicks("ab"), clicks("ab")])
     (long,) = propose_patterns([clicks("abc"), clicks("abc")])
-    assert uses(lessons([short, long], clicks("abc"))) == {long.pattern_id: (3, 0)}
-    assert uses(lessons([short, long], clicks("abcab"))) == {
+    assert count_uses(learn([short, long], clicks("abc"))) == {long.pattern_id: (3, 0)}
+    assert count_uses(learn([short, long], clicks("abcab"))) == {
         long.pattern_id: (3, 0),
         short.pattern_id: (3, 0),
     }
-    assert uses(lessons([short, long], failed(clicks("abc")))) == {long.pattern_id: (2, 1)}
-    grown = lessons([short], clicks("abc"), old=(clicks("abc"),))
-    assert (told(grown.new_patterns), uses(grown)) == (["abc"], {})
+    assert count_uses(learn([short, long], fail_last(clicks("abc")))) == {long.pattern_id: (2, 1)}
+    grown = learn([short], clicks("abc"), old=(clicks("abc"),))
+    assert (list_selectors(grown.new_patterns), count_uses(grown)) == (["abc"], {})
 
 
-def test_what_only_older_stretches_show_is_not_learned() -> None:
-    assert lessons([], clicks("xy"), old=(clicks("ab"), clicks("ab"))).new_patterns == []
-    assert told(lessons([], clicks("ab"), old=(clicks("ab"),)).new_patterns) == ["ab"]
+def test_a_pattern_of_older_sequences_only_is_not_learned() -> None:
+    assert learn([], clicks("xy"), old=(clicks("ab"), clicks("ab"))).new_patterns == []
+    assert list_selectors(learn([], clicks("ab"), old=(clicks("ab"),)).new_patterns) == ["ab"]
 
 
-def test_what_nothing_was_learned_from_is_left_in_pieces() -> None:
-    stretches = [*find_sequences(clicks("xyabz")), *find_sequences(clicks("abpq"))]
-    assert told(learn_from_sequences(stretches).new_patterns) == ["ab"]
-    left = [
+def test_split_unlearned_returns_the_steps_outside_patterns() -> None:
+    sequences = [*find_sequences(clicks("xyabz")), *find_sequences(clicks("abpq"))]
+    assert list_selectors(learn_from_sequences(sequences).new_patterns) == ["ab"]
+    unlearned = [
         [step.parameters["selector"] for step in rest.steps]
-        for one in stretches
-        for rest in one.split_unlearned()
+        for sequence in sequences
+        for rest in sequence.split_unlearned()
     ]
-    assert left == [["#x", "#y"], ["#p", "#q"]]
+    assert unlearned == [["#x", "#y"], ["#p", "#q"]]
     (alone,) = find_sequences([*clicks("ab"), *clicks("cd")])
     (rest,) = alone.split_unlearned(without={alone.steps[3].cycle_id})
     assert len(rest.steps) == 3
@@ -416,18 +430,20 @@ NAMES = st.lists(st.sampled_from("abcd"), max_size=12).map("".join)
 
 @examples(60)
 @given(st.lists(st.tuples(NAMES, st.booleans()), max_size=6), st.lists(NAMES, max_size=4))
-def test_no_cycle_is_part_of_two_uses_or_patterns(runs: list[tuple[str, bool]], old: list[str]) -> None:
+def test_a_cycle_is_part_of_at_most_one_use_or_pattern(runs: list[tuple[str, bool]], old: list[str]) -> None:
     known = propose_patterns([clicks("abca"), clicks("xabca"), clicks("bd"), clicks("bd")])
-    done = [failed(clicks(names)) if fails and names else clicks(names) for names, fails in runs]
-    found = lessons(known, *done, old=tuple(map(clicks, old)))
-    sizes = {one.pattern_id: len(one.steps) for one in known}
-    before = {one.pattern_id: one.success_count for one in known}
-    good = sum((one.success_count - before[name]) * sizes[name] for name, one in found.used_patterns.items())
-    bad = sum(one.failure_count for one in found.used_patterns.values())
-    new = sum(one.success_count * len(one.steps) for one in found.new_patterns)
-    assert good + bad + new <= sum(map(len, done)) + sum(map(len, old))
-    assert bad <= sum(fails for _, fails in runs)
-    assert not {one.pattern_id for one in found.new_patterns} & before.keys()
+    entries = [fail_last(clicks(names)) if fails and names else clicks(names) for names, fails in runs]
+    found = learn(known, *entries, old=tuple(map(clicks, old)))
+    sizes = {pattern.pattern_id: len(pattern.steps) for pattern in known}
+    before = {pattern.pattern_id: pattern.success_count for pattern in known}
+    successes = sum(
+        (pattern.success_count - before[name]) * sizes[name] for name, pattern in found.used_patterns.items()
+    )
+    failures = sum(pattern.failure_count for pattern in found.used_patterns.values())
+    learned = sum(pattern.success_count * len(pattern.steps) for pattern in found.new_patterns)
+    assert successes + failures + learned <= sum(map(len, entries)) + sum(map(len, old))
+    assert failures <= sum(fails for _, fails in runs)
+    assert not {pattern.pattern_id for pattern in found.new_patterns} & before.keys()
 
 
 PARAMETERS = st.dictionaries(
@@ -442,18 +458,18 @@ PARAMETERS = st.dictionaries(
 
 
 @given(st.lists(PARAMETERS, min_size=1, max_size=5))
-def test_a_stretch_comes_back_equal_from_json_and_what_is_learned_of_it_is_used_again(
-    some: list[dict[str, Any]],
+def test_a_sequence_comes_back_equal_from_json_and_its_pattern_is_used(
+    steps: list[dict[str, Any]],
 ) -> None:
-    run = [did("act", **one) for one in some]
-    for one in find_sequences(run):
-        data = json.loads(json.dumps(sequence_to_dict(one)))
-        back = sequence_from_dict(data)
-        assert (back.site, back.steps, back.is_fresh) == (one.site, one.steps, False)
-        assert sequence_to_dict(back) == data
+    run = [record("act", **parameters) for parameters in steps]
+    for sequence in find_sequences(run):
+        data = json.loads(json.dumps(sequence_to_dict(sequence)))
+        restored = sequence_from_dict(data)
+        assert (restored.site, restored.steps, restored.is_fresh) == (sequence.site, sequence.steps, False)
+        assert sequence_to_dict(restored) == data
     known = propose_patterns([run, run])
-    again = lessons(known, run, run)
-    assert uses(again) == {one.pattern_id: (one.success_count * 2, 0) for one in known}
+    again = learn(known, run, run)
+    assert count_uses(again) == {pattern.pattern_id: (pattern.success_count * 2, 0) for pattern in known}
     assert (again.new_patterns, again.widened_ids) == ([], [])
 
 
@@ -461,22 +477,22 @@ def test_a_stretch_comes_back_equal_from_json_and_what_is_learned_of_it_is_used_
     st.text(alphabet="{}ab", max_size=9),
     st.dictionaries(st.sampled_from("ab"), st.text(alphabet="{}ab", max_size=4)),
 )
-def test_what_a_template_is_filled_to_fits_it(text: str, values: dict[str, str]) -> None:
-    one = replace(LOGIN, steps=({"tool": "go", "to": [text, 1]},))
-    if set(find_placeholders(one)) <= values.keys():
-        (step,) = fill_placeholders(one, values)
-        assert matches_step(one.steps[0], "go", {"to": step["to"]}, ())
+def test_a_filled_template_matches_its_pattern(text: str, values: dict[str, str]) -> None:
+    template = replace(LOGIN, steps=({"tool": "go", "to": [text, 1]},))
+    if set(find_placeholders(template)) <= values.keys():
+        (step,) = fill_placeholders(template, values)
+        assert matches_step(template.steps[0], "go", {"to": step["to"]}, ())
         assert matches_step({"tool": "go", "parameters": {"to": [text, 1]}}, "go", {"to": step["to"]}, ())
-        assert not matches_step(one.steps[0], "go", {"to": [*step["to"], 1]}, ())
-        assert not matches_step(one.steps[0], "go", {"to": [step["to"][0], True]}, ())
-        assert not matches_step(one.steps[0], "went", {"to": step["to"]}, ())
+        assert not matches_step(template.steps[0], "go", {"to": [*step["to"], 1]}, ())
+        assert not matches_step(template.steps[0], "go", {"to": [step["to"][0], True]}, ())
+        assert not matches_step(template.steps[0], "went", {"to": step["to"]}, ())
     plain = replace(LOGIN, steps=({"tool": "go", "to": escape_placeholders(text)},))
     assert matches_step(plain.steps[0], "go", {"to": text}, ())
     assert not matches_step(plain.steps[0], "go", {"to": f"{text}x"}, ())
 
 
 @pytest.mark.parametrize(
-    ("step", "text", "does"),
+    ("step", "text", "is_match"),
     [
         ("/{a}/x/{b}", "/1/x/2", True),
         ("/{a}/x/{b}", "/1/y/2", False),
@@ -484,24 +500,24 @@ def test_what_a_template_is_filled_to_fits_it(text: str, values: dict[str, str])
         ("{a}b", "bb", True),
     ],
 )
-def test_placeholders_within_a_text_stand_for_what_is_between(step: str, text: str, does: bool) -> None:  # noqa: FBT001 - a parameter
-    assert matches_step({"tool": "go", "url": step}, "go", {"url": text}, ()) is does
+def test_placeholders_within_a_text_match_any_value(step: str, text: str, is_match: bool) -> None:  # noqa: FBT001 - a parameter
+    assert matches_step({"tool": "go", "url": step}, "go", {"url": text}, ()) is is_match
 
 
-def test_what_is_proposed_can_be_learned_and_filled() -> None:
+def test_proposed_patterns_can_be_learned_and_filled() -> None:
     memory = PatternMemory()
-    for one in propose_patterns(
+    for pattern in propose_patterns(
         [login("a@b.example", "x1"), login("c@d.example", "y2")], known=memory.patterns
     ):
-        memory.learn(one)
+        memory.learn(pattern)
     (found,) = memory.get_patterns_for_domain("www.example.com")
     assert fill_placeholders(found, {"email": "e@f.example", "password": "z"})[2]["text"] == "z"
 
 
-def test_odd_cycles_do_not_break_learning() -> None:
+def test_unusual_parameters_do_not_break_learning() -> None:
     run = [
-        did("act", what=object, some={1, 2}, text=None, url=5),
-        did("act", at="http://[broken", tool="hammer", deep=[[[{"text": ["x"]}]]]),
+        record("act", what=object, some={1, 2}, text=None, url=5),
+        record("act", at="http://[broken", tool="hammer", deep=[[[{"text": ["x"]}]]]),
         click("a"),
     ]
     (found,) = propose_patterns([run, run])
@@ -510,14 +526,14 @@ def test_odd_cycles_do_not_break_learning() -> None:
 
 
 @pytest.mark.parametrize("kinds", [2, 5_000])
-def test_twice_as_many_cycles_take_twice_as_many_calls(kinds: int) -> None:
-    entries = [did("type", selector=f"#{(n * n + n // 7) % kinds}", text=f"words {n}") for n in range(400)]
+def test_the_cost_of_learning_is_linear_in_the_cycles(kinds: int) -> None:
+    entries = [record("type", selector=f"#{(n * n + n // 7) % kinds}", text=f"words {n}") for n in range(400)]
     half = count_function_calls(lambda: propose_patterns(entries[:200]))
     assert count_function_calls(lambda: propose_patterns(entries)) < 2.2 * half
 
 
 @pytest.mark.parametrize("piece", LEARNING_UNITS)
-def test_a_pattern_is_learned_from_long_texts_unless_they_look_secret(piece: str) -> None:
+def test_a_pattern_is_learned_from_long_texts_unless_they_look_like_secrets(piece: str) -> None:
     text = (piece * 2_000)[:2_000]
-    run = [did("type", thought=text, selector=text, text=text), click("a")]
+    run = [record("type", thought=text, selector=text, text=text), click("a")]
     assert len(propose_patterns([run] * 4)) == (piece not in {"?token", "1 ", "password"})

@@ -33,27 +33,27 @@ LOGIN = LearnedPattern(
 )
 
 
-def pattern(
-    name: str, good: int = 0, bad: int = 0, used: float = 1.0, domain: str = "a.example"
+def build_pattern(
+    name: str, successes: int = 0, failures: int = 0, used: float = 1.0, domain: str = "a.example"
 ) -> LearnedPattern:
     return replace(
-        LOGIN, pattern_id=name, domain=domain, success_count=good, failure_count=bad, last_used=used
+        LOGIN, pattern_id=name, domain=domain, success_count=successes, failure_count=failures, last_used=used
     )
 
 
-def learned(*patterns: LearnedPattern, most: int = 100) -> PatternMemory:
-    memory = PatternMemory(most, now=lambda: 500.0)
-    for one in patterns:
-        memory.learn(one)
+def learn(*patterns: LearnedPattern, limit: int = 100) -> PatternMemory:
+    memory = PatternMemory(limit, now=lambda: 500.0)
+    for pattern in patterns:
+        memory.learn(pattern)
     return memory
 
 
-def ids(patterns: list[LearnedPattern]) -> list[str]:
-    return [one.pattern_id for one in patterns]
+def list_ids(patterns: list[LearnedPattern]) -> list[str]:
+    return [pattern.pattern_id for pattern in patterns]
 
 
 def test_the_pattern_of_the_design_is_learned_found_and_used() -> None:
-    memory = learned(LOGIN)
+    memory = learn(LOGIN)
     assert memory.max_patterns == PatternMemory().max_patterns == 100
     assert memory.get_patterns_for_domain("example.com") == [replace(LOGIN, last_used=500.0)]
     memory.record_usage("login_example_com", success=True)
@@ -64,91 +64,99 @@ def test_the_pattern_of_the_design_is_learned_found_and_used() -> None:
     assert memory.get("other") is None
 
 
-def test_a_use_of_what_is_not_there_is_refused_by_name() -> None:
+def test_a_use_of_an_unknown_pattern_is_rejected_by_name() -> None:
     with pytest.raises(InvalidInputError, match="'nothing'"):
         PatternMemory().record_usage("nothing", success=True)
 
 
-def test_the_same_steps_learned_again_sum_their_uses() -> None:
-    memory = learned(pattern("a", 2, 1, used=9.0), pattern("a", 3, 0, used=4.0))
-    assert memory.patterns == [pattern("a", 5, 1, used=9.0)]
+def test_uses_of_equal_steps_are_added() -> None:
+    memory = learn(build_pattern("a", 2, 1, used=9.0), build_pattern("a", 3, 0, used=4.0))
+    assert memory.patterns == [build_pattern("a", 5, 1, used=9.0)]
 
 
-def test_other_steps_under_the_same_id_replace_it_and_move_its_domain() -> None:
-    other = replace(pattern("a", 1, 0, domain="b.example"), steps=({"tool": "wait"},))
-    memory = learned(pattern("a", 2, 1), other)
+def test_other_steps_under_the_same_id_replace_the_pattern() -> None:
+    other = replace(build_pattern("a", 1, 0, domain="b.example"), steps=({"tool": "wait"},))
+    memory = learn(build_pattern("a", 2, 1), other)
     assert memory.patterns == [other]
     assert memory.get_patterns_for_domain("a.example") == []
     assert memory.get_patterns_for_domain("b.example") == [other]
 
 
-def test_the_best_come_first_by_rate_then_by_last_use() -> None:
-    memory = learned(
-        pattern("bad", 1, 3), pattern("old", 2, 0, 5), pattern("new", 1, 0, 9), pattern("never", used=99)
+def test_patterns_are_sorted_by_success_rate_then_by_last_use() -> None:
+    memory = learn(
+        build_pattern("bad", 1, 3),
+        build_pattern("old", 2, 0, 5),
+        build_pattern("new", 1, 0, 9),
+        build_pattern("never", used=99),
     )
-    assert ids(memory.get_patterns_for_domain("a.example")) == ["new", "old", "bad", "never"]
+    assert list_ids(memory.get_patterns_for_domain("a.example")) == ["new", "old", "bad", "never"]
 
 
-def test_a_domain_has_the_patterns_of_those_above_it_but_not_of_those_below() -> None:
-    memory = learned(
-        pattern("top", domain="www.Example.com"),
-        pattern("shop", domain="shop.example.com"),
-        pattern("com", domain="com"),
-        pattern("host", domain="localhost"),
-        pattern("none", domain=""),
+def test_a_domain_has_the_patterns_of_its_parents_but_not_of_its_subdomains() -> None:
+    memory = learn(
+        build_pattern("top", domain="www.Example.com"),
+        build_pattern("shop", domain="shop.example.com"),
+        build_pattern("com", domain="com"),
+        build_pattern("host", domain="localhost"),
+        build_pattern("none", domain=""),
     )
-    assert ids(memory.get_patterns_for_domain("shop.example.com")) == ["shop", "top"]
-    assert ids(memory.get_patterns_for_domain("https://www.shop.example.com:8080/cart?x#y")) == [
+    assert list_ids(memory.get_patterns_for_domain("shop.example.com")) == ["shop", "top"]
+    assert list_ids(memory.get_patterns_for_domain("https://www.shop.example.com:8080/cart?x#y")) == [
         "shop",
         "top",
     ]
-    assert ids(memory.get_patterns_for_domain("example.com")) == ["top"]
-    assert ids(memory.get_patterns_for_domain("ample.com")) == []
-    assert ids(memory.get_patterns_for_domain("http://localhost:3000/")) == ["host"]
-    assert ids(memory.get_patterns_for_domain("")) == ["none"]
+    assert list_ids(memory.get_patterns_for_domain("example.com")) == ["top"]
+    assert list_ids(memory.get_patterns_for_domain("ample.com")) == []
+    assert list_ids(memory.get_patterns_for_domain("http://localhost:3000/")) == ["host"]
+    assert list_ids(memory.get_patterns_for_domain("")) == ["none"]
 
 
-def test_what_is_removed_is_gone_from_its_domain_too() -> None:
-    memory = learned(pattern("a"), pattern("b"))
+def test_a_removed_pattern_is_not_listed_for_its_domain() -> None:
+    memory = learn(build_pattern("a"), build_pattern("b"))
     assert memory.remove_pattern("a")
     assert not memory.remove_pattern("a")
-    assert ids(memory.get_patterns_for_domain("a.example")) == ["b"]
+    assert list_ids(memory.get_patterns_for_domain("a.example")) == ["b"]
     memory.clear()
     assert (memory.patterns, memory.get_patterns_for_domain("a.example")) == ([], [])
 
 
-def test_the_pattern_beyond_a_hundred_leaves_the_best_eighty() -> None:
-    memory = learned(*(pattern(str(number), number, 100) for number in range(100)))
+def test_adding_a_pattern_beyond_the_cap_keeps_the_best_80_percent() -> None:
+    memory = learn(*(build_pattern(str(number), number, 100) for number in range(100)))
     assert len(memory) == 100
-    memory.learn(pattern("best", 1, 0))
-    assert ids(memory.patterns) == [*map(str, range(21, 100)), "best"]
+    memory.learn(build_pattern("best", 1, 0))
+    assert list_ids(memory.patterns) == [*map(str, range(21, 100)), "best"]
 
 
-def test_of_equal_rate_those_leave_that_were_not_used_for_longest() -> None:
-    memory = learned(*(pattern(str(used), 1, 0, used) for used in (3, 1, 4, 2, 6, 5)), most=5)
-    assert ids(memory.patterns) == ["3", "4", "6", "5"]
+def test_with_equal_success_rates_the_least_recently_used_patterns_are_removed() -> None:
+    memory = learn(*(build_pattern(str(used), 1, 0, used) for used in (3, 1, 4, 2, 6, 5)), limit=5)
+    assert list_ids(memory.patterns) == ["3", "4", "6", "5"]
 
 
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.floats(1, 9)), min_size=1, max_size=30),
     st.integers(1, 12),
 )
-def test_pruning_leaves_exactly_eighty_percent(uses: list[tuple[int, int, float]], most: int) -> None:
-    memory = PatternMemory(most)
-    for number, (good, bad, used) in enumerate(uses):
-        held = [*memory.patterns, pattern(str(number), good, bad, used, domain=f"d{number % 3}.example")]
-        memory.learn(held[-1])
-        if len(held) <= most:
-            assert memory.patterns == held
+def test_pruning_leaves_exactly_eighty_percent(uses: list[tuple[int, int, float]], limit: int) -> None:
+    memory = PatternMemory(limit)
+    for number, (successes, failures, used) in enumerate(uses):
+        before = [
+            *memory.patterns,
+            build_pattern(str(number), successes, failures, used, domain=f"d{number % 3}.example"),
+        ]
+        memory.learn(before[-1])
+        if len(before) <= limit:
+            assert memory.patterns == before
             continue
-        assert len(memory) == int(most * 0.8)
-        order = sorted(held, key=lambda one: (one.success_rate, one.last_used))
-        assert set(ids(memory.patterns)) == set(ids(order[len(held) - int(most * 0.8) :]))
-    found = [one for number in range(3) for one in memory.get_patterns_for_domain(f"d{number}.example")]
-    assert sorted(ids(found)) == sorted(ids(memory.patterns))
+        assert len(memory) == int(limit * 0.8)
+        order = sorted(before, key=lambda item: (item.success_rate, item.last_used))
+        assert set(list_ids(memory.patterns)) == set(list_ids(order[len(before) - int(limit * 0.8) :]))
+    found = [
+        pattern for number in range(3) for pattern in memory.get_patterns_for_domain(f"d{number}.example")
+    ]
+    assert sorted(list_ids(found)) == sorted(list_ids(memory.patterns))
 
 
-def test_values_are_put_into_placeholders() -> None:
+def test_placeholders_are_filled_with_values() -> None:
     assert find_placeholders(LOGIN) == ["email", "password"]
     steps = fill_placeholders(LOGIN, {"email": "me@example.com", "password": "{email}", "more": 1})
     assert steps[1] == {"tool": "type", "selector": "#email", "text": "me@example.com"}
@@ -161,9 +169,9 @@ def test_placeholders_are_found_within_texts_and_nested_values() -> None:
         {"tool": "goto", "url": "/{a}/{b}", "form": {"x": ["{c}", 3, None]}},
         {"tool": "js", "code": "f({{a}})"},
     )
-    one = replace(LOGIN, steps=steps)
-    assert find_placeholders(one) == ["a", "b", "c"]
-    assert fill_placeholders(one, {"a": 1, "b": "two", "c": [3]}) == [
+    template = replace(LOGIN, steps=steps)
+    assert find_placeholders(template) == ["a", "b", "c"]
+    assert fill_placeholders(template, {"a": 1, "b": "two", "c": [3]}) == [
         {"tool": "goto", "url": "/1/two", "form": {"x": [[3], 3, None]}},
         {"tool": "js", "code": "f({a})"},
     ]
@@ -177,10 +185,10 @@ def test_missing_values_are_named() -> None:
 
 
 @given(st.text(alphabet="{}ab c") | st.text())
-def test_a_literal_comes_back_as_it_was(text: str) -> None:
-    one = replace(LOGIN, steps=({"tool": "type", "text": escape_placeholders(text)},))
-    assert find_placeholders(one) == []
-    assert fill_placeholders(one, {}) == [{"tool": "type", "text": text}]
+def test_an_escaped_literal_comes_back_unchanged(text: str) -> None:
+    template = replace(LOGIN, steps=({"tool": "type", "text": escape_placeholders(text)},))
+    assert find_placeholders(template) == []
+    assert fill_placeholders(template, {}) == [{"tool": "type", "text": text}]
 
 
 values = st.recursive(
@@ -203,16 +211,16 @@ some_pattern = st.builds(
 
 @examples(50)
 @given(st.lists(some_pattern, max_size=6), st.integers(1, 5))
-def test_a_memory_comes_back_equal_from_json(patterns: list[LearnedPattern], most: int) -> None:
-    memory = learned(*patterns, most=most)
-    back = PatternMemory.from_dict(json.loads(json.dumps(memory.to_dict())), lambda: 500.0)
-    assert back == memory
-    assert back.patterns == memory.patterns
+def test_a_pattern_memory_comes_back_equal_from_json(patterns: list[LearnedPattern], limit: int) -> None:
+    memory = learn(*patterns, limit=limit)
+    restored = PatternMemory.from_dict(json.loads(json.dumps(memory.to_dict())), lambda: 500.0)
+    assert restored == memory
+    assert restored.patterns == memory.patterns
     for domain in ("a.example", "b.example", "x", ""):
-        assert back.get_patterns_for_domain(domain) == memory.get_patterns_for_domain(domain)
+        assert restored.get_patterns_for_domain(domain) == memory.get_patterns_for_domain(domain)
 
 
-GOOD = learned(LOGIN).to_dict()
+GOOD = learn(LOGIN).to_dict()
 
 
 @pytest.mark.parametrize(
@@ -230,7 +238,7 @@ GOOD = learned(LOGIN).to_dict()
         ({"patterns": GOOD["patterns"] * 2}, "'login_example_com'"),
     ],
 )
-def test_damaged_json_is_refused_by_name(change: dict[str, Any], named: str) -> None:
+def test_damaged_json_is_rejected_by_name(change: dict[str, Any], named: str) -> None:
     assert PatternMemory.from_dict(GOOD).to_dict() == GOOD
     with pytest.raises(InvalidInputError, match=named):
         PatternMemory.from_dict({**GOOD, **change})
@@ -243,7 +251,7 @@ def test_any_json_gives_a_memory_or_a_clear_error(value: Any) -> None:
             PatternMemory.from_dict(data)
 
 
-def test_steps_that_are_no_json_are_refused_by_name_and_nothing_is_learned() -> None:
+def test_steps_unknown_to_json_are_rejected_by_name_and_nothing_is_learned() -> None:
     memory = PatternMemory()
     with pytest.raises(InvalidInputError, match=r"steps\[0\]\['what'\]"):
         memory.learn(replace(LOGIN, steps=({"what": object()},)))

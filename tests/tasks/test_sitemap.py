@@ -1,4 +1,4 @@
-"""Site maps: what is known of a site, what comes next, what is told."""
+"""Site maps: known pages, the next page, and the summary."""
 
 import json
 from collections import deque
@@ -19,12 +19,12 @@ from tests.work_counters import count_function_calls
 HOME = "https://example.com/"
 
 
-def at(path: str) -> str:
+def build_url(path: str) -> str:
     return HOME + path
 
 
 def crawl(graph: SitemapGraph) -> list[str]:
-    """Visit what is offered until nothing is."""
+    """Visit the offered pages until none is left."""
     seen = []
     while (url := graph.next_page()) is not None:
         graph.mark_visited(url)
@@ -34,11 +34,13 @@ def crawl(graph: SitemapGraph) -> list[str]:
 
 def test_the_example_of_the_design_runs() -> None:
     graph = SitemapGraph("https://example.com", SitemapLimits(max_depth=2, max_pages=50))
-    links = [{"url": at("products"), "text": "Products"}, {"url": at("about"), "text": "About"}]
+    links = [{"url": build_url("products"), "text": "Products"}, {"url": build_url("about"), "text": "About"}]
     assert graph.add_links("https://example.com", links, "main_nav") == LinkReport(added=2)
-    page = graph.mark_visited(at("products"), title="Products", summary="50 items", section_count=5, at=9)
+    page = graph.mark_visited(
+        build_url("products"), title="Products", summary="50 items", section_count=5, at=9
+    )
     assert page == SitemapPage(
-        url=at("products"),
+        url=build_url("products"),
         title="Products",
         summary="50 items",
         depth=1,
@@ -61,47 +63,47 @@ def test_the_limits_are_those_of_the_design() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"max_depth": -1}, {"max_pages": 0}, {"max_links_per_page": 1.5}, {"stay_on_site": 1}]
+    "settings", [{"max_depth": -1}, {"max_pages": 0}, {"max_links_per_page": 1.5}, {"stay_on_site": 1}]
 )
-def test_a_limit_that_makes_no_sense_is_refused_by_name(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidConfigError, match=next(iter(wrong))):
-        SitemapLimits(**wrong)
+def test_an_invalid_limit_is_rejected_by_name(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidConfigError, match=next(iter(settings))):
+        SitemapLimits(**settings)
 
 
 @pytest.mark.parametrize("url", ["", "example.com", "/a", "mailto:a@b.c", "https://\ud800/", None])
-def test_a_homepage_that_is_no_address_is_refused(url: Any) -> None:
+def test_an_invalid_homepage_is_rejected(url: Any) -> None:
     with pytest.raises(InvalidInputError, match="homepage"):
         SitemapGraph(url)
 
 
-def test_the_same_page_in_other_spellings_is_one_page() -> None:
+def test_spellings_of_the_same_url_are_one_page() -> None:
     graph = SitemapGraph("HTTPS://EXAMPLE.com:443")
     spellings = ["/a", "a/", "https://example.com/a#part", "./b/../a?utm_source=x", "//example.com/a"]
     report = graph.add_links(HOME, spellings)
     assert (report.added, report.known, report.refused) == (1, 4, ())
-    assert graph.links(HOME) == (at("a"),)
+    assert graph.links(HOME) == (build_url("a"),)
 
 
 def test_links_are_read_from_texts_and_from_mappings_in_both_spellings() -> None:
     graph = SitemapGraph(HOME)
     graph.add_links(HOME, ["a", {"url": "b", "text": " The\n B "}, {"href": "c", "label": "C"}])
     assert [(page.url, page.link_text) for page in graph.pages()][1:] == [
-        (at("a"), ""),
-        (at("b"), "The B"),
-        (at("c"), "C"),
+        (build_url("a"), ""),
+        (build_url("b"), "The B"),
+        (build_url("c"), "C"),
     ]
     assert graph.add_links(HOME, {"url": "d"}).added == 1
     assert graph.add_links(HOME, "e").added == 1
 
 
-def test_a_link_may_have_a_type_of_its_own() -> None:
+def test_a_link_can_have_its_own_type() -> None:
     graph = SitemapGraph(HOME)
     graph.add_links(HOME, [{"url": "a", "link_type": "footer"}, "b"], "section")
     assert [page.link_type for page in graph.pages()] == ["unknown", "footer", "section"]
 
 
-class Hostile(Mapping[str, Any]):
-    """A mapping that breaks when it is read."""
+class UnreadableMapping(Mapping[str, Any]):
+    """Mapping that raises on every access."""
 
     def __getitem__(self, key: str) -> Any:
         raise RuntimeError(key)
@@ -113,7 +115,7 @@ class Hostile(Mapping[str, Any]):
         return 1
 
 
-def test_entries_that_are_no_links_are_refused_with_a_reason_each() -> None:
+def test_invalid_links_are_rejected_with_a_reason_each() -> None:
     no_text = "is neither a string nor a mapping with 'url'"
     no_url = "has no string under 'url'"
     refused: list[tuple[Any, str, str]] = [
@@ -124,46 +126,51 @@ def test_entries_that_are_no_links_are_refused_with_a_reason_each() -> None:
         ({}, "", no_url),
         ({"url": 7}, "", no_url),
         ({"label": "no  url"}, "no url", no_url),
-        (Hostile(), "a Hostile", "cannot be read: RuntimeError"),
+        (UnreadableMapping(), "a UnreadableMapping", "cannot be read: RuntimeError"),
     ]
     report = SitemapGraph(HOME).add_links(HOME, [*(entry for entry, _, _ in refused), "ok"])
     assert report == LinkReport(added=1, refused=tuple((shown, reason) for _, shown, reason in refused))
 
 
 @pytest.mark.parametrize("text", ["mailto:a@b.c", ""])
-def test_a_text_that_leads_to_no_page_is_refused_with_a_reason(text: str) -> None:
+def test_a_text_without_a_page_url_is_rejected_with_a_reason(text: str) -> None:
     report = SitemapGraph(HOME).add_links(HOME, [text, "ok"])
     assert report.added == 1
     ((shown, reason),) = report.refused
     assert (shown, bool(reason)) == (text, True)
 
 
-def _breaks_off() -> Iterator[str]:
+def _yield_then_raise() -> Iterator[str]:
     yield "a"
     raise OSError
 
 
-def _without_end() -> Iterator[str]:
+def _yield_forever() -> Iterator[str]:
     while True:
         yield "a"
 
 
 @pytest.mark.parametrize(
     ("links", "reason"),
-    [(None, "not a list"), (3, "not a list"), (_breaks_off(), "OSError"), (_without_end(), "were read")],
+    [
+        (None, "not a list"),
+        (3, "not a list"),
+        (_yield_then_raise(), "OSError"),
+        (_yield_forever(), "not read"),
+    ],
 )
 def test_a_list_that_cannot_be_read_to_its_end_is_reported(links: Any, reason: str) -> None:
     report = SitemapGraph(HOME, SitemapLimits(max_links_per_page=3)).add_links(HOME, links)
     assert reason in report.refused[0][1]
 
 
-def test_links_of_a_page_without_an_address_are_refused() -> None:
+def test_links_of_a_page_without_a_web_address_are_rejected() -> None:
     graph = SitemapGraph(HOME)
     assert "the page is not a web address" in graph.add_links("mailto:a@b.c", ["a"]).refused[0][1]
     assert len(graph) == 1
 
 
-def test_the_type_of_a_link_decides_among_pages_of_one_depth() -> None:
+def test_pages_of_one_depth_are_ordered_by_link_type() -> None:
     graph = SitemapGraph(HOME)
     for kind in ("footer", "product", "unknown", "pagination", "content", "section", "main_nav"):
         graph.add_links(HOME, [kind], kind)
@@ -171,7 +178,7 @@ def test_the_type_of_a_link_decides_among_pages_of_one_depth() -> None:
     assert crawl(graph) == order
 
 
-def test_depth_goes_before_the_type_of_the_link() -> None:
+def test_depth_takes_precedence_over_the_link_type() -> None:
     graph = SitemapGraph(HOME)
     graph.add_links(HOME, ["a"], "footer")
     graph.add_links("/a", ["b"], LinkType.MAIN_NAV)
@@ -193,7 +200,7 @@ def test_a_page_is_offered_until_it_is_marked() -> None:
     assert graph.next_page() is None
 
 
-def test_a_page_that_failed_is_not_offered_but_may_be_visited_later() -> None:
+def test_a_failed_page_is_not_offered_but_can_be_visited_later() -> None:
     graph = SitemapGraph(HOME)
     graph.add_links(HOME, ["a"])
     graph.mark_visited(HOME)
@@ -215,7 +222,7 @@ def test_other_sites_and_files_are_known_but_never_offered(link: str) -> None:
     assert graph.completeness == 1.0
 
 
-def test_a_link_called_external_is_left_alone_until_another_leads_there() -> None:
+def test_an_external_link_is_not_offered_until_another_link_leads_there() -> None:
     graph = SitemapGraph(HOME)
     graph.add_links(HOME, ["a"], "external")
     assert crawl(graph) == [""]
@@ -223,20 +230,20 @@ def test_a_link_called_external_is_left_alone_until_another_leads_there() -> Non
     assert crawl(graph) == ["a"]
 
 
-def test_subdomains_are_of_the_site() -> None:
+def test_subdomains_belong_to_the_site() -> None:
     graph = SitemapGraph("https://www.example.com")
     graph.add_links(graph.homepage_url, ["https://shop.example.com/"])
     assert graph.remaining == 2
 
 
-def test_other_sites_are_visited_if_asked_for() -> None:
+def test_other_sites_are_offered_without_stay_on_site() -> None:
     graph = SitemapGraph(HOME, SitemapLimits(stay_on_site=False))
     graph.add_links(HOME, ["https://other.example/x"], "main_nav")
     assert crawl(graph) == ["", "https://other.example/x"]
 
 
 def test_a_homepage_that_is_a_file_is_offered() -> None:
-    assert SitemapGraph("https://example.com/a.pdf").next_page() == at("a.pdf")
+    assert SitemapGraph("https://example.com/a.pdf").next_page() == build_url("a.pdf")
 
 
 def test_pages_beyond_the_depth_are_known_but_not_offered() -> None:
@@ -248,7 +255,7 @@ def test_pages_beyond_the_depth_are_known_but_not_offered() -> None:
     assert [graph.depth_of(url) for url in ("/", "/a", "/b", "/c", "/d")] == [0, 1, 2, 2, None]
 
 
-def test_no_more_pages_are_offered_than_may_be_visited() -> None:
+def test_at_most_max_pages_pages_are_offered() -> None:
     graph = SitemapGraph(HOME, SitemapLimits(max_pages=3))
     graph.add_links(HOME, ["a", "b", "c", "d"])
     assert (graph.remaining, graph.completeness) == (3, 0.0)
@@ -256,7 +263,7 @@ def test_no_more_pages_are_offered_than_may_be_visited() -> None:
     assert (graph.remaining, graph.completeness, graph.is_complete) == (0, 1.0, True)
 
 
-def test_a_page_keeps_only_so_many_links_and_a_site_so_many_pages() -> None:
+def test_links_per_page_and_pages_per_site_are_limited() -> None:
     graph = SitemapGraph(HOME, SitemapLimits(max_links_per_page=2, max_known_pages=4))
     report = graph.add_links(HOME, ["a", "b", "c", "a"])
     assert (report.added, report.known) == (2, 1)
@@ -266,20 +273,20 @@ def test_a_page_keeps_only_so_many_links_and_a_site_so_many_pages() -> None:
     assert len(graph) == 4
 
 
-def test_a_visited_page_is_noted_even_if_the_map_is_full() -> None:
+def test_a_visited_page_is_added_even_to_a_full_map() -> None:
     graph = SitemapGraph(HOME, SitemapLimits(max_known_pages=1))
     assert graph.mark_visited("/a") is not None
-    assert [page.url for page in graph.pages(visited=True)] == [at("a")]
+    assert [page.url for page in graph.pages(visited=True)] == [build_url("a")]
 
 
-def test_a_page_that_nobody_linked_to_counts_as_linked_from_the_homepage() -> None:
+def test_a_page_without_links_to_it_counts_as_linked_from_the_homepage() -> None:
     graph = SitemapGraph(HOME)
     graph.add_links("/landing", ["a"])
     assert (graph.depth_of("/landing"), graph.depth_of("/a")) == (1, 2)
     assert graph.parents("/landing") == (HOME,)
 
 
-def test_a_shorter_way_found_later_moves_a_page_and_all_behind_it_up() -> None:
+def test_a_shorter_path_reduces_the_depth_of_a_page_and_its_descendants() -> None:
     graph = SitemapGraph(HOME, SitemapLimits(max_depth=9))
     for above, below in [("/", "a"), ("/a", "b"), ("/b", "c"), ("/c", "d"), ("/d", "a")]:
         graph.add_links(above, [below])
@@ -289,10 +296,10 @@ def test_a_shorter_way_found_later_moves_a_page_and_all_behind_it_up() -> None:
     page = graph.page("/c")
     assert page is not None
     assert page.parent == HOME
-    assert graph.parents("/c") == (HOME, at("b"))
+    assert graph.parents("/c") == (HOME, build_url("b"))
 
 
-def test_a_shorter_way_brings_pages_within_the_depth() -> None:
+def test_a_shorter_path_brings_pages_within_the_depth() -> None:
     graph = SitemapGraph(HOME, SitemapLimits(max_depth=2))
     for above, below in [("/", "a"), ("/a", "b"), ("/b", "c")]:
         graph.add_links(above, [below])
@@ -301,27 +308,27 @@ def test_a_shorter_way_brings_pages_within_the_depth() -> None:
     assert crawl(graph) == ["c"]
 
 
-def test_relative_links_lie_inside_a_page_that_was_linked_with_a_slash() -> None:
+def test_relative_links_are_resolved_below_a_page_linked_with_a_slash() -> None:
     graph = SitemapGraph("https://example.com/en/")
     graph.add_links(graph.homepage_url, ["docs/", "plain"])
-    graph.add_links(at("en/docs"), ["intro"])
-    graph.add_links(at("en/plain"), ["other"])
+    graph.add_links(build_url("en/docs"), ["intro"])
+    graph.add_links(build_url("en/plain"), ["other"])
     assert [page.url.removeprefix(HOME) for page in graph.pages()] == [
         *("en", "en/docs", "en/plain", "en/docs/intro", "en/other")
     ]
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"at": float("nan")}, {"at": "now"}, {"section_count": -1}, {"at": 10**400}]
+    "arguments", [{"at": float("nan")}, {"at": "now"}, {"section_count": -1}, {"at": 10**400}]
 )
-def test_a_number_that_cannot_be_kept_is_refused_and_nothing_is_noted(wrong: dict[str, Any]) -> None:
+def test_an_invalid_number_is_rejected_and_no_page_is_added(arguments: dict[str, Any]) -> None:
     graph = SitemapGraph(HOME)
-    with pytest.raises(InvalidInputError, match=next(iter(wrong))):
-        graph.mark_visited("/a", **wrong)
+    with pytest.raises(InvalidInputError, match=next(iter(arguments))):
+        graph.mark_visited("/a", **arguments)
     assert len(graph) == 1
 
 
-def test_texts_of_any_size_are_kept_as_short_lines() -> None:
+def test_texts_of_any_size_are_truncated_to_short_lines() -> None:
     graph = SitemapGraph(HOME)
     page = graph.mark_visited(HOME, title="\ud800 t\n" * 10**6, summary="s" * 10**7)
     assert page is not None
@@ -331,7 +338,7 @@ def test_texts_of_any_size_are_kept_as_short_lines() -> None:
     page.title.encode()
 
 
-def test_a_second_visit_keeps_the_title_that_the_first_one_gave() -> None:
+def test_a_second_visit_keeps_the_title_of_the_first() -> None:
     graph = SitemapGraph(HOME)
     graph.mark_visited(HOME, title="Home", summary="Start", at=1)
     page = graph.mark_visited(HOME, summary="Start again", at=2)
@@ -339,7 +346,7 @@ def test_a_second_visit_keeps_the_title_that_the_first_one_gave() -> None:
     assert (page.title, page.summary, page.visited_at) == ("Home", "Start again", 2.0)
 
 
-def explored() -> SitemapGraph:
+def build_explored_sitemap() -> SitemapGraph:
     graph = SitemapGraph(HOME, SitemapLimits(max_depth=2, max_pages=9))
     graph.add_links(HOME, [{"url": "products/", "text": "Products"}, "about", "a.pdf"], "main_nav")
     graph.add_links("/products", [{"url": "1", "text": "One"}, "https://other.example/"], "content")
@@ -350,8 +357,8 @@ def explored() -> SitemapGraph:
     return graph
 
 
-def test_the_summary_tells_the_tree_and_what_was_not_visited_and_why() -> None:
-    assert explored().format_summary().splitlines() == [
+def test_the_summary_contains_the_tree_and_the_unvisited_pages_with_reasons() -> None:
+    assert build_explored_sitemap().format_summary().splitlines() == [
         "Site: https://example.com/",
         "Pages visited: 2 of 7 known",
         "Not visited: 1 failed, 1 files, 1 still to visit, 1 on other sites, 1 more than 2 links from the homepage",
@@ -377,7 +384,7 @@ def test_the_summary_tells_the_tree_and_what_was_not_visited_and_why() -> None:
     ]
 
 
-def test_a_page_below_one_that_was_not_visited_is_told_below_the_next_one_above() -> None:
+def test_a_page_below_an_unvisited_page_is_listed_below_the_nearest_visited_one() -> None:
     graph = SitemapGraph(HOME)
     graph.add_links(HOME, ["a"])
     graph.add_links("/a", ["b"])
@@ -387,7 +394,7 @@ def test_a_page_below_one_that_was_not_visited_is_told_below_the_next_one_above(
     assert "\n- Home (https://example.com/)\n  - B (https://example.com/b)" in graph.format_summary()
 
 
-def test_the_summary_says_that_the_limit_of_pages_was_reached() -> None:
+def test_the_summary_reports_the_page_limit() -> None:
     graph = SitemapGraph(HOME, SitemapLimits(max_pages=1))
     graph.add_links(HOME, [f"{number}" for number in range(12)])
     crawl(graph)
@@ -396,11 +403,11 @@ def test_the_summary_says_that_the_limit_of_pages_was_reached() -> None:
 
 
 @given(st.integers(0, 800))
-def test_the_summary_is_cut_at_whole_lines(most: int) -> None:
-    graph = explored()
-    whole, cut = graph.format_summary(), graph.format_summary(most)
-    assert len(cut) <= most
-    if len(whole) <= most:
+def test_the_summary_is_truncated_at_whole_lines(limit: int) -> None:
+    graph = build_explored_sitemap()
+    whole, cut = graph.format_summary(), graph.format_summary(limit)
+    assert len(cut) <= limit
+    if len(whole) <= limit:
         assert cut == whole
     elif cut:
         kept = cut.removesuffix("\n...").splitlines()
@@ -408,23 +415,23 @@ def test_the_summary_is_cut_at_whole_lines(most: int) -> None:
         assert cut.endswith("\n...")
 
 
-def test_the_summary_refuses_a_length_that_is_none() -> None:
+def test_an_invalid_summary_length_is_rejected() -> None:
     with pytest.raises(InvalidInputError, match="max_characters"):
-        explored().format_summary(-1)
+        build_explored_sitemap().format_summary(-1)
 
 
-def test_a_map_comes_back_from_json_as_it_was_and_goes_on() -> None:
-    graph = explored()
-    back = SitemapGraph.from_dict(json.loads(json.dumps(graph.to_dict())))
-    assert back == graph
-    assert back.pages() == graph.pages()
-    assert [back.parents(page.url) for page in graph.pages()] == [
+def test_a_map_comes_back_equal_from_json_and_can_be_continued() -> None:
+    graph = build_explored_sitemap()
+    restored = SitemapGraph.from_dict(json.loads(json.dumps(graph.to_dict())))
+    assert restored == graph
+    assert restored.pages() == graph.pages()
+    assert [restored.parents(page.url) for page in graph.pages()] == [
         graph.parents(page.url) for page in graph.pages()
     ]
-    for one in (back, graph):
-        one.add_links("/products", ["2"], "main_nav")  # inside the folder
-    assert crawl(back) == crawl(graph) == ["products/2", "products/1"]
-    assert back != SitemapGraph(HOME)
+    for sitemap in (restored, graph):
+        sitemap.add_links("/products", ["2"], "main_nav")  # inside the folder
+    assert crawl(restored) == crawl(graph) == ["products/2", "products/1"]
+    assert restored != SitemapGraph(HOME)
 
 
 @pytest.mark.parametrize(
@@ -466,8 +473,8 @@ def test_a_map_comes_back_from_json_as_it_was_and_goes_on() -> None:
         (("pages", 1, "links"), []),
     ],
 )
-def test_a_damaged_map_is_refused_and_the_damage_named(where: tuple[Any, ...], value: Any) -> None:
-    data = explored().to_dict()
+def test_a_damaged_map_is_rejected_by_name(where: tuple[Any, ...], value: Any) -> None:
+    data = build_explored_sitemap().to_dict()
     part: Any = data
     for step in where[:-1]:
         part = part[step]
@@ -478,7 +485,7 @@ def test_a_damaged_map_is_refused_and_the_damage_named(where: tuple[Any, ...], v
 
 
 @pytest.mark.parametrize("data", [None, [], "map", 3, {}])
-def test_what_is_no_map_is_refused(data: Any) -> None:
+def test_an_invalid_map_is_rejected(data: Any) -> None:
     with pytest.raises(InvalidInputError, match="site map"):
         SitemapGraph.from_dict(data)
 
@@ -491,8 +498,8 @@ JSON = st.recursive(
 
 
 @given(st.data())
-def test_a_map_with_any_part_replaced_is_read_or_refused(data: st.DataObject) -> None:
-    stored = explored().to_dict()
+def test_a_map_with_any_part_replaced_is_read_or_rejected(data: st.DataObject) -> None:
+    stored = build_explored_sitemap().to_dict()
     part: Any = stored
     for _ in range(data.draw(st.integers(0, 3))):
         keys = [
@@ -514,8 +521,8 @@ def test_a_map_with_any_part_replaced_is_read_or_refused(data: st.DataObject) ->
     graph.format_summary()
 
 
-class Brute:
-    """The same by brute force: all ways are walked again for each question."""
+class BruteForceSitemap:
+    """Brute-force reference that recomputes all paths for each query."""
 
     def __init__(self, limits: SitemapLimits) -> None:
         self.limits = limits
@@ -531,7 +538,7 @@ class Brute:
     def link(self, above: str, below: str, kind: str) -> None:
         if below not in self.links[above]:
             self.links[above].append(below)
-        ranks = {one: rank for rank, one in enumerate("main_nav content unknown footer external".split())}
+        ranks = {kind: rank for rank, kind in enumerate("main_nav content unknown footer external".split())}
         self.links.setdefault(below, [])
         self.types[below] = min(self.types.get(below, kind), kind, key=ranks.__getitem__)
 
@@ -546,7 +553,7 @@ class Brute:
         return {url: min(depth, self.limits.max_depth + 1) for url, depth in found.items()}
 
     def next(self) -> str | None:
-        ranks = {one: rank for rank, one in enumerate("main_nav content unknown footer".split())}
+        ranks = {kind: rank for rank, kind in enumerate("main_nav content unknown footer".split())}
         depths, order = self.depths(), list(self.links)
         offered = [
             (depths[url], ranks.get(self.types[url], 9), order.index(url), url)
@@ -574,55 +581,56 @@ STEPS = st.lists(
 )
 
 
-def take(graph: SitemapGraph, brute: Brute, step: tuple[Any, ...]) -> None:
+def apply_step(graph: SitemapGraph, reference: BruteForceSitemap, step: tuple[Any, ...]) -> None:
     if step[0] == "add":
-        graph.add_links(at(step[1]), ["/" + path for path in step[2]], step[3])
-        brute.reach(at(step[1]))
+        graph.add_links(build_url(step[1]), ["/" + path for path in step[2]], step[3])
+        reference.reach(build_url(step[1]))
         for path in step[2]:
-            brute.link(at(step[1]), at(path), step[3])
+            reference.link(build_url(step[1]), build_url(path), step[3])
         return
-    url = at(step[1]) if len(step) > 1 else graph.next_page()
+    url = build_url(step[1]) if len(step) > 1 else graph.next_page()
     if url is None:
         return
-    brute.reach(url)
-    brute.done.add(url)
+    reference.reach(url)
+    reference.done.add(url)
     if step[0] == "fail":
         graph.mark_failed(url, "reason")
     else:
         graph.mark_visited(url)
-        brute.visited.add(url)
+        reference.visited.add(url)
 
 
 @examples(400)
 @given(STEPS, st.integers(0, 4), st.integers(1, 6))
-def test_any_exploration_goes_as_by_brute_force_and_survives_json(
+def test_any_exploration_matches_brute_force_and_survives_json(
     steps: list[tuple[Any, ...]], max_depth: int, max_pages: int
 ) -> None:
     limits = SitemapLimits(max_depth=max_depth, max_pages=max_pages)
-    graph, brute = SitemapGraph(HOME, limits), Brute(limits)
+    graph, reference = SitemapGraph(HOME, limits), BruteForceSitemap(limits)
     for step in steps:
-        take(graph, brute, step)
-        assert graph.next_page() == brute.next()
-        assert (graph.remaining == 0) == graph.is_complete == (brute.next() is None)
+        apply_step(graph, reference, step)
+        assert graph.next_page() == reference.next()
+        assert (graph.remaining == 0) == graph.is_complete == (reference.next() is None)
         assert 0 <= graph.completeness <= 1
-    assert {page.url: page.depth for page in graph.pages()} == brute.depths()
+    assert {page.url: page.depth for page in graph.pages()} == reference.depths()
     assert {page.url: graph.links(page.url) for page in graph.pages()} == {
-        url: tuple(links) for url, links in brute.links.items()
+        url: tuple(links) for url, links in reference.links.items()
     }
-    back = SitemapGraph.from_dict(json.loads(json.dumps(graph.to_dict())))
-    assert back == graph
+    restored = SitemapGraph.from_dict(json.loads(json.dumps(graph.to_dict())))
+    assert restored == graph
     before = {page.url for page in graph.pages(visited=True)}
     after = [HOME + path for path in crawl(graph)]
-    assert [HOME + path for path in crawl(back)] == after
+    assert [HOME + path for path in crawl(restored)] == after
     assert len(after) == len(set(after) - before)
     assert len(after) <= max(0, max_pages - len(before))
 
 
 @examples(200)
 @given(
-    st.lists(st.one_of(st.text(max_size=30), st.text(max_size=20).map(at)), min_size=1, max_size=6), st.text()
+    st.lists(st.one_of(st.text(max_size=30), st.text(max_size=20).map(build_url)), min_size=1, max_size=6),
+    st.text(),
 )
-def test_no_text_as_an_address_raises_or_leaves_the_site(urls: list[str], text: str) -> None:
+def test_any_text_is_accepted_as_a_url_and_stays_on_the_site(urls: list[str], text: str) -> None:
     graph = SitemapGraph(HOME)
     for url in urls:
         graph.add_links(url, [*urls, {"url": url, "text": text}], text)
@@ -637,7 +645,7 @@ def test_no_text_as_an_address_raises_or_leaves_the_site(urls: list[str], text: 
 
 
 @pytest.mark.parametrize("work", [build_crawled_sitemap, build_shortened_sitemap])
-def test_twice_as_many_pages_take_twice_as_many_calls(work: Callable[[int], SitemapGraph]) -> None:
+def test_the_cost_of_a_sitemap_is_linear_in_its_pages(work: Callable[[int], SitemapGraph]) -> None:
     assert count_function_calls(lambda: work(200)) < 2.2 * count_function_calls(lambda: work(100))
 
 
@@ -645,6 +653,6 @@ def test_a_crawl_of_linked_pages_visits_each_of_them() -> None:
     assert len(build_crawled_sitemap(200).pages(visited=True)) == 200
 
 
-def test_pages_of_a_long_path_are_moved_up_to_the_home_page() -> None:
+def test_links_from_the_homepage_reduce_the_depth_of_a_long_path_to_1() -> None:
     graph = build_shortened_sitemap(100)
     assert {graph.depth_of(f"/{number}") for number in range(100)} == {1}

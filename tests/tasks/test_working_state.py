@@ -25,31 +25,31 @@ SEED = StateSnapshot(
 )
 
 
-def words(text: str) -> int:
+def count_words(text: str) -> int:
     return len(text.split())
 
 
-def state(name: object) -> StateSnapshot:
+def build_snapshot(name: object) -> StateSnapshot:
     return replace(SEED, snapshot_id=str(name), url=f"https://example.com/{name}", page_title="")
 
 
-def walked(*names: object) -> WorkingState:
+def navigate(*names: object) -> WorkingState:
     memory = WorkingState()
     for name in names:
-        memory.record_navigation(state(name))
+        memory.record_navigation(build_snapshot(name))
     return memory
 
 
-def ids(snapshots: list[StateSnapshot]) -> list[str]:
-    return [one.snapshot_id for one in snapshots]
+def list_ids(snapshots: list[StateSnapshot]) -> list[str]:
+    return [snapshot.snapshot_id for snapshot in snapshots]
 
 
-def test_it_begins_with_nothing_and_a_budget_of_4000_tokens() -> None:
+def test_a_new_state_is_empty_with_a_budget_of_4000_tokens() -> None:
     memory = WorkingState()
     assert memory.token_budget == 4000
     assert (memory.current_goal, memory.cycle_count, memory.current_snapshot) == (None, 0, None)
     assert (memory.active_thought, memory.active_action, memory.elapsed_seconds) == (None, None, 0.0)
-    assert memory.format(100, words) == ""
+    assert memory.format(100, count_words) == ""
 
 
 def test_the_goal_of_the_design() -> None:
@@ -65,12 +65,12 @@ def test_cycles_are_counted() -> None:
     assert [memory.count_cycle(), memory.count_cycle(), memory.cycle_count] == [1, 2, 2]
 
 
-def test_what_is_thought_and_done_is_set_and_cleared() -> None:
+def test_the_active_thought_and_action_are_set_and_cleared() -> None:
     memory = WorkingState()
     memory.set_active(Thought("log in"), AgentAction("click", {"selector": "#login"}))
     assert memory.active_thought == Thought("log in")
     assert memory.active_action == AgentAction("click", {"selector": "#login"})
-    assert "About to do: click(#login)" in memory.format(100, words)
+    assert "About to do: click(#login)" in memory.format(100, count_words)
     memory.clear_active()
     assert memory == WorkingState()
 
@@ -82,91 +82,93 @@ def test_the_navigation_of_the_design() -> None:
     assert memory.current_snapshot == SEED
 
 
-def test_the_last_states_of_the_way() -> None:
-    memory = walked(*"abcd")
-    assert ids(memory.get_navigation_history()) == ["a", "b", "c", "d"]
-    assert ids(memory.get_navigation_history(2)) == ["c", "d"]
+def test_the_navigation_history_can_be_limited() -> None:
+    memory = navigate(*"abcd")
+    assert list_ids(memory.get_navigation_history()) == ["a", "b", "c", "d"]
+    assert list_ids(memory.get_navigation_history(2)) == ["c", "d"]
     assert memory.get_navigation_history(0) == []
     assert len(memory.get_navigation_history(99)) == 4
 
 
-def test_going_back_leads_to_the_state_before() -> None:
-    memory = walked(*"abc")
+def test_backtracking_returns_to_the_previous_state() -> None:
+    memory = navigate(*"abc")
     assert memory.can_go_back()
-    assert memory.backtrack() == state("b")
-    assert memory.current_snapshot == state("b")
-    assert memory.backtrack() == state("a")
+    assert memory.backtrack() == build_snapshot("b")
+    assert memory.current_snapshot == build_snapshot("b")
+    assert memory.backtrack() == build_snapshot("a")
     assert not memory.can_go_back()
     assert memory.backtrack() is None
-    assert memory.current_snapshot == state("a")
+    assert memory.current_snapshot == build_snapshot("a")
 
 
-def test_going_back_further_than_the_way_changes_nothing() -> None:
-    memory = walked(*"abc")
+def test_backtracking_beyond_the_first_state_changes_nothing() -> None:
+    memory = navigate(*"abc")
     assert memory.backtrack(3) is None
-    assert ids(memory.get_navigation_history()) == ["a", "b", "c"]
-    assert memory.backtrack(2) == state("a")
+    assert list_ids(memory.get_navigation_history()) == ["a", "b", "c"]
+    assert memory.backtrack(2) == build_snapshot("a")
     assert WorkingState().backtrack() is None
     with pytest.raises(InvalidInputError, match="steps"):
         memory.backtrack(0)
 
 
-def test_what_was_gone_back_from_is_kept_as_a_branch() -> None:
-    memory = walked(*"abcd")
+def test_abandoned_states_are_kept_as_a_branch() -> None:
+    memory = navigate(*"abcd")
     memory.backtrack()
     memory.backtrack()
-    assert [ids(branch) for branch in memory.get_abandoned()] == [["c", "d"]]
-    memory.record_navigation(state("e"))
+    assert [list_ids(branch) for branch in memory.get_abandoned()] == [["c", "d"]]
+    memory.record_navigation(build_snapshot("e"))
     memory.backtrack()
-    assert [ids(branch) for branch in memory.get_abandoned()] == [["c", "d"], ["e"]]
-    assert ids(memory.get_navigation_history()) == ["a", "b"]
+    assert [list_ids(branch) for branch in memory.get_abandoned()] == [["c", "d"], ["e"]]
+    assert list_ids(memory.get_navigation_history()) == ["a", "b"]
 
 
 @given(st.lists(st.integers(-3, 1), max_size=40))
-def test_no_state_is_lost_on_the_way(moves: list[int]) -> None:
+def test_navigation_loses_no_state(moves: list[int]) -> None:
     memory = WorkingState()
     recorded = []
     for number, move in enumerate(moves):
         if move >= 0:
-            memory.record_navigation(state(number))
+            memory.record_navigation(build_snapshot(number))
             recorded.append(str(number))
         else:
             memory.backtrack(-move)
     kept = [*memory.get_abandoned(), memory.get_navigation_history()]
-    assert sorted(one for part in kept for one in ids(part)) == sorted(recorded)
+    assert sorted(snapshot_id for part in kept for snapshot_id in list_ids(part)) == sorted(recorded)
     assert WorkingState.from_dict(json.loads(json.dumps(memory.to_dict()))) == memory
 
 
-def test_the_way_and_its_branches_are_bounded_to_500() -> None:
-    memory = walked(*range(505))
+def test_the_path_and_its_branches_are_limited_to_500_states() -> None:
+    memory = navigate(*range(505))
     assert len(memory.get_navigation_history()) == 500
-    assert memory.get_navigation_history()[0] == state(5)
+    assert memory.get_navigation_history()[0] == build_snapshot(5)
     for number in range(300):
         memory.backtrack(3)
-        for more in "xyz":
-            memory.record_navigation(state(f"{number}{more}"))
+        for name in "xyz":
+            memory.record_navigation(build_snapshot(f"{number}{name}"))
     assert sum(map(len, memory.get_abandoned())) <= 500
 
 
-def test_abandoned_branches_hold_500_states_and_beyond_that_the_oldest_branch_leaves() -> None:
-    memory = walked("start", *range(4))
+def test_beyond_500_abandoned_states_the_oldest_branch_is_removed() -> None:
+    memory = navigate("start", *range(4))
     for branch in range(1, 126):
         memory.backtrack(4)
         for step in range(4):
-            memory.record_navigation(state(branch * 4 + step))
-    assert [one for part in memory.get_abandoned() for one in ids(part)] == [str(n) for n in range(500)]
+            memory.record_navigation(build_snapshot(branch * 4 + step))
+    assert [snapshot_id for part in memory.get_abandoned() for snapshot_id in list_ids(part)] == [
+        str(n) for n in range(500)
+    ]
     assert WorkingState.from_dict(memory.to_dict()).get_abandoned() == memory.get_abandoned()
     memory.backtrack()
-    memory.record_navigation(state("new"))
+    memory.record_navigation(build_snapshot("new"))
     left = memory.get_abandoned()
-    assert (ids(left[0]), ids(left[-1]), len(left)) == (["4", "5", "6", "7"], ["503"], 125)
+    assert (list_ids(left[0]), list_ids(left[-1]), len(left)) == (["4", "5", "6", "7"], ["503"], 125)
 
 
-def test_a_way_of_more_than_500_states_is_read_back_without_the_oldest() -> None:
-    written = walked(*range(500)).to_dict()
-    written["navigation"]["path"].append(walked("new").to_dict()["navigation"]["path"][0])
-    back = WorkingState.from_dict(written).get_navigation_history()
-    assert (len(back), back[0], back[-1]) == (500, state(1), state("new"))
+def test_a_path_of_more_than_500_states_is_restored_without_the_oldest() -> None:
+    dump = navigate(*range(500)).to_dict()
+    dump["navigation"]["path"].append(navigate("new").to_dict()["navigation"]["path"][0])
+    restored = WorkingState.from_dict(dump).get_navigation_history()
+    assert (len(restored), restored[0], restored[-1]) == (500, build_snapshot(1), build_snapshot("new"))
 
 
 def test_the_scratch_pad_of_the_design() -> None:
@@ -191,15 +193,15 @@ def test_notes_are_copied_both_ways() -> None:
     assert memory.get_scratch("items") == [1]
 
 
-@pytest.mark.parametrize("wrong", [object(), {1}, (1, 2), float("nan"), {1: 2}, [b"x"]])
-def test_a_note_that_is_no_json_is_refused_by_name(wrong: Any) -> None:
+@pytest.mark.parametrize("value", [object(), {1}, (1, 2), float("nan"), {1: 2}, [b"x"]])
+def test_a_note_unknown_to_json_is_rejected_by_name(value: Any) -> None:
     memory = WorkingState()
     with pytest.raises(InvalidInputError, match="'odd'"):
-        memory.set_scratch("odd", wrong)
+        memory.set_scratch("odd", value)
     assert memory.scratch_keys == []
 
 
-def test_a_page_is_known_by_its_address_whatever_its_slash_or_fragment() -> None:
+def test_page_urls_are_compared_without_slash_and_fragment() -> None:
     memory = WorkingState()
     page_map = {"title": "Home"}
     memory.store_page_map("https://example.com", page_map)
@@ -212,7 +214,7 @@ def test_a_page_is_known_by_its_address_whatever_its_slash_or_fragment() -> None
     assert list(memory.get_all_page_maps().values()) == [page_map]
 
 
-def test_an_address_that_is_none_of_the_web_is_taken_as_it_is() -> None:
+def test_a_key_that_is_not_a_web_address_is_accepted() -> None:
     memory = WorkingState()
     memory.store_page_map("menu/settings/", "The settings")
     assert memory.get_page_map("menu/settings#top") == "The settings"
@@ -235,7 +237,7 @@ class PageMap:
     sections: list[Section] = field(default_factory=list)
 
 
-class Loose:
+class UntypedPage:
     def __init__(self) -> None:
         self.title = "Loose"
         self.parent = self
@@ -265,22 +267,22 @@ class Loose:
         ({"title": "T", "sections": [{"id": "i", "heading": "H", "label": 3}]}, "T [1 sections: H]"),
         ({"links": [], "forms": []}, "links, forms"),
         (PageMap("Typed", [Section("Top")]), "Typed [1 sections: Top]"),
-        (Loose(), "Loose"),
+        (UntypedPage(), "Loose"),
         ("x" * 1000, "x" * 300 + "..."),
         (["a"], "['a']"),
     ],
 )
-def test_a_page_is_told_in_one_line(page_map: object, summary: str) -> None:
+def test_a_page_is_summarized_in_one_line(page_map: object, summary: str) -> None:
     memory = WorkingState()
     memory.store_page_map("https://example.com", page_map)
     assert memory.get_page_summary("https://example.com") == summary
-    back = WorkingState.from_dict(json.loads(json.dumps(memory.to_dict())))
-    assert back == memory
-    assert back.get_page_summary("https://example.com") == summary
+    restored = WorkingState.from_dict(json.loads(json.dumps(memory.to_dict())))
+    assert restored == memory
+    assert restored.get_page_summary("https://example.com") == summary
 
 
-def test_pages_that_know_each_other_come_to_an_end() -> None:
-    nodes = [Loose() for _ in range(50)]
+def test_page_maps_with_cycles_are_accepted() -> None:
+    nodes = [UntypedPage() for _ in range(50)]
     for node in nodes:
         node.__dict__["neighbours"] = nodes
     memory = WorkingState()
@@ -288,31 +290,31 @@ def test_pages_that_know_each_other_come_to_an_end() -> None:
     assert memory.get_page_map("https://example.com") is nodes
 
 
-def kept_of(page_map: object) -> Any:
-    """What is written down of a page."""
+def dump_page_map(page_map: object) -> Any:
+    """Return the serialized page map."""
     memory = WorkingState()
     memory.store_page_map("https://example.com", page_map)
     (kept,) = memory.to_dict()["page_maps"].values()
     return kept
 
 
-def test_a_page_is_written_down_to_a_depth_of_30() -> None:
+def test_a_page_map_is_serialized_to_a_depth_of_30() -> None:
     page: Any = "text"
     for _ in range(30):
         page = [page]
-    assert kept_of(page) == page
-    deeper, kept = [page], kept_of([page])
+    assert dump_page_map(page) == page
+    deeper, kept = [page], dump_page_map([page])
     for _ in range(30):
         deeper, kept = deeper[0], kept[0]
     assert (deeper, kept) == (["text"], "...")
 
 
-def test_a_page_is_written_down_up_to_20_000_parts() -> None:
-    kept = kept_of([[] for _ in range(20_000)])
+def test_a_page_map_is_serialized_up_to_20_000_parts() -> None:
+    kept = dump_page_map([[] for _ in range(20_000)])
     assert kept == [[]] * 19_999 + ["..."]  # the list is a part too
 
 
-def test_two_hundred_pages_are_held_and_the_oldest_leaves() -> None:
+def test_200_page_maps_are_kept_and_the_oldest_is_removed() -> None:
     memory = WorkingState()
     for number in range(201):
         memory.store_page_map(f"https://example.com/{number}", "page")
@@ -324,13 +326,13 @@ def test_two_hundred_pages_are_held_and_the_oldest_leaves() -> None:
     assert not memory.has_page_map("https://example.com/2")
 
 
-def test_the_prompt_tells_what_matters_most_first() -> None:
-    memory = walked("a", "b")
+def test_the_prompt_starts_with_the_most_important_lines() -> None:
+    memory = navigate("a", "b")
     memory.set_goal("Find all prices")
     memory.set_scratch("page", 2)
     memory.count_cycle()
     memory.store_page_map("https://example.com/a", {"title": "Start"})
-    assert memory.format(100, words) == (
+    assert memory.format(100, count_words) == (
         "Goal: Find all prices\n"
         "Current page: https://example.com/b\n"
         "Cycle: 1\n"
@@ -338,8 +340,8 @@ def test_the_prompt_tells_what_matters_most_first() -> None:
         "Came from: https://example.com/a\n"
         "Page https://example.com/a: Start"
     )
-    assert memory.format(7, words) == "Goal: Find all prices\nCurrent page: https://example.com/b"
-    assert memory.format(3, words) == "Goal: Find all"
+    assert memory.format(7, count_words) == "Goal: Find all prices\nCurrent page: https://example.com/b"
+    assert memory.format(3, count_words) == "Goal: Find all"
 
 
 values = st.recursive(
@@ -357,8 +359,8 @@ values = st.recursive(
     st.integers(-1, 60),
     st.integers(0, 60),
 )
-def test_a_prompt_never_exceeds_and_all_comes_back_equal(
-    goal: str, notes: dict[str, Any], pages: dict[str, Any], most: int, budget: int
+def test_a_prompt_stays_within_its_limits_and_the_state_comes_back_equal(
+    goal: str, notes: dict[str, Any], pages: dict[str, Any], limit: int, budget: int
 ) -> None:
     memory = WorkingState(budget, lambda: 5.0)
     memory.set_goal(goal)
@@ -368,17 +370,17 @@ def test_a_prompt_never_exceeds_and_all_comes_back_equal(
         memory.set_scratch(key, value)
     for key, value in pages.items():
         memory.store_page_map(key, value)
-    for count in (len, words, lambda text: (len(text) + 3) // 4):
-        text = memory.format(most, count)
-        assert text == "" or count(text) <= min(most, budget)
-    back = WorkingState.from_dict(json.loads(json.dumps(memory.to_dict())), lambda: 5.0)
-    assert back == memory
-    assert back.get_navigation_history() == memory.get_navigation_history()
-    assert back.format(60, len) == memory.format(60, len)
+    for count in (len, count_words, lambda text: (len(text) + 3) // 4):
+        text = memory.format(limit, count)
+        assert text == "" or count(text) <= min(limit, budget)
+    restored = WorkingState.from_dict(json.loads(json.dumps(memory.to_dict())), lambda: 5.0)
+    assert restored == memory
+    assert restored.get_navigation_history() == memory.get_navigation_history()
+    assert restored.format(60, len) == memory.format(60, len)
 
 
-def test_clearing_forgets_all_but_the_budget() -> None:
-    memory = walked("a", "b")
+def test_clearing_keeps_only_the_budget() -> None:
+    memory = navigate("a", "b")
     memory.set_goal("x")
     memory.set_scratch("a", 1)
     memory.store_page_map("https://example.com", "page")
@@ -386,7 +388,7 @@ def test_clearing_forgets_all_but_the_budget() -> None:
     assert memory == WorkingState()
 
 
-GOOD = walked("a").to_dict()
+GOOD = navigate("a").to_dict()
 
 
 @pytest.mark.parametrize(
@@ -410,14 +412,14 @@ GOOD = walked("a").to_dict()
         ({"page_maps": {"https://a.example": {"x": float("inf")}}}, "https://a.example"),
     ],
 )
-def test_damaged_json_is_refused_by_name(change: dict[str, Any], named: str) -> None:
+def test_damaged_json_is_rejected_by_name(change: dict[str, Any], named: str) -> None:
     assert WorkingState.from_dict(GOOD).to_dict() == GOOD
     with pytest.raises(InvalidInputError, match=named):
         WorkingState.from_dict({**GOOD, **change})
 
 
 @given(values)
-def test_any_json_gives_a_memory_or_a_clear_error(value: Any) -> None:
+def test_any_json_gives_a_state_or_a_clear_error(value: Any) -> None:
     for data in (value, {"navigation": value}, {"navigation": {"abandoned": value}}, {"page_maps": value}):
         with suppress(InvalidInputError):
             WorkingState.from_dict(data)

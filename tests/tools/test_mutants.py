@@ -1,4 +1,4 @@
-"""The mutation tool: its operators, its choice, and a small project from end to end."""
+"""The mutation tool: operators, selection, and an end-to-end run on a small project."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mutations_of(text: str) -> list[Mutation]:
 
 
 def mutated(body: str) -> set[tuple[str, str]]:
-    """The operator and the new line of each mutation of a function with this body."""
+    """Return operator and new line of each mutation of a function with this body."""
     text = "def f(a, b, c=0, *, d=1):\n" + indent(dedent(body), "    ")
     return {(item.operator, item.new) for item in mutations_of(text)}
 

@@ -1,4 +1,4 @@
-"""Rules of the design of an agent's memory that no other test proves: formats, defaults, limits, by its names."""
+"""Formats, defaults and limits that the design of the agent memory specifies."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ COMPRESSIBLE = [
 
 
 @pytest.fixture
-def held(clock: FrozenClock) -> Iterator[MemoryEngine]:
+def engine(clock: FrozenClock) -> Iterator[MemoryEngine]:
     with MemoryEngine(clock=clock, ids=seeded_ids(), embedder=None) as opened:
         yield opened
 
 
-def begun(engine: MemoryEngine, **settings: Any) -> AgentMemory:
+def start_memory(engine: MemoryEngine, **settings: Any) -> AgentMemory:
     memory = AgentMemory(engine=engine, counter=COUNTER, **settings)
     memory.start_task("Read the shop")
     return memory
 
 
-def entry(seen: Observation | None = None, **changes: Any) -> MemoryEntry:
-    known: dict[str, Any] = {
+def build_entry(observation: Observation | None = None, **changes: Any) -> MemoryEntry:
+    fields: dict[str, Any] = {
         "entry_id": "e1",
         "timestamp": 1.0,
         "thought": Thought("The menu is closed"),
         "action": AgentAction("click", {"selector": "#menu"}),
-        "observation": seen,
+        "observation": observation,
     }
-    return MemoryEntry(**known | changes)
+    return MemoryEntry(**fields | changes)
 
 
-def section(prompt: str, name: str) -> str:
-    """What stands below a heading of a prompt."""
+def get_section(prompt: str, name: str) -> str:
+    """Return the text below a heading of a prompt."""
     _, _, after = f"\n{prompt}".partition(f"\n## {name}\n")
     return re.split(r"\n\n## ", after)[0]
 
@@ -93,38 +93,36 @@ def section(prompt: str, name: str) -> str:
         ),
     ],
 )
-def test_an_enumeration_has_exactly_the_values_of_the_design(
-    kind: type[StrEnum], values: dict[str, str]
-) -> None:
-    assert {one.name: one.value for one in kind} == values
+def test_an_enumeration_has_the_values_of_the_design(kind: type[StrEnum], values: dict[str, str]) -> None:
+    assert {member.name: member.value for member in kind} == values
 
 
-def test_the_outcomes_and_modes_that_the_design_names_are_there() -> None:
+def test_the_outcomes_and_modes_of_the_design_exist() -> None:
     assert {"SUCCESS", "FAILURE"} <= set(ExecutionOutcome.__members__)
     assert OperationMode("scrape") is OperationMode.SCRAPE
 
 
 def test_a_cycle_has_the_defaults_of_the_design() -> None:
-    one = entry()
-    assert (one.url, one.page_title, one.duration_ms, one.retry_count) == ("", "", 0.0, 0)
-    assert (one.error_message, one.estimated_tokens, one.tags) == (None, 0, frozenset())
+    cycle = build_entry()
+    assert (cycle.url, cycle.page_title, cycle.duration_ms, cycle.retry_count) == ("", "", 0.0, 0)
+    assert (cycle.error_message, cycle.estimated_tokens, cycle.tags) == (None, 0, frozenset())
 
 
 def test_a_snapshot_has_the_defaults_of_the_design() -> None:
-    one = StateSnapshot(
+    snapshot = StateSnapshot(
         snapshot_id="s", timestamp=1.0, url=HOME, page_title="Home", visible_elements_summary="A menu"
     )
-    assert (one.form_state, one.scroll_position, one.associated_entry_id) == ({}, (0, 0), None)
+    assert (snapshot.form_state, snapshot.scroll_position, snapshot.associated_entry_id) == ({}, (0, 0), None)
 
 
-def test_a_pattern_begins_unused_and_was_last_used_when_it_was_learned(
-    held: MemoryEngine, clock: FrozenClock
+def test_a_new_pattern_is_unused_and_last_used_when_it_was_learned(
+    engine: MemoryEngine, clock: FrozenClock
 ) -> None:
     pattern = LearnedPattern(
         pattern_id="p", domain="example.com", description="Open it", pattern_type="navigation", steps=()
     )
     assert (pattern.success_count, pattern.failure_count, pattern.success_rate) == (0, 0, 0.0)
-    memory = begun(held)
+    memory = start_memory(engine)
     memory.learn_pattern(pattern)
     (learned,) = memory.get_patterns_for_domain("example.com")
     assert learned.last_used == clock.now().timestamp()
@@ -142,37 +140,37 @@ def test_a_pattern_begins_unused_and_was_last_used_when_it_was_learned(
     ],
 )
 def test_a_method_has_the_argument_of_the_design(
-    held: MemoryEngine, method: Callable[[AgentMemory], Callable[..., Any]], name: str, default: object
+    engine: MemoryEngine, method: Callable[[AgentMemory], Callable[..., Any]], name: str, default: object
 ) -> None:
-    assert signature(method(AgentMemory(engine=held))).parameters[name].default == default
+    assert signature(method(AgentMemory(engine=engine))).parameters[name].default == default
 
 
-def test_a_cycle_is_told_by_thought_action_and_observation() -> None:
-    one = entry(Observation("Element clicked successfully"))
-    told = "**Thought**: The menu is closed\n**Action**: click({'selector': '#menu'})"
-    assert one.format_for_prompt() == f"{told}\n**Observation**: Element clicked successfully"
-    assert one.format_for_prompt(include_observation=False) == told
-    assert entry(None).format_for_prompt() == told
+def test_a_formatted_cycle_has_thought_action_and_observation() -> None:
+    cycle = build_entry(Observation("Element clicked successfully"))
+    expected = "**Thought**: The menu is closed\n**Action**: click({'selector': '#menu'})"
+    assert cycle.format_for_prompt() == f"{expected}\n**Observation**: Element clicked successfully"
+    assert cycle.format_for_prompt(include_observation=False) == expected
+    assert build_entry(None).format_for_prompt() == expected
 
 
-def test_a_cycle_tells_the_summary_in_place_of_the_output() -> None:
-    one = entry(Observation("<html>" * 100, summary="the menu is open"))
-    assert one.format_for_prompt().endswith("\n**Observation**: the menu is open")
+def test_a_formatted_cycle_has_the_summary_instead_of_the_output() -> None:
+    cycle = build_entry(Observation("<html>" * 100, summary="the menu is open"))
+    assert cycle.format_for_prompt().endswith("\n**Observation**: the menu is open")
 
 
-@pytest.mark.parametrize(("length", "told"), [(500, "x" * 500), (501, "x" * 500 + "...")])
+@pytest.mark.parametrize(("length", "expected"), [(500, "x" * 500), (501, "x" * 500 + "...")])
 @pytest.mark.parametrize("part", ["raw_output", "summary"])
-def test_a_cycle_tells_the_first_500_characters_of_what_was_observed(
-    part: str, length: int, told: str
+def test_a_formatted_cycle_has_the_first_500_characters_of_the_observation(
+    part: str, length: int, expected: str
 ) -> None:
-    one = entry(Observation(**{part: "x" * length}))
-    assert one.format_for_prompt().endswith(f"**Observation**: {told}")
+    cycle = build_entry(Observation(**{part: "x" * length}))
+    assert cycle.format_for_prompt().endswith(f"**Observation**: {expected}")
 
 
-def test_a_signature_is_16_digits_by_tool_parameters_and_address() -> None:
-    first = entry(url=HOME, action=AgentAction("type", {"selector": "#q", "text": "lamp"}))
+def test_a_signature_is_16_digits_of_tool_parameters_and_url() -> None:
+    first = build_entry(url=HOME, action=AgentAction("type", {"selector": "#q", "text": "lamp"}))
     assert re.fullmatch("[0-9a-f]{16}", first.action_signature)
-    same = entry(
+    same = build_entry(
         Observation("no"),
         entry_id="e2",
         thought=Thought("again"),
@@ -182,28 +180,30 @@ def test_a_signature_is_16_digits_by_tool_parameters_and_address() -> None:
     )
     assert same.action_signature == first.action_signature
     others = [
-        entry(url=HOME, action=AgentAction("fill", first.action.parameters)),
-        entry(url=HOME, action=AgentAction("type", {"selector": "#q", "text": "lamps"})),
-        entry(url=f"{HOME}/b", action=first.action),
+        build_entry(url=HOME, action=AgentAction("fill", first.action.parameters)),
+        build_entry(url=HOME, action=AgentAction("type", {"selector": "#q", "text": "lamps"})),
+        build_entry(url=f"{HOME}/b", action=first.action),
     ]
-    assert len({one.action_signature for one in [first, *others]}) == 4
+    assert len({item.action_signature for item in [first, *others]}) == 4
 
 
 @pytest.mark.parametrize("tool", URL_CRITICAL)
-def test_a_url_critical_result_is_recorded_whole_and_never_compressed(held: MemoryEngine, tool: str) -> None:
-    memory = begun(held)
+def test_a_url_critical_result_is_recorded_completely_and_never_compressed(
+    engine: MemoryEngine, tool: str
+) -> None:
+    memory = start_memory(engine)
     result = "\n".join(f"{number}. Lamp {HOME}/lamp/{number}" for number in range(500))
-    done = memory.record_cycle("", AgentAction(tool), result)
-    assert done.observation == Observation(result)
+    cycle = memory.record_cycle("", AgentAction(tool), result)
+    assert cycle.observation == Observation(result)
     assert "[Compressed" not in memory.format_for_prompt()
 
 
 @pytest.mark.parametrize("tool", COMPRESSIBLE)
 @pytest.mark.parametrize(("tokens", "is_compressed"), [(2_000, False), (2_001, True)])
 def test_a_compressible_result_is_compressed_above_2000_tokens(
-    held: MemoryEngine, tool: str, tokens: int, *, is_compressed: bool
+    engine: MemoryEngine, tool: str, tokens: int, *, is_compressed: bool
 ) -> None:
-    memory = begun(held)
+    memory = start_memory(engine)
     result = ("A lamp is good. " * 600)[: tokens * 4]
     memory.record_cycle("", AgentAction(tool), result)
     (found,) = memory.context_store.extractions()
@@ -211,20 +211,20 @@ def test_a_compressible_result_is_compressed_above_2000_tokens(
     assert (found.data == result) != is_compressed
 
 
-def test_compression_can_be_switched_off_and_its_threshold_moved(held: MemoryEngine) -> None:
-    memory = begun(held)
+def test_compression_and_its_threshold_are_configurable(engine: MemoryEngine) -> None:
+    memory = start_memory(engine)
     memory.compressor.enable_intelligent_compression = False
     memory.record_cycle("", AgentAction("extract_text"), "A lamp is good. " * 1_000)
     memory.compressor.enable_intelligent_compression = True
     memory.compressor.compression_threshold_tokens = 10
     memory.record_cycle("", AgentAction("extract_text"), "A lamp is good. " * 20)
-    small, large = (one.data for one in memory.context_store.extractions())
+    small, large = (extraction.data for extraction in memory.context_store.extractions())
     assert small.startswith("[Compressed ")
     assert large == "A lamp is good. " * 1_000
 
 
 @pytest.mark.parametrize(
-    ("settings", "most"),
+    ("settings", "limit"),
     [
         ({}, 2_000),  # 20 % of what is left
         ({"max_extraction_budget_percent": 0.5}, 4_000),  # the hard cap
@@ -234,38 +234,36 @@ def test_compression_can_be_switched_off_and_its_threshold_moved(held: MemoryEng
     ],
     ids=str,
 )
-def test_extractions_fill_the_lesser_of_share_and_cap_and_no_more(
-    held: MemoryEngine, settings: dict[str, Any], most: int
+def test_extractions_fill_the_smaller_of_share_and_cap(
+    engine: MemoryEngine, settings: dict[str, Any], limit: int
 ) -> None:
-    memory = begun(held, context_window_budget=10_000, **settings)
+    memory = start_memory(engine, context_window_budget=10_000, **settings)
     for number in range(20):
         memory.context_store.cache_extraction(f"page {number}", f"{number} words of a page " * 200)
-    taken = COUNTER.count(section(memory.format_for_prompt(), "Extracted data"))
-    assert 0.9 * most <= taken <= most
+    used = COUNTER.count(get_section(memory.format_for_prompt(), "Extracted data"))
+    assert 0.9 * limit <= used <= limit
 
 
-@pytest.mark.parametrize("most", [8_000, 500])
-def test_one_extraction_keeps_its_beginning_and_end_within_its_characters(
-    held: MemoryEngine, most: int
-) -> None:
-    memory = begun(held, max_single_extraction_chars=most)
+@pytest.mark.parametrize("limit", [8_000, 500])
+def test_a_truncated_extraction_keeps_its_beginning_and_end(engine: MemoryEngine, limit: int) -> None:
+    memory = start_memory(engine, max_single_extraction_chars=limit)
     memory.context_store.cache_extraction("page", "begin " + "words of a page " * 1_000 + "end")
-    label, _, text = section(memory.format_for_prompt(), "Extracted data").partition("\n")
+    label, _, text = get_section(memory.format_for_prompt(), "Extracted data").partition("\n")
     assert (label, text[:5], text[-3:]) == ("### page", "begin", "end")
-    assert 0.8 * most <= len(text) <= most
+    assert 0.8 * limit <= len(text) <= limit
     assert "characters left out" in text
 
 
-def test_working_memory_takes_no_more_than_a_quarter_of_the_window(held: MemoryEngine) -> None:
-    memory = begun(held, context_window_budget=1_000)
+def test_working_memory_uses_at_most_a_quarter_of_the_window(engine: MemoryEngine) -> None:
+    memory = start_memory(engine, context_window_budget=1_000)
     for number in range(40):
         memory.working.set_scratch(f"note {number}", "so many words " * 10)
-    told = section(memory.format_for_prompt(), "Working memory")
-    assert 200 <= COUNTER.count(told) <= 250
+    text = get_section(memory.format_for_prompt(), "Working memory")
+    assert 200 <= COUNTER.count(text) <= 250
 
 
-def test_of_a_history_that_is_too_long_the_oldest_cycles_go_and_the_goal_stays(held: MemoryEngine) -> None:
-    memory = begun(held)
+def test_a_long_history_loses_its_oldest_cycles_and_keeps_the_goal(engine: MemoryEngine) -> None:
+    memory = start_memory(engine)
     for number in range(10):
         memory.record_cycle("", AgentAction("click", {"selector": f"#n{number}"}), "some result " * 15)
     whole = memory.format_for_prompt()
@@ -276,14 +274,14 @@ def test_of_a_history_that_is_too_long_the_oldest_cycles_go_and_the_goal_stays(h
     assert shown == [f"#n{number}" for number in range(10 - len(shown), 10)]
 
 
-def test_tokens_are_estimated_by_the_names_of_the_design() -> None:
+def test_token_estimates_match_the_design() -> None:
     estimate = TokenEstimator.estimate('{"price": 20}')
     assert (estimate.tokens, estimate.content_type.value, estimate.confidence) == (5, "json", 1.0)
     assert TokenEstimator.estimate("x" * 100, ContentType.HTML).tokens == 40
     assert TokenEstimator.estimate_messages([{"role": "user", "content": "x" * 40}]) >= 10
 
 
-async def test_addresses_that_a_compressed_result_lost_are_found_again_as_in_the_design() -> None:
+async def test_urls_of_a_compressed_result_are_preserved_and_validated() -> None:
     compressor = ContextCompressor()
     urls = [f"{HOME}/lamp/{number}" for number in range(30)]
     content = "\n".join(f"The lamp {number} at {url} costs {number} EUR." for number, url in enumerate(urls))

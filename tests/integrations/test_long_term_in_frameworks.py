@@ -1,4 +1,4 @@
-"""What is stored for long reaches the agents and retrievers of both frameworks, as it holds now."""
+"""Currently valid long-term entries in the agents and retrievers of both frameworks."""
 
 from __future__ import annotations
 
@@ -47,27 +47,29 @@ def engine(clock: FrozenClock) -> Iterator[MemoryEngine]:
         yield opened
 
 
-def test_documents_of_langchain_say_since_when_an_entry_holds(
+def test_langchain_documents_contain_the_validity_period_of_an_entry(
     engine: MemoryEngine, clock: FrozenClock
 ) -> None:
-    (now,) = LangChainRetriever(engine=engine, namespace=("ada",)).invoke(QUESTION)
-    assert now.page_content == NOW
-    assert now.metadata["kind"] == "decision"
-    assert (now.metadata["category"], now.metadata["tags"]) == ("storage", ["db"])
-    assert now.metadata["valid_from"] == (clock.now() - timedelta(days=1)).isoformat()
+    (current,) = LangChainRetriever(engine=engine, namespace=("ada",)).invoke(QUESTION)
+    assert current.page_content == NOW
+    assert current.metadata["kind"] == "decision"
+    assert (current.metadata["category"], current.metadata["tags"]) == ("storage", ["db"])
+    assert current.metadata["valid_from"] == (clock.now() - timedelta(days=1)).isoformat()
     then = RecallFilters(valid_at=clock.now() - timedelta(days=5))
     (former,) = LangChainRetriever(engine=engine, namespace=("ada",), filters=then).invoke(QUESTION)
     assert former.page_content == FORMER
-    assert former.metadata["valid_until"] == now.metadata["valid_from"]
+    assert former.metadata["valid_until"] == current.metadata["valid_from"]
 
 
-def test_nodes_of_llamaindex_say_so_too(engine: MemoryEngine, clock: FrozenClock) -> None:
-    (now,) = LlamaIndexRetriever(engine, ("ada",)).retrieve(QUESTION)
-    assert now.node.get_content() == NOW
-    assert now.node.metadata["valid_from"] == (clock.now() - timedelta(days=1)).isoformat()
+def test_llamaindex_nodes_contain_the_validity_period_of_an_entry(
+    engine: MemoryEngine, clock: FrozenClock
+) -> None:
+    (current,) = LlamaIndexRetriever(engine, ("ada",)).retrieve(QUESTION)
+    assert current.node.get_content() == NOW
+    assert current.node.metadata["valid_from"] == (clock.now() - timedelta(days=1)).isoformat()
 
 
-def test_an_agent_of_langchain_is_told_what_holds_now(engine: MemoryEngine) -> None:
+def test_a_langchain_agent_gets_only_currently_valid_entries(engine: MemoryEngine) -> None:
     model = ScriptedChat()
     agent = create_agent(
         model,
@@ -80,15 +82,15 @@ def test_an_agent_of_langchain_is_told_what_holds_now(engine: MemoryEngine) -> N
     assert FORMER not in join_texts(model.seen[-1])
 
 
-def test_a_memory_of_llamaindex_tells_what_holds_now(engine: MemoryEngine) -> None:
+def test_a_llamaindex_memory_shows_only_currently_valid_entries(engine: MemoryEngine) -> None:
     from llama_index.core.llms import ChatMessage
 
     memory = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="s")
 
-    async def asked() -> str:
+    async def ask() -> str:
         await memory.aput(ChatMessage(role="user", content=QUESTION))
         return "\n".join(str(message.content) for message in await memory.aget())
 
-    told = asyncio.run(asked())
-    assert NOW in told
-    assert FORMER not in told
+    shown = asyncio.run(ask())
+    assert NOW in shown
+    assert FORMER not in shown
