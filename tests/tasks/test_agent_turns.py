@@ -117,7 +117,7 @@ def test_a_block_is_lifted_at_most_three_times_by_different_answers(memory: Agen
         memory.record_cycle("", CLICK, "Nothing happened.")
     for current in (memory, reopen(memory)):
         assert not current.answer_guard("quite another reason now")
-        assert "no answer lifts this block any more" in current.check_action(CLICK).message  # type: ignore[union-attr]
+        assert "this block cannot be lifted again" in current.check_action(CLICK).message  # type: ignore[union-attr]
     memory.record_cycle(
         "", AgentAction("goto", {"url": "https://a.b/other"}), "Another page.", url="https://a.b/other"
     )

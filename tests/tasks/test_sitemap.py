@@ -156,7 +156,7 @@ def _yield_forever() -> Iterator[str]:
         (None, "not a list"),
         (3, "not a list"),
         (_yield_then_raise(), "OSError"),
-        (_yield_forever(), "not read"),
+        (_yield_forever(), "were read"),
     ],
 )
 def test_a_list_that_cannot_be_read_to_its_end_is_reported(links: Any, reason: str) -> None:
