@@ -140,7 +140,7 @@ def _parse_question(scenario: str, raw: Mapping[str, Any]) -> DatedQuestion:
     )
 
 
-def _parse_phrases(groups: list[list[str]], where: str) -> tuple[tuple[str, ...], ...]:
+def _parse_phrases(groups: list[Any], where: str) -> tuple[tuple[str, ...], ...]:
     if not all(isinstance(group, list) and group for group in groups):
         raise ValueError(f"{where} must be a list of lists of phrases")
     return tuple(tuple(map(_require_text, group)) for group in groups)

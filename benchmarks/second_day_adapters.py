@@ -134,6 +134,7 @@ class LangChainAdapter:
 class _CapturingLLM(MockLLM):
     """LlamaIndex model that replies with a fixed text and keeps the newest prompt."""
 
+    max_tokens: int | None = None
     _reply: str = PrivateAttr(_NO_REPLY)
     _prompt: list[str] = PrivateAttr(default_factory=list)
 
@@ -225,7 +226,8 @@ class McpAdapter:
         result = await client.call_tool(tool, arguments)
         if result.is_error or result.structured_content is None:
             raise RuntimeError(f"the tool {tool} failed: {result.content}")
-        return result.structured_content
+        content: dict[str, Any] = result.structured_content
+        return content
 
 
 ADAPTERS: dict[str, Callable[[MemoryEngine, FrozenClock], Adapter]] = {

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks import locomo, second_day
-from benchmarks.haystacks import Turn, UnusableError, load
+from benchmarks.haystacks import PACE, Turn, UnusableError, load
 from benchmarks.second_day_adapters import ADAPTERS, _split_exchanges
 from benchmarks.second_day_scoring import Judge, Question, Result, Tally, Texts, has_phrase, normalize
 from langmem_tiers import MemoryEngine
@@ -77,7 +76,7 @@ def background(tmp_path: Path) -> Path:
 
 def make_session(name: str, start: datetime, *texts: str) -> tuple[Turn, ...]:
     return tuple(
-        Turn(id=f"{name}:{n}", session=name, role="user", text=text, said_at=start + n * second_day.PACE)
+        Turn(id=f"{name}:{n}", session=name, role="user", text=text, said_at=start + n * PACE)
         for n, text in enumerate(texts)
     )
 
@@ -340,16 +339,17 @@ def test_a_background_without_a_conversation_is_an_error(data: Path, tmp_path: P
         second_day.measure(data, path, "engine")
 
 
-@pytest.mark.soak
-def test_the_command_prints_one_object_or_a_table(data: Path, tmp_path: Path) -> None:
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "benchmarks.second_day", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+def test_the_command_prints_one_object_or_a_table(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["second_day", "--via", "engine", *map(str, arguments)])
+        second_day.main()
+        return capsys.readouterr().out
 
-    printed = run("--data", data, "--via", "engine", "--json")
-    assert printed.returncode == 0, printed.stderr
-    assert json.loads(printed.stdout)["all"]["n"] == 3
-    assert "1 of 1" in run("--data", data, "--via", "engine").stdout
-    missing = run("--data", tmp_path / "missing.json")
-    assert missing.returncode == 2
-    assert "is not there" in missing.stderr
+    assert json.loads(run("--data", data, "--json"))["all"]["n"] == 3
+    assert "1 of 1" in run("--data", data)
+    with pytest.raises(SystemExit) as stopped:
+        run("--data", tmp_path / "missing.json")
+    assert stopped.value.code == 2
+    assert "is not there: expected a JSON list of scenarios" in capsys.readouterr().err
