@@ -104,12 +104,12 @@ class LongTermRepositoryConformance(
         bare = book.kept("bare")
         assert (bare.entry, bare.details) == (book.new("bare", tier=tier).entry, {})
 
-    def test_times_that_are_left_out_are_those_of_its_making(self, book: Book) -> None:
+    def test_omitted_times_default_to_created_at(self, book: Book) -> None:
         book.put("a", created_at=LATER, valid_from=None, last_access_at=None)
         entry = book.kept("a").entry
         assert (entry.valid_from, entry.valid_until, entry.last_access_at) == (LATER, None, LATER)
 
-    def test_what_is_not_there_is_not_made_up(self, book: Book) -> None:
+    def test_unknown_entries_are_not_returned(self, book: Book) -> None:
         assert book.store.get(book.namespace, ["a"]) == {}
         book.put("a")
         assert list(book.store.get(book.namespace, ["b", "a", "a"])) == ["a"]
@@ -117,7 +117,7 @@ class LongTermRepositoryConformance(
         assert book.store.get((*book.namespace, "x"), ["a"]) == {}
         assert book.store.list_relations(book.namespace, ["b"]) == ()
 
-    def test_an_entry_takes_the_place_of_the_one_with_its_id(self, book: Book) -> None:
+    def test_an_entry_replaces_the_one_with_the_same_id(self, book: Book) -> None:
         book.put("a", tags=frozenset({"old", "both"}), details={"old": 1}, category="old")
         book.put("b")
         book.write(relate=(relation("b", "a"),))
@@ -132,7 +132,7 @@ class LongTermRepositoryConformance(
         assert book.ids(categories=frozenset({"old"})) == []
         assert book.related("a") == [("b", "supersedes", "a")]
 
-    def test_the_last_of_two_with_one_id_in_a_write_stays(self, book: Book) -> None:
+    def test_the_last_of_two_entries_with_one_id_in_a_write_wins(self, book: Book) -> None:
         first = book.new("a", content="first", tags=frozenset({"old", "both"}))
         last = book.new("a", content="last", tags=frozenset({"new", "both"}))
         book.write(put=(first, last))
@@ -165,7 +165,7 @@ class LongTermRepositoryConformance(
         ],
         ids=["close", "archive", "restore", "source", "target", "fact"],
     )
-    def test_a_write_that_names_what_is_not_there_changes_nothing(
+    def test_a_write_that_references_missing_records_changes_nothing(
         self, book: Book, change: dict[str, Any]
     ) -> None:
         write = filled(book)
@@ -179,7 +179,7 @@ class LongTermRepositoryConformance(
         "late",
         ["older revision", "newer revision", "cursor", "newer cursor", "fact", "second fact"],
     )
-    def test_a_write_that_comes_too_late_changes_nothing(self, book: Book, late: str) -> None:
+    def test_a_stale_write_changes_nothing(self, book: Book, late: str) -> None:
         write = filled(book)
         move = write["fact_moves"][0]
         change = {
@@ -195,7 +195,7 @@ class LongTermRepositoryConformance(
         assert book.all() == before
         book.write(**write)
 
-    def test_the_first_write_to_a_namespace_comes_at_revision_0(self, book: Book) -> None:
+    def test_the_first_write_to_a_namespace_expects_revision_0(self, book: Book) -> None:
         assert not book.commit(put=(book.new("a"),), revision=1)
         assert book.ids() == []
         book.write(put=(book.new("a"),), revision=0)
@@ -204,14 +204,14 @@ class LongTermRepositoryConformance(
         book.write(put=(book.new("b"),), revision=1)
         assert book.state().revision == 2
 
-    def test_whoever_erases_comes_before_whoever_looked(self, book: Book) -> None:
+    def test_a_write_based_on_a_read_before_an_erasure_is_refused(self, book: Book) -> None:
         book.put("a")
         seen = book.state().revision
         book.store.delete(book.namespace, ["a"])
         assert not book.commit(put=(book.new("b"),), close={"a": LATER}, revision=seen)
         assert book.ids() == []
 
-    def test_of_many_who_looked_at_the_same_time_one_writes(self, book: Book) -> None:
+    def test_only_one_of_several_writers_with_the_same_revision_succeeds(self, book: Book) -> None:
         book.put("first")
         start, names, won = threading.Barrier(THREADS, timeout=60), itertools.count(), list[str]()
 
@@ -228,7 +228,7 @@ class LongTermRepositoryConformance(
         assert len(won) == 5
         assert book.ids() == ["first", *won]
 
-    def test_many_who_write_to_a_new_namespace_at_once_all_do(self, book: Book) -> None:
+    def test_concurrent_first_writes_to_a_namespace_all_succeed(self, book: Book) -> None:
         there = replace(book, namespace=(*book.namespace, "new"))
         start, names = threading.Barrier(THREADS, timeout=60), itertools.count()
 
@@ -239,13 +239,13 @@ class LongTermRepositoryConformance(
         run_in_threads(THREADS, write)
         assert sorted(there.ids()) == [f"{number}" for number in range(THREADS)]
 
-    def test_what_is_put_may_be_named_in_the_same_write(self, book: Book) -> None:
+    def test_a_new_entry_can_be_referenced_in_the_same_write(self, book: Book) -> None:
         new = tuple(book.new(name) for name in "ab")
         book.write(put=new, close={"b": LATER}, relate=(relation("a", "b"),), archive=("b",))
         assert (book.ids(), book.kept("b").entry.valid_until) == (["a"], LATER)
         assert book.related("b") == [("a", "supersedes", "b")]
 
-    def test_many_entries_are_written_and_read_at_once(self, book: Book) -> None:
+    def test_many_entries_are_written_and_read_in_one_call(self, book: Book) -> None:
         names = [f"{number}" for number in range(500)]
         book.write(put=tuple(book.new(name, tags=frozenset({name, "all"})) for name in names))
         chain = tuple(relation(one, two) for one, two in itertools.pairwise(names[:450]))
@@ -263,7 +263,7 @@ class LongTermRepositoryConformance(
         assert book.store.delete(book.namespace, [*names, "nowhere"]) == 500
         assert book.ids(archived=True) == []
 
-    def test_a_deleted_namespace_leaves_nothing(self, book: Book) -> None:
+    def test_a_deleted_namespace_keeps_no_data(self, book: Book) -> None:
         child = book.beside("child")
         for one in (book, child):
             one.write(**filled(one))
@@ -278,7 +278,7 @@ class LongTermRepositoryConformance(
         gone.put("a", "b")
         assert (gone.ids(), gone.related("a", "b"), gone.facts()) == (["a", "b"], [], [])
 
-    def test_tenants_never_meet(self, book: Book) -> None:
+    def test_tenants_are_isolated(self, book: Book) -> None:
         for name in HOSTILE_NAMES:
             there = book.beside(name)
             there.write(

@@ -32,7 +32,7 @@ LATER = NOW + HOUR
 class MemoryLifetimesConformance(MemoryConformance):
     """Relations, archiving, erasing and sessions."""
 
-    def test_a_relation_takes_the_place_of_the_one_between_the_same_two(self, book: Book) -> None:
+    def test_a_relation_replaces_the_same_kind_between_the_same_entries(self, book: Book) -> None:
         book.put("a", "b")
         first = relation("a", "b", ANY_TEXT, strength=0.25, now=LATER)
         book.write(relate=(first, relation("a", "b", "other"), relation("b", "a", ANY_TEXT)))
@@ -42,7 +42,7 @@ class MemoryLifetimesConformance(MemoryConformance):
         assert set(found) == {again, relation("a", "b", "other"), relation("b", "a", ANY_TEXT)}
         assert len(found) == 3
 
-    def test_relations_are_found_from_both_ends_oldest_first(self, book: Book) -> None:
+    def test_relations_are_found_from_both_entries_oldest_first(self, book: Book) -> None:
         book.put(*"abcd")
         ends = enumerate([("c", "d"), ("a", "b"), ("b", "c")])
         given = [relation(one, two, "supports", now=NOW + n * HOUR) for n, (one, two) in ends]
@@ -55,7 +55,9 @@ class MemoryLifetimesConformance(MemoryConformance):
 
     @pytest.mark.parametrize("length", [2, 5])
     @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
-    def test_nothing_supersedes_what_supersedes_it(self, book: Book, length: int, *, at_once: bool) -> None:
+    def test_an_entry_cannot_supersede_an_entry_that_supersedes_it(
+        self, book: Book, length: int, *, at_once: bool
+    ) -> None:
         names = [f"{number}" for number in range(length)]
         book.put(*names)
         chain = tuple(relation(one, two) for one, two in itertools.pairwise(names))
@@ -72,7 +74,7 @@ class MemoryLifetimesConformance(MemoryConformance):
         assert set(book.related(*names)) == wanted
 
     @pytest.mark.parametrize("pairs", ["ab ba", "ab bc ca", "ca ac", "ac ca", "ab bc cd da"])
-    def test_nothing_new_supersedes_what_supersedes_it(self, book: Book, pairs: str) -> None:
+    def test_new_entries_cannot_supersede_in_a_cycle(self, book: Book, pairs: str) -> None:
         book.put("c", "d")
         before = book.all()
         circle = tuple(relation(pair[0], pair[1]) for pair in pairs.split())
@@ -81,7 +83,7 @@ class MemoryLifetimesConformance(MemoryConformance):
         assert book.all() == before
         book.write(put=(book.new("a"), book.new("b")), relate=circle[:-1])
 
-    def test_all_that_are_connected_are_reached_either_way(self, book: Book) -> None:
+    def test_connected_entries_are_reached_in_both_directions(self, book: Book) -> None:
         book.put(*"abcdefg", ANY_TEXT)
         pairs = [("a", "b"), ("b", "c"), ("d", "c"), ("e", "f")]
         book.write(relate=tuple(relation(one, two) for one, two in pairs), archive=("b",))
@@ -105,7 +107,7 @@ class MemoryLifetimesConformance(MemoryConformance):
         assert ids(other.store.list_connected(other.namespace, "a", "supersedes")) == ["a"]
         assert book.store.list_connected((*book.namespace, "x"), "a", "supersedes") == ()
 
-    def test_what_is_no_circle_is_allowed(self, book: Book) -> None:
+    def test_relations_without_a_supersedes_cycle_are_allowed(self, book: Book) -> None:
         book.put(*"abcd")
         many = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("a", "d")]
         book.write(relate=tuple(relation(one, two) for one, two in many))
@@ -115,7 +117,7 @@ class MemoryLifetimesConformance(MemoryConformance):
             circle = [("a", "b"), ("b", "c"), ("c", "a"), ("b", "a"), ("d", "a")]
             book.write(relate=tuple(relation(one, two, kind) for one, two in circle))
 
-    def test_an_archived_entry_keeps_all_it_has_and_can_be_shown_again(self, book: Book) -> None:
+    def test_an_archived_entry_keeps_its_data_and_can_be_restored(self, book: Book) -> None:
         book.put("a", tags=frozenset({"t"}))
         book.put("b")
         book.write(relate=(relation("b", "a"),))
@@ -137,7 +139,7 @@ class MemoryLifetimesConformance(MemoryConformance):
         assert book.kept("a") == before
         assert book.ids(tags=frozenset({"t"})) == ["a"]
 
-    def test_the_stamp_of_a_namespace_is_another_after_every_change(self, book: Book) -> None:
+    def test_the_change_stamp_of_a_namespace_differs_after_every_change(self, book: Book) -> None:
         seen = [book.store.get_change_stamp(book.namespace)]
 
         def is_another() -> bool:
@@ -157,13 +159,13 @@ class MemoryLifetimesConformance(MemoryConformance):
         book.beside("other").put("a")
         assert book.store.get_change_stamp(book.namespace) == seen[-1]
 
-    def test_many_entries_are_archived_at_once(self, book: Book) -> None:
+    def test_many_entries_are_archived_in_one_call(self, book: Book) -> None:
         book.write(put=tuple(book.new(f"{number}") for number in range(500)))
         keys = [one.key for one in book.store.list_entries(book.namespace, LONG_TERM, ALL, limit=1000)]
         assert book.store.archive(book.namespace, keys, NOW) == (500, 1500)
         assert (book.ids(), book.store.count(book.namespace, LONG_TERM)) == ([], 0)
 
-    def test_what_is_erased_is_gone_with_its_relations(self, book: Book) -> None:
+    def test_an_erased_entry_is_deleted_with_its_relations(self, book: Book) -> None:
         book.put(*"abc", tags=frozenset({"t"}))
         book.write(relate=(relation("a", "b"), relation("b", "c"), relation("a", "c")), archive=("c",))
         assert book.store.delete(book.namespace, ["b", "nowhere", "b"]) == 1
@@ -175,14 +177,14 @@ class MemoryLifetimesConformance(MemoryConformance):
         book.put("b", "c")
         assert (book.related(*"abc"), book.ids(tags=frozenset({"t"}))) == ([], ["a"])
 
-    def test_the_key_of_what_is_erased_is_never_anothers(self, book: Book) -> None:
+    def test_the_key_of_an_erased_entry_is_never_reused(self, book: Book) -> None:
         book.put("a", "b")
         key = book.key_of("b")
         book.store.delete(book.namespace, ["b"])
         book.put("b")
         assert book.key_of("b") != key
 
-    def test_what_goes_with_a_session_has_the_name_that_it_has_now(self, book: Book) -> None:
+    def test_an_entry_of_a_session_has_the_current_name_of_the_session(self, book: Book) -> None:
         book.put("a", tier=EPISODIC, session="session", session_key=book.key, turn=1)
         assert book.stores.sessions.rename(book.key, ANY_TEXT)
         assert book.kept("a").entry.session == ANY_TEXT
@@ -191,7 +193,7 @@ class MemoryLifetimesConformance(MemoryConformance):
         assert book.ids(EPISODIC, sessions=frozenset({ANY_TEXT})) == ["a"]
         assert book.ids(EPISODIC, sessions=frozenset({"session"})) == []
 
-    def test_what_goes_with_a_session_goes_and_long_term_entries_stay(self, book: Book) -> None:
+    def test_deleting_a_session_deletes_its_entries_except_long_term_ones(self, book: Book) -> None:
         other = book.stores.sessions.get_or_create(book.namespace, "other", NOW).key
         for tier in (EPISODIC, SHORT_TERM):
             book.put(f"{tier} goes", tier=tier, session="session", session_key=book.key)
@@ -207,7 +209,7 @@ class MemoryLifetimesConformance(MemoryConformance):
         }
         assert (book.kept("long").entry.session, book.related("long")) == ("session", [])
 
-    def test_nothing_is_kept_for_a_session_that_is_gone(self, book: Book) -> None:
+    def test_writes_for_a_deleted_session_are_refused(self, book: Book) -> None:
         book.put("a")
         book.stores.sessions.delete(book.key)
         before = book.all()

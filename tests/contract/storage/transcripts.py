@@ -106,7 +106,7 @@ class TranscriptStoreConformance(StoreConformance):
         assert stores.transcripts is not None, "hand in Stores(transcripts=...) to run this suite"
         return Paper(stores, stores.transcripts, namespace, key)
 
-    def test_the_newest_come_in_order(self, paper: Paper) -> None:
+    def test_the_newest_messages_are_listed_in_order(self, paper: Paper) -> None:
         paper.say("a", "b", "c", "d")
         paper.put(ARCHIVED, "b")
         paper.put(REMOVED, "d")
@@ -119,7 +119,7 @@ class TranscriptStoreConformance(StoreConformance):
         with pytest.raises(SessionNotFoundError):
             paper.lists.list_latest(-1, IN_LIST, 1)
 
-    def test_what_was_said_is_active(self, paper: Paper) -> None:
+    def test_added_messages_are_active(self, paper: Paper) -> None:
         assert (paper.ids(), paper.ids(*Listing)) == ([], [])
         paper.say("1", "2", "3")
         tail = paper.lists.list_messages(paper.key, IN_LIST)
@@ -165,7 +165,7 @@ class TranscriptStoreConformance(StoreConformance):
             assert paper.ids(then) == (list("abc") if then is ACTIVE else ["b"])
             assert sum(paper.lists.count(paper.key, (listing,)) for listing in Listing) == 3
 
-    def test_what_is_no_longer_in_the_list_is_not_in_view_and_stays_in_the_record(self, paper: Paper) -> None:
+    def test_messages_removed_from_the_list_are_hidden_and_stay_in_the_record(self, paper: Paper) -> None:
         paper.say(*"abcd")
         paper.put(ARCHIVED, "a")
         paper.put(REPLACED, "b")
@@ -179,7 +179,9 @@ class TranscriptStoreConformance(StoreConformance):
         paper.put(ACTIVE, "b", "d")
         assert paper.shown() == list("abcd")
 
-    def test_a_view_that_somebody_holds_is_read_anew(self, paper: Paper, entries: OverrideRepository) -> None:
+    def test_a_cached_view_is_updated_after_a_listing_change(
+        self, paper: Paper, entries: OverrideRepository
+    ) -> None:
         paper.say(*"abc")
         held = entries.get_view(paper.key, 9)
         for listing, one, left in (
@@ -195,7 +197,7 @@ class TranscriptStoreConformance(StoreConformance):
         assert "".join(item.message.id for item in held.items) == "abce"
 
     @pytest.mark.parametrize("listing", Listing)
-    def test_what_a_change_adds_comes_behind_and_stands_as_it_says(
+    def test_messages_added_by_a_change_are_appended_with_its_listing(
         self, paper: Paper, listing: Listing
     ) -> None:
         paper.say("a", "b")
@@ -212,7 +214,7 @@ class TranscriptStoreConformance(StoreConformance):
         assert (info.message_count, info.token_count, info.updated_at) == (4, 8, later)
         assert done == paper.revision() == info.revision
 
-    def test_a_change_is_told_by_the_revision(self, paper: Paper) -> None:
+    def test_a_change_increases_the_revision(self, paper: Paper) -> None:
         paper.say(*"abc")
         before = paper.revision()
         moved = paper.put(ARCHIVED, "a")
@@ -234,14 +236,16 @@ class TranscriptStoreConformance(StoreConformance):
             assert paper.lists.apply_change(paper.key, change, NOW, revision=revision) is None
         assert (paper.ids(), paper.record(), paper.revision()) == (list("abcd"), list("abcd"), stale + 1)
 
-    def test_without_a_revision_it_does_not_matter_who_wrote(self, paper: Paper) -> None:
+    def test_a_change_without_a_revision_ignores_concurrent_writes(self, paper: Paper) -> None:
         paper.say(*"abc")
         paper.say("d")
         assert paper.lists.apply_change(paper.key, a_change("ad", added="e"), NOW, revision=None)
         assert (paper.ids(ARCHIVED), paper.ids(ACTIVE)) == (["a", "d"], ["b", "c", "e"])
 
     @pytest.mark.parametrize("listed", ["a", ""], ids=["listed", "added"])
-    def test_of_many_who_looked_at_the_same_time_one_writes(self, paper: Paper, listed: str) -> None:
+    def test_only_one_of_several_writers_with_the_same_revision_succeeds(
+        self, paper: Paper, listed: str
+    ) -> None:
         paper.say(*"abc")
         start, numbers, won = threading.Barrier(THREADS, timeout=60), itertools.count(), list[int]()
 
@@ -259,9 +263,7 @@ class TranscriptStoreConformance(StoreConformance):
         assert (len(paper.record()), paper.ids(ARCHIVED)) == (13, list(listed))
 
     @pytest.mark.parametrize("added", [("new", "b"), ("new", "newer", "new")], ids=["of another", "twice"])
-    def test_a_change_with_an_id_that_is_taken_changes_nothing(
-        self, paper: Paper, added: tuple[str, ...]
-    ) -> None:
+    def test_a_change_with_an_existing_id_changes_nothing(self, paper: Paper, added: tuple[str, ...]) -> None:
         paper.say(*"abc")
         paper.put(REMOVED, "c")
         before, wrong = paper.revision(), a_change("ac", added=added)
@@ -273,14 +275,14 @@ class TranscriptStoreConformance(StoreConformance):
         assert [paper.ids(one) for one in Listing] == [["a", "b"], [], [], ["c"]]
         assert (paper.record(), paper.revision()) == (list("abc"), before)
 
-    def test_what_is_not_there_cannot_be_listed(self, paper: Paper) -> None:
+    def test_unknown_messages_cannot_be_listed(self, paper: Paper) -> None:
         paper.say("a")
         paper.put(ARCHIVED, "a", "nowhere")
         assert paper.ids(*Listing) == ["a"]
         paper.say("nowhere")
         assert paper.ids(ACTIVE) == ["nowhere"]
 
-    def test_the_list_of_one_session_is_not_that_of_another(self, paper: Paper) -> None:
+    def test_lists_of_sessions_are_isolated(self, paper: Paper) -> None:
         other = paper.beside("other")
         for one in (paper, other):
             one.say(*"abc")
@@ -301,7 +303,7 @@ class TranscriptStoreConformance(StoreConformance):
             assert there.ids(REMOVED) == [name]
             assert there.ids() == there.shown() == [one for one in HOSTILE_NAMES if one != name]
 
-    def test_many_messages_are_listed_at_once(self, paper: Paper) -> None:
+    def test_many_messages_are_listed_in_one_call(self, paper: Paper) -> None:
         ids = [f"n{number}" for number in range(1200)]
         paper.lists.apply_change(
             paper.key, replace(a_change(added=ids), added_listing=ARCHIVED), NOW, revision=None
@@ -311,7 +313,7 @@ class TranscriptStoreConformance(StoreConformance):
         assert (paper.ids(), paper.ids(REPLACED)) == (ids[1::2], ids[::2])
         assert paper.shown() == ids[1::2]
 
-    def test_summaries_are_no_part_of_a_list(self, paper: Paper) -> None:
+    def test_summaries_are_not_in_a_list(self, paper: Paper) -> None:
         paper.say(*"abcd")
         paper.sum_up("first", before="c", hidden=2)
         assert paper.ids(*Listing) == list("abcd")
@@ -327,12 +329,12 @@ class TranscriptStoreConformance(StoreConformance):
         paper.say("e")
         assert (paper.ids(), paper.shown()) == (["e"], ["second", "e"])
 
-    def test_a_message_that_says_it_is_a_summary_is_part_of_the_list(self, paper: Paper) -> None:
+    def test_a_message_with_the_summary_prefix_is_in_the_list(self, paper: Paper) -> None:
         said = message(f"{SUMMARY_PREFIX}\nby another", id="s", role=Role.SYSTEM)
         paper.stores.messages.append(paper.key, [said], NOW)
         assert paper.ids() == ["s"]
 
-    def test_of_a_session_that_is_gone_there_is_no_list(self, paper: Paper) -> None:
+    def test_a_deleted_session_has_no_list(self, paper: Paper) -> None:
         paper.say("a")
         paper.put(ARCHIVED, "a")
         revision = paper.revision()
@@ -349,7 +351,7 @@ class TranscriptStoreConformance(StoreConformance):
             paper.lists.apply_locked_change(paper.key, IN_LIST, lambda _: None, NOW)
 
     @pytest.mark.parametrize("what", ["session", "namespace"])
-    def test_what_is_erased_leaves_no_listing_behind(self, paper: Paper, what: str) -> None:
+    def test_erased_messages_have_no_listing(self, paper: Paper, what: str) -> None:
         gone = paper.beside("gone")
         gone.say(*"abcdef")
         gone.put(REMOVED, *"abc")
@@ -364,7 +366,7 @@ class TranscriptStoreConformance(StoreConformance):
         anew.put(ARCHIVED, *"abcdef")
         assert anew.ids(ARCHIVED) == list("abcdef")
 
-    def test_what_is_removed_is_no_row_of_the_index(self, paper: Paper) -> None:
+    def test_removed_messages_are_not_indexed(self, paper: Paper) -> None:
         index = paper.stores.index
         if index is None:
             pytest.skip("no index was handed in")
@@ -388,7 +390,9 @@ class TranscriptStoreConformance(StoreConformance):
         assert back.rows.keys.tolist()[:3] == [first, second, third]
         assert back.tenant not in (before, removed.tenant)
 
-    def test_what_is_removed_is_no_long_term_entry(self, paper: Paper, entries: OverrideRepository) -> None:
+    def test_removed_messages_are_not_long_term_entries(
+        self, paper: Paper, entries: OverrideRepository
+    ) -> None:
         paper.say(*"ab")
         shown = [item.key for item in entries.get_view(paper.key, 9).items]
         mark = EntryOverride(tier=Tier.LONG_TERM, changed_at=NOW)
@@ -398,7 +402,7 @@ class TranscriptStoreConformance(StoreConformance):
             promoted = entries.list_promoted(paper.namespace, before=None, limit=9)
             assert [one.item.message.id for one in promoted] == left
 
-    def test_who_decides_sees_the_list_as_it_is(self, paper: Paper) -> None:
+    def test_a_locked_change_receives_the_current_list(self, paper: Paper) -> None:
         paper.say(*"abcd")
         paper.put(ARCHIVED, "b")
         seen: list[VersionedMessages] = []
@@ -412,7 +416,7 @@ class TranscriptStoreConformance(StoreConformance):
         assert (paper.ids(ARCHIVED), paper.ids(ACTIVE)) == (["a", "b", "c"], ["d", "e"])
         assert seen[0].revision < paper.revision()
 
-    def test_who_decides_for_nothing_writes_nothing(self, paper: Paper) -> None:
+    def test_a_locked_change_without_a_result_writes_nothing(self, paper: Paper) -> None:
         paper.say(*"abc")
         before = paper.revision()
         assert not paper.lists.apply_locked_change(paper.key, IN_LIST, lambda _: None, NOW)
@@ -425,7 +429,7 @@ class TranscriptStoreConformance(StoreConformance):
         assert (paper.ids(ACTIVE), paper.revision()) == (list("abc"), before)
         paper.say("d")
 
-    def test_nobody_writes_between_look_and_decision(self, paper: Paper) -> None:
+    def test_concurrent_locked_changes_are_serialized(self, paper: Paper) -> None:
         paper.say(*(f"{n}" for n in range(20)))
         taken: list[str] = []
 
@@ -443,7 +447,7 @@ class TranscriptStoreConformance(StoreConformance):
         assert taken == paper.ids(ARCHIVED) == [f"{n}" for n in range(20)]
         assert paper.ids(ACTIVE) == [f"for {n}" for n in range(20)]
 
-    def test_who_adds_waits_for_a_decision(self, paper: Paper) -> None:
+    def test_adding_waits_for_a_locked_change(self, paper: Paper) -> None:
         paper.say("a")
         is_deciding, is_added, came_between = threading.Event(), threading.Event(), list[bool]()
 

@@ -48,7 +48,7 @@ class VectorRepositoryConformance(StoreConformance):
         assert models[0] == shelf.model == shelf.vectors.register_model(shelf.identity, SIZE, NOW)
         assert len(set(models)) == len(models)
 
-    def test_vectors_come_back_exactly(self, shelf: Shelf) -> None:
+    def test_vectors_are_read_back_exactly(self, shelf: Shelf) -> None:
         keys, table = shelf.fill(5), some_vectors(5)
         table[3] = [1e-30, 1e30, -0.1, 1 / 3] * (SIZE // 4)
         table[4] = 0
@@ -58,7 +58,7 @@ class VectorRepositoryConformance(StoreConformance):
         assert (shelf.given([keys[1]]), shelf.given([])) == ({keys[1]: expected[keys[1]]}, {})
 
     @pytest.mark.parametrize("dimension", [1, 3, 2001])
-    def test_vectors_of_every_dimension_come_back(self, shelf: Shelf, dimension: int) -> None:
+    def test_vectors_of_every_dimension_are_read_back(self, shelf: Shelf, dimension: int) -> None:
         keys, other = shelf.fill(1), shelf.other_model(dimension)
         table = np.linspace(0.5, 1, dimension, dtype=np.float32)[None, :]
         other.put(keys, table)
@@ -72,7 +72,7 @@ class VectorRepositoryConformance(StoreConformance):
             shelf.put(keys[some], table[some])
         assert shelf.loaded(limit) == by_key(keys, table)
 
-    def test_behind_a_mark_come_the_vectors_that_were_put_since(self, shelf: Shelf) -> None:
+    def test_vectors_added_after_a_watermark_are_loaded(self, shelf: Shelf) -> None:
         keys, table = shelf.fill(3), some_vectors(3)
         shelf.put(keys[1:], table[1:])
         _, _, mark = shelf.vectors.load_vectors(shelf.tenant().key, shelf.model, 0, 100)
@@ -81,7 +81,7 @@ class VectorRepositoryConformance(StoreConformance):
         assert new.tolist() == keys[:1]
         assert len(shelf.vectors.load_vectors(shelf.tenant().key, shelf.model, after, 100)[0]) == 0
 
-    def test_many_vectors_are_put_and_given_at_once(self, shelf: Shelf) -> None:
+    def test_many_vectors_are_written_and_read_in_one_call(self, shelf: Shelf) -> None:
         keys, table = shelf.fill(1200), some_vectors(1200)
         shelf.put(keys, table)
         expected = by_key(keys, table)
@@ -95,7 +95,7 @@ class VectorRepositoryConformance(StoreConformance):
         expected = [*some_vectors(2, seed=2).tolist(), some_vectors(3)[2].tolist()]
         assert shelf.loaded() == shelf.given(keys) == dict(zip(keys, expected, strict=True))
 
-    def test_many_who_put_the_same_vectors_at_once_keep_one_of_each(self, shelf: Shelf) -> None:
+    def test_concurrent_writes_of_the_same_vectors_store_each_once(self, shelf: Shelf) -> None:
         keys, table, start = shelf.fill(20), some_vectors(20), threading.Barrier(THREADS, timeout=60)
 
         def put() -> None:
@@ -105,9 +105,7 @@ class VectorRepositoryConformance(StoreConformance):
         run_in_threads(THREADS, put)
         assert shelf.loaded() == by_key(keys, table)
 
-    def test_what_was_found_of_a_model_is_told_to_others_until_something_is_erased(
-        self, shelf: Shelf
-    ) -> None:
+    def test_the_trust_of_a_model_is_stored_until_an_erasure(self, shelf: Shelf) -> None:
         shelf.fill(1)
         tenant, found = shelf.tenant(), (TrialRecord(9, 8, 7, 6), Trust(0.25, 1 / 3))
         assert shelf.vectors.get_trust(tenant, shelf.model) is None
@@ -120,23 +118,21 @@ class VectorRepositoryConformance(StoreConformance):
         assert shelf.vectors.get_trust(replace(tenant, key=tenant.key + 1), shelf.model) is None
         assert shelf.vectors.get_trust(tenant, shelf.other_model(SIZE).model) is None
 
-    def test_what_was_found_last_takes_the_place_of_what_was_before(self, shelf: Shelf) -> None:
+    def test_a_later_trust_replaces_the_earlier_one(self, shelf: Shelf) -> None:
         shelf.fill(1)
         tenant, last = shelf.tenant(), (TrialRecord(2, 2, 2, 2), Trust(0.2))
         shelf.vectors.update_trust(tenant, shelf.model, TrialRecord(1, 1, 1, 1), Trust(0.1))
         shelf.vectors.update_trust(tenant, shelf.model, *last)
         assert shelf.vectors.get_trust(tenant, shelf.model) == last
 
-    def test_nothing_is_kept_of_a_namespace_that_is_gone_or_of_which_something_was_erased(
-        self, shelf: Shelf
-    ) -> None:
+    def test_trust_is_not_stored_for_a_deleted_namespace_or_after_an_erasure(self, shelf: Shelf) -> None:
         shelf.fill(1)
         tenant, tried = shelf.tenant(), TrialRecord(1, 1, 1, 1)
         for other in (replace(tenant, key=2**40), replace(tenant, erasure_epoch=tenant.erasure_epoch + 1)):
             shelf.vectors.update_trust(other, shelf.model, tried, Trust(0.1))
             assert shelf.vectors.get_trust(other, shelf.model) is None
 
-    def test_vectors_of_two_models_and_of_two_namespaces_never_mix(self, shelf: Shelf) -> None:
+    def test_vectors_of_models_and_namespaces_are_isolated(self, shelf: Shelf) -> None:
         elsewhere, other = shelf.beside("session", "other"), shelf.other_model(SIZE - 1)
         ours, theirs = shelf.fill(2), elsewhere.fill(2)
         shelf.put(ours, some_vectors(2))
@@ -147,14 +143,14 @@ class VectorRepositoryConformance(StoreConformance):
         expected = {ours[0]: some_vectors(1, seed=3)[0, 1:].tolist()}
         assert other.loaded() == other.given(ours) == expected
 
-    def test_vectors_of_messages_that_are_gone_are_left_out(self, shelf: Shelf) -> None:
+    def test_vectors_of_deleted_messages_are_ignored(self, shelf: Shelf) -> None:
         gone = shelf.beside("gone")
         keys = [*shelf.fill(1), *gone.fill(2)]
         gone.erase()
         shelf.put([2**40, *keys], some_vectors(4))
         assert shelf.loaded() == {keys[0]: some_vectors(4)[1].tolist()}
 
-    def test_vectors_of_messages_of_another_namespace_are_left_out(self, shelf: Shelf) -> None:
+    def test_vectors_of_messages_of_another_namespace_are_ignored(self, shelf: Shelf) -> None:
         elsewhere = shelf.beside("session", "other")
         theirs, ours = elsewhere.fill(2), shelf.fill(1)
         shelf.put([*theirs, *ours], some_vectors(3))
@@ -163,7 +159,7 @@ class VectorRepositoryConformance(StoreConformance):
         shelf.put(theirs, some_vectors(2))
         assert elsewhere.loaded() == by_key(theirs, some_vectors(2, seed=2))
 
-    def test_after_something_was_erased_nothing_is_put(self, shelf: Shelf) -> None:
+    def test_vectors_computed_before_an_erasure_are_refused(self, shelf: Shelf) -> None:
         gone, elsewhere = shelf.beside("gone"), shelf.beside("session", "other")
         keys, before = shelf.fill(2), shelf.tenant()
         elsewhere.erase()
@@ -177,7 +173,7 @@ class VectorRepositoryConformance(StoreConformance):
     @pytest.mark.parametrize("what", ["session", "namespace"])
     @pytest.mark.parametrize("labels", [(), ("elsewhere",)])
     @pytest.mark.parametrize("when", ["before", "after"])
-    def test_the_vector_of_a_message_that_is_gone_is_not_given_to_a_later_one(
+    def test_the_vector_of_a_deleted_message_is_not_assigned_to_a_later_one(
         self, shelf: Shelf, what: str, labels: tuple[str, ...], when: str
     ) -> None:
         keys, before = shelf.fill(2), shelf.tenant()
@@ -192,7 +188,7 @@ class VectorRepositoryConformance(StoreConformance):
             shelf.beside("here").put(keys, some_vectors(2))
             assert later.loaded() == shelf.given([*keys, *new]) == {}
 
-    def test_who_embeds_while_others_erase_gives_no_message_the_vector_of_another(self, shelf: Shelf) -> None:
+    def test_embedding_during_concurrent_erasure_assigns_no_foreign_vector(self, shelf: Shelf) -> None:
         start, numbers = threading.Barrier(THREADS, timeout=60), count()
 
         def vectors_of(texts: Mapping[int, str]) -> NDArray[np.float32]:
@@ -218,7 +214,7 @@ class VectorRepositoryConformance(StoreConformance):
         expected = by_key(list(texts), vectors_of(texts))
         assert loaded == {key: expected[key] for key in loaded}
 
-    def test_a_deleted_session_takes_its_vectors(self, shelf: Shelf) -> None:
+    def test_vectors_are_deleted_with_their_session(self, shelf: Shelf) -> None:
         gone = shelf.beside("gone")
         stays, goes = shelf.fill(2), gone.fill(2)
         shelf.put([*stays, *goes], some_vectors(4))
@@ -227,7 +223,7 @@ class VectorRepositoryConformance(StoreConformance):
         shelf.erase("namespace")
         assert shelf.given(stays) == {}
 
-    def test_vectors_of_other_models_can_be_dropped_when_nobody_uses_them(self, shelf: Shelf) -> None:
+    def test_unused_vectors_of_other_models_can_be_deleted(self, shelf: Shelf) -> None:
         other, elsewhere = shelf.other_model(), shelf.beside("session", "other")
         keys, theirs = shelf.fill(3), elsewhere.fill(1)
         for model in (shelf.model, other.model):
@@ -242,7 +238,7 @@ class VectorRepositoryConformance(StoreConformance):
         assert (set(shelf.loaded()), set(other.loaded())) == (set(keys), set())
         assert set(replace(other, namespace=elsewhere.namespace).loaded()) == set(theirs)
 
-    def test_texts_are_given_as_they_were_said(self, shelf: Shelf) -> None:
+    def test_texts_are_returned_unchanged(self, shelf: Shelf) -> None:
         texts = ("", "narwhal é 😀", "x" * 100_000)
         theirs = shelf.beside("session", "other").fill(1)
         *keys, last = shelf.say(*texts, ANY_TEXT)
@@ -251,7 +247,7 @@ class VectorRepositoryConformance(StoreConformance):
         assert "שלום" in found[last]  # what no database holds may be replaced: models take it no better
         assert (set(found), dict(shelf.vectors.get_texts(shelf.tenant(), []))) == ({*keys, last}, {})
 
-    def test_the_nearest_come_in_order_with_their_cosines(self, shelf: Shelf) -> None:
+    def test_the_nearest_vectors_are_sorted_with_their_cosines(self, shelf: Shelf) -> None:
         keys, table, query = shelf.fill(300), some_vectors(300), some_vectors(1, seed=2)[0]
         elsewhere = shelf.beside("session", "other")
         elsewhere.put(elsewhere.fill(5), np.array([query] * 5))
@@ -319,7 +315,7 @@ class VectorRepositoryConformance(StoreConformance):
         shelf.vectors.insert_cached_vectors(shelf.model, many, NOW, until=NOW + 2 * HOUR, keep=1200)
         assert shelf.vectors.get_cached_vectors(shelf.model, [*hashes, *many], NOW) == many
 
-    def test_many_who_remember_the_same_text_at_once_keep_it(self, shelf: Shelf) -> None:
+    def test_concurrent_caching_of_the_same_text_stores_it(self, shelf: Shelf) -> None:
         texts, start = {bytes([n] * 16): b"v" for n in range(9)}, threading.Barrier(THREADS, timeout=60)
 
         def remember() -> None:
