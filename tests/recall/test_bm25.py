@@ -97,7 +97,7 @@ QUERIES = ("narwhal", "swims", "narwhal swims", "far boat tea", "narwhal unicorn
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_messages_score_as_the_formula_says(query: str) -> None:
+def test_scores_match_the_bm25_formula(query: str) -> None:
     assert scores_of(TINY, query).own == pytest.approx(by_hand([text for _, text in TINY], query), rel=1e-5)
 
 
@@ -112,7 +112,7 @@ def test_sessions_score_as_texts_of_all_their_messages(query: str) -> None:
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("kernel", range(len(KERNELS)))
-def test_neighbourhoods_score_by_the_counts_that_they_are_lent(query: str, kernel: int) -> None:
+def test_neighbor_scores_use_the_weighted_counts_of_neighbors(query: str, kernel: int) -> None:
     places, terms = places_of(TINY), [t for t in query.split() if any(t in text.split() for _, text in TINY)]
     lengths = places.lengths_with_neighbors(kernel).astype(np.float64)
     norms = K1 * (1 - B + B * lengths / lengths.mean())
@@ -140,31 +140,31 @@ def test_a_rare_word_outweighs_a_common_one() -> None:
     assert own[9] > 2 * own[0] > 0
 
 
-def test_a_word_that_all_hold_still_counts_for_a_little() -> None:
+def test_a_word_in_all_messages_still_scores_above_0() -> None:
     assert scores_of([(1, "same"), (2, "same")], "same").own[0] > 0
 
 
-def test_more_of_the_same_word_adds_less_and_less() -> None:
+def test_repetitions_of_a_word_add_diminishing_scores() -> None:
     texts = ["w a a a", "w w a a", "w w w a"]
     one, two, three = scores_of(list(enumerate(texts)), "w").own
     assert one < two < three
     assert three - two < two - one
 
 
-def test_of_two_texts_with_a_word_the_shorter_one_says_more_of_it() -> None:
+def test_a_word_scores_higher_in_the_shorter_of_two_texts() -> None:
     short, long = scores_of([(1, "w a"), (2, "w a b c d e f g")], "w").own
     assert short > long
 
 
 @pytest.mark.parametrize("kernel", range(len(KERNELS)))
-def test_the_words_of_a_neighbour_count_less_than_its_own(kernel: int) -> None:
+def test_words_of_a_neighbor_score_less_than_own_words(kernel: int) -> None:
     corpus: Corpus = [(1, "a b c"), (1, "narwhal b c"), (1, "a b c"), (1, "a b c"), (2, "a b c")]
     before, own, after, later, elsewhere = scores_of(corpus, "narwhal").with_neighbors[kernel]
     assert own > after > later > elsewhere == 0
     assert after > before > 0  # what was said explains what follows
 
 
-def test_neighbours_of_another_session_lend_nothing() -> None:
+def test_messages_of_another_session_are_not_neighbors() -> None:
     corpus: Corpus = [(1, "narwhal"), (2, "tea"), (1, "tusk"), (2, "milk")]
     for scores in scores_of(corpus, "narwhal").with_neighbors:
         assert (scores > 0).tolist() == [True, False, True, False]
@@ -180,7 +180,7 @@ def corpora(draw: st.DrawFn) -> tuple[Corpus, str]:
 
 
 @given(corpora())
-def test_many_words_score_as_each_of_them_by_what_it_is_worth(given: tuple[Corpus, str]) -> None:
+def test_a_query_scores_as_the_weighted_sum_of_its_words(given: tuple[Corpus, str]) -> None:
     corpus, query = given
     texts = [text for _, text in corpus]
     together, expected = scores_of(corpus, query), np.zeros((len(KERNELS) + 1, len(corpus)))
@@ -192,7 +192,7 @@ def test_many_words_score_as_each_of_them_by_what_it_is_worth(given: tuple[Corpu
 
 
 @given(corpora())
-def test_scores_are_shares_and_only_what_holds_a_word_has_any(given: tuple[Corpus, str]) -> None:
+def test_scores_are_bounded_and_only_matching_messages_score(given: tuple[Corpus, str]) -> None:
     corpus, query = given
     scores, wanted = scores_of(corpus, query), set(query.split())
     for part in (scores.own, *scores.with_neighbors):
@@ -202,7 +202,7 @@ def test_scores_are_shares_and_only_what_holds_a_word_has_any(given: tuple[Corpu
 
 
 @given(corpora())
-def test_own_scores_are_the_same_alone(given: tuple[Corpus, str]) -> None:
+def test_own_scores_computed_alone_are_equal(given: tuple[Corpus, str]) -> None:
     corpus, query = given
     places = places_of(corpus)
     words = find_term_matches(places, postings_of(corpus, query.split()))
@@ -210,7 +210,7 @@ def test_own_scores_are_the_same_alone(given: tuple[Corpus, str]) -> None:
 
 
 @pytest.mark.parametrize("postings", [None, postings_of(TINY, ["unicorn"])], ids=["none", "nowhere"])
-def test_without_words_nothing_scores(postings: Postings | None) -> None:
+def test_no_message_scores_without_words(postings: Postings | None) -> None:
     places = places_of(TINY)
     words = find_term_matches(places, postings)
     scores = score_words(places, words)
@@ -220,7 +220,7 @@ def test_without_words_nothing_scores(postings: Postings | None) -> None:
     assert not any(part.any() for part in scores.with_neighbors)
 
 
-def test_what_was_written_since_the_places_were_read_is_left_for_the_next_time() -> None:
+def test_messages_newer_than_the_positions_are_ignored() -> None:
     places, late = places_of(TINY[:3]), postings_of(TINY, ["narwhal", "tusk"])
     words = find_term_matches(places, late)
     assert words.rows.tolist() == [0]
@@ -246,7 +246,7 @@ def test_a_word_of_two_characters_counts_about_as_much_as_a_word_of_letters() ->
     assert own[2] == own[3] == 0
 
 
-def test_words_that_are_nowhere_lower_the_share_of_what_is_found_and_no_further_than_to_half() -> None:
+def test_unknown_words_lower_scores_to_half_at_most() -> None:
     places = places_of(TINY)
 
     def best(asked: list[str]) -> float:
@@ -259,7 +259,7 @@ def test_words_that_are_nowhere_lower_the_share_of_what_is_found_and_no_further_
     assert half == pytest.approx(found / 2, rel=0.35)
 
 
-def test_the_words_of_the_message_that_asks_are_not_found_in_it() -> None:
+def test_the_asking_message_does_not_match_its_own_words() -> None:
     places = places_of(TINY)
     asking = next(row for row, (_, text) in enumerate(TINY) if "narwhal" in text.split())
     postings = postings_of(TINY, ["narwhal"])

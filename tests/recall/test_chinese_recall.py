@@ -52,7 +52,7 @@ class WordRanking:
 
 
 def conversations() -> list[Conversation]:
-    return [one for file in FILES for one in load(file, locomo.EXPECTED, locomo.parse)]
+    return [conversation for file in FILES for conversation in load(file, locomo.EXPECTED, locomo.parse)]
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +70,11 @@ def found() -> Found:
     return found
 
 
-def test_there_are_enough_questions_to_tell() -> None:
-    assert sum(len(one.questions) for one in conversations()) > 140
+def test_the_chinese_conversations_have_enough_questions() -> None:
+    assert sum(len(conversation.questions) for conversation in conversations()) > 140
 
 
-def test_most_evidence_is_among_the_first_ten(found: Found) -> None:
+def test_most_evidence_is_in_the_top_ten(found: Found) -> None:
     assert fmean(found.ours) > 0.87
 
 

@@ -115,7 +115,7 @@ def vector_counts(engine: MemoryEngine, tenant: str = "a") -> dict[str, int]:
 
 
 @pytest.mark.parametrize("fault", FAULTY)
-def test_an_embedder_that_answers_nonsense_leaves_recall_to_words_and_is_named(fault: str) -> None:
+def test_an_embedder_with_invalid_output_is_reported_and_recall_uses_words(fault: str) -> None:
     answer, problem = FAULTY[fault]
     with MemoryEngine(embedder=Spy(answer=answer), clock=FrozenClock()) as engine:
         where = engine.namespace("a")
@@ -142,7 +142,7 @@ def test_by_words_the_ranking_is_the_same_as_without_an_embedder() -> None:
 
 
 @pytest.mark.parametrize("dimension", [0, -1, True, "4", None, 4.0])
-def test_a_size_that_is_none_is_named(dimension: object) -> None:
+def test_an_invalid_dimension_is_reported(dimension: object) -> None:
     with MemoryEngine(embedder=Sized(dimension)) as engine:  # type: ignore[arg-type]
         filled(engine.namespace("a"))
         found = engine.namespace("a").recall("red boat")
@@ -164,7 +164,7 @@ def test_an_embedder_that_hangs_costs_its_time_limit_once() -> None:
         until.set()
 
 
-def test_an_embedder_that_failed_is_left_alone_for_a_while_and_then_asked_again(clock: FrozenClock) -> None:
+def test_a_failed_embedder_is_retried_after_a_pause(clock: FrozenClock) -> None:
     spy = Spy(answer=raising)
     with MemoryEngine(embedder=spy, clock=clock) as engine:
         where = engine.namespace("a")
@@ -182,7 +182,7 @@ def test_an_embedder_that_failed_is_left_alone_for_a_while_and_then_asked_again(
 
 
 @pytest.mark.parametrize("kind", ["file", POSTGRES])
-def test_a_changed_model_is_noticed_and_its_vectors_are_never_mixed(
+def test_a_changed_model_is_detected_and_its_vectors_are_never_mixed(
     kind: str, file_url: str, tenant: str, request: pytest.FixtureRequest
 ) -> None:
     url = file_url if kind == "file" else str(request.getfixturevalue("shared_postgres"))
@@ -199,7 +199,7 @@ def test_a_changed_model_is_noticed_and_its_vectors_are_never_mixed(
 
 
 @ON_FILE_AND_SERVER
-def test_vectors_of_a_model_that_nobody_uses_are_erased_after_a_week(
+def test_vectors_of_an_unused_model_are_erased_after_a_week(
     url: str, tenant: str, clock: FrozenClock
 ) -> None:
     old, new = Spy(f"old {tenant}"), Spy(f"new {tenant}")
@@ -220,7 +220,7 @@ def test_vectors_of_a_model_that_nobody_uses_are_erased_after_a_week(
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])
-def test_vectors_that_are_gone_from_a_store_are_noticed_and_made_anew(url: str, tenant: str) -> None:
+def test_missing_vectors_are_detected_and_rebuilt(url: str, tenant: str) -> None:
     spy = Spy(tenant)
     with MemoryEngine(url, embedder=spy) as engine:
         where = engine.namespace(tenant)
@@ -239,7 +239,7 @@ def test_vectors_that_are_gone_from_a_store_are_noticed_and_made_anew(url: str, 
         assert len(spy.documents) == 8
 
 
-def test_embed_says_how_many_and_the_second_time_there_are_none() -> None:
+def test_embed_returns_the_number_of_messages_and_then_0() -> None:
     spy = Spy()
     with MemoryEngine(embedder=spy) as engine, MemoryEngine(embedder=None) as without:
         where = engine.namespace("a")
@@ -253,7 +253,7 @@ def test_embed_says_how_many_and_the_second_time_there_are_none() -> None:
         assert where.embed() == 1
 
 
-def test_what_takes_too_long_is_embedded_in_the_background() -> None:
+def test_slow_embedding_continues_in_the_background() -> None:
     spy = Spy()
     config = EngineConfig(embedding=EmbeddingConfig(inline_seconds=1e-9, batch_size=7))
     with MemoryEngine(config=config, embedder=spy) as engine:
@@ -278,7 +278,7 @@ def test_a_query_is_embedded_once_a_day(clock: FrozenClock) -> None:
             assert len(spy.queries) == times
 
 
-def test_what_one_engine_embedded_serves_the_next(file_url: str, clock: FrozenClock) -> None:
+def test_vectors_of_one_engine_are_used_by_the_next(file_url: str, clock: FrozenClock) -> None:
     with MemoryEngine(file_url, embedder=Spy(), clock=clock) as engine:
         filled(engine.namespace("a"))
         first = engine.namespace("a").recall("red boat")
@@ -293,7 +293,7 @@ def test_what_one_engine_embedded_serves_the_next(file_url: str, clock: FrozenCl
 
 
 @pytest.mark.soak
-def test_only_queries_are_in_the_cache_and_no_more_than_it_holds(file_url: str) -> None:
+def test_the_cache_contains_only_queries_within_its_limit(file_url: str) -> None:
     config = EngineConfig(embedding=EmbeddingConfig(cache_entries=50))
     with MemoryEngine(file_url, embedder=Spy(), config=config, clock=(clock := FrozenClock())) as engine:
         where = engine.namespace("a")
@@ -333,7 +333,7 @@ class Picky(Spy):
 
 
 @pytest.mark.parametrize("raises", [True, False])
-def test_one_text_that_the_embedder_refuses_costs_no_other_its_vector(
+def test_one_refused_text_does_not_prevent_the_vectors_of_others(
     clock: FrozenClock,
     raises: bool,  # noqa: FBT001 - both cases
 ) -> None:
@@ -357,7 +357,7 @@ def test_one_text_that_the_embedder_refuses_costs_no_other_its_vector(
         assert where.embed() == 0
 
 
-def test_a_text_that_is_refused_alone_keeps_nobody_from_what_is_embedded() -> None:
+def test_a_single_refused_text_does_not_disable_existing_vectors() -> None:
     with MemoryEngine(embedder=Picky(), clock=FrozenClock()) as engine:
         where = engine.namespace("a")
         filled(where)
@@ -379,7 +379,7 @@ def test_a_query_that_is_refused_is_answered_by_words_and_the_next_one_by_meanin
         assert where.recall("red boat").embedder == "spy"
 
 
-def test_while_documents_fail_what_has_vectors_is_found_by_them() -> None:
+def test_existing_vectors_are_used_while_documents_fail() -> None:
     spy = Spy()
     with MemoryEngine(embedder=spy, clock=FrozenClock()) as engine:
         where = engine.namespace("a")
@@ -409,7 +409,7 @@ class Gate(Spy):
 
 
 @pytest.mark.timeout(60)
-def test_nobody_waits_for_a_namespace_that_is_being_embedded() -> None:
+def test_other_calls_do_not_wait_while_a_namespace_is_being_embedded() -> None:
     gate = Gate()
     config = EngineConfig(embedding=EmbeddingConfig(time_limit_seconds=3600))
     with MemoryEngine(embedder=gate, config=config) as engine:
@@ -444,7 +444,7 @@ class QuickGate(Spy):
         return super().embed_documents(texts)
 
 
-def test_a_recall_waits_for_the_batch_that_a_quick_embedder_makes_for_another() -> None:
+def test_a_recall_waits_for_a_running_batch_of_a_quick_embedder() -> None:
     answers: list[Recall] = []
     config = EngineConfig(embedding=EmbeddingConfig(inline_seconds=LIMIT_SECONDS))
     other = threading.Thread(target=lambda: answers.append(where.recall("red boat")))
@@ -473,7 +473,7 @@ def conversation(where: Namespace) -> None:
         )
 
 
-def test_a_model_that_knows_nothing_has_no_say() -> None:
+def test_an_uninformative_model_does_not_change_the_results() -> None:
     answers = []
     for embedder in (None, Chance(), HashEmbedder()):
         with MemoryEngine(embedder=embedder, clock=FrozenClock(), ids=seeded_ids()) as engine:
@@ -516,7 +516,7 @@ def test_engines_of_different_history_rank_the_same(
         assert ranking(where) == fresh
 
 
-def test_a_model_that_one_process_tried_is_not_tried_by_another(
+def test_a_model_tried_by_one_process_is_not_tried_again_by_another(
     url: str, config: EngineConfig, tenant: str, backend: str
 ) -> None:
     if backend == "sqlite-memory":
@@ -569,7 +569,7 @@ def _is_embedded(where: Namespace) -> bool:
     return not where.recall("boat").problems
 
 
-def test_a_model_is_not_judged_before_its_vectors_are_there() -> None:
+def test_a_model_is_not_tried_before_its_vectors_are_complete() -> None:
     config = EngineConfig(embedding=EmbeddingConfig(inline_seconds=1e-9, batch_size=7))
     with (
         MemoryEngine(config=config, embedder=HashEmbedder()) as slowly,
@@ -600,7 +600,7 @@ def test_every_database_ranks_the_same(engine: MemoryEngine, tenant: str) -> Non
             assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-5)
 
 
-def test_an_engine_lists_the_embedders_whose_vectors_it_holds(file_url: str) -> None:
+def test_an_engine_lists_the_embedders_of_its_vectors(file_url: str) -> None:
     for dimension in (4, 8):
         with MemoryEngine(file_url, embedder=HashEmbedder(dimension)) as engine:
             filled(engine.namespace(f"by {dimension}"))

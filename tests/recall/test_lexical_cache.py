@@ -25,7 +25,7 @@ ASKED = ["boat", "green house", "tea 北京", "the boat and the house", "nothing
 
 
 @given(st.lists(WORDS), st.lists(WORDS))
-def test_every_place_of_every_term_is_told_once(first: list[list[str]], more: list[list[str]]) -> None:
+def test_each_posting_of_a_term_is_returned_once(first: list[list[str]], more: list[list[str]]) -> None:
     held, texts = LexicalCache(), dict(enumerate([*first, *more], start=7))
     keys = list(texts)
     held.add(keys[: len(first)], texts)
@@ -72,7 +72,7 @@ def test_recall_is_the_same_as_from_the_database(
     assert any(found)
 
 
-def test_what_is_added_or_erased_is_known_at_once(engine: MemoryEngine, tenant: str) -> None:
+def test_added_and_erased_messages_are_visible_immediately(engine: MemoryEngine, tenant: str) -> None:
     where = engine.namespace(tenant)
     talk(where)
     assert not where.search("zebra")
@@ -85,7 +85,7 @@ def test_what_is_added_or_erased_is_known_at_once(engine: MemoryEngine, tenant: 
 
 
 @pytest.mark.soak
-def test_what_another_process_adds_is_known_at_once(tmp_path: Path) -> None:
+def test_messages_of_another_process_are_visible_immediately(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     program = (
         "import sys; from pathlib import Path; from langmem_tiers import MemoryEngine\n"
@@ -99,7 +99,7 @@ def test_what_another_process_adds_is_known_at_once(tmp_path: Path) -> None:
         assert [hit.entry.content for hit in where.search("zebra")] == ["a zebra"]
 
 
-def test_a_namespace_that_outgrows_memory_is_asked_of_the_database(
+def test_a_namespace_above_the_cache_limit_is_searched_in_the_database(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(namespace_index, "MAX_CACHED_TERMS", 60)

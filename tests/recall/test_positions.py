@@ -82,7 +82,7 @@ def conversations(draw: st.DrawFn) -> IndexRows:
 
 
 @given(conversations(), st.data())
-def test_rows_that_come_in_parts_are_linked_as_if_they_came_at_once(
+def test_rows_added_in_parts_are_linked_like_rows_added_in_one_call(
     rows: IndexRows, data: st.DataObject
 ) -> None:
     count, whole, places = len(rows.keys), filled(rows), MessagePositions(KERNELS)
@@ -102,7 +102,7 @@ def test_rows_that_come_in_parts_are_linked_as_if_they_came_at_once(
 
 
 @given(conversations())
-def test_neighbours_are_those_beside_a_message_in_its_own_session(rows: IndexRows) -> None:
+def test_neighbors_are_the_adjacent_messages_in_the_same_session(rows: IndexRows) -> None:
     places = filled(rows)
     sessions = rows.sessions.tolist()
     for row, session in enumerate(sessions):
@@ -113,7 +113,7 @@ def test_neighbours_are_those_beside_a_message_in_its_own_session(rows: IndexRow
 
 
 @given(conversations())
-def test_an_answer_is_what_follows_a_question_in_its_session(rows: IndexRows) -> None:
+def test_an_answer_follows_a_question_in_its_session(rows: IndexRows) -> None:
     places, asked = filled(rows), dict[int, bool]()
     for row, (session, asks) in enumerate(zip(rows.sessions.tolist(), rows.asks.tolist(), strict=True)):
         assert bool(places["follows_question"][row]) is asked.get(session, False)
@@ -121,7 +121,7 @@ def test_an_answer_is_what_follows_a_question_in_its_session(rows: IndexRows) ->
 
 
 @given(conversations())
-def test_a_message_has_its_own_terms_and_what_its_neighbours_lend(rows: IndexRows) -> None:
+def test_the_length_of_a_message_includes_the_weighted_terms_of_neighbors(rows: IndexRows) -> None:
     places = filled(rows)
     for kernel in range(len(KERNELS)):
         lengths = rows.lengths.astype(np.float64)
@@ -142,7 +142,7 @@ def test_a_message_reaches_so_many_neighbours_on_either_side_and_no_more() -> No
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_what_is_lent_falls_with_the_terms_that_lie_between(kernel: Kernel) -> None:
+def test_neighbor_weights_decrease_with_the_terms_in_between(kernel: Kernel) -> None:
     first, far = NEIGHBOR_OFFSETS.index(1), NEIGHBOR_OFFSETS.index(2)
     lent = [pair(between, kernel)[0, far] for between in (0, 1, 5, 20, 100)]
     assert lent == sorted(lent, reverse=True)
@@ -152,7 +152,7 @@ def test_what_is_lent_falls_with_the_terms_that_lie_between(kernel: Kernel) -> N
     assert near[0, far] == pytest.approx(FORWARD_WEIGHT * np.exp(-9 / kernel.reach))
 
 
-def test_what_was_said_before_lends_more_than_what_was_said_after() -> None:
+def test_earlier_messages_have_more_weight_than_later_ones() -> None:
     lent = filled(index_rows([1, 1])).outgoing_weights(0)
     assert lent[1, BEFORE] == pytest.approx(lent[0, BEHIND] * BACKWARD_WEIGHT / FORWARD_WEIGHT)
     assert lent[1, BEFORE] < lent[0, BEHIND]
@@ -165,7 +165,7 @@ def test_a_wider_kernel_lends_more() -> None:
 
 
 @given(conversations(), st.data())
-def test_rows_that_are_known_already_change_nothing(rows: IndexRows, data: st.DataObject) -> None:
+def test_known_rows_change_nothing(rows: IndexRows, data: st.DataObject) -> None:
     count, whole, places = len(rows.keys), filled(rows), MessagePositions(KERNELS)
     seen = data.draw(st.integers(0, count))
     again = data.draw(st.integers(0, seen))
@@ -176,7 +176,7 @@ def test_rows_that_are_known_already_change_nothing(rows: IndexRows, data: st.Da
     assert (places["neighbours"] == whole["neighbours"]).all()
 
 
-def test_rows_that_are_known_already_keep_what_follows_from_them() -> None:
+def test_known_rows_keep_the_derived_arrays() -> None:
     rows = index_rows([1, 1])
     places = filled(rows)
     places.derived_arrays["norms"] = np.ones(2)
@@ -186,7 +186,7 @@ def test_rows_that_are_known_already_keep_what_follows_from_them() -> None:
     assert places.derived_arrays == {}
 
 
-def test_nothing_is_no_trouble() -> None:
+def test_empty_positions_can_be_queried() -> None:
     places = filled(index_rows([]))
     assert (places.count, places.session_count) == (0, 0)
     assert places.find_rows(np.array([1, 2])).tolist() == [-1, -1]
@@ -198,7 +198,7 @@ def test_rows_are_found_by_their_keys() -> None:
     assert places.find_rows(np.array([12, 9, 10, 13, 11, 10**12])).tolist() == [2, -1, 0, -1, 1, -1]
 
 
-def test_sessions_are_numbered_as_they_come() -> None:
+def test_sessions_are_numbered_in_order_of_appearance() -> None:
     places = filled(index_rows([70, 70, 50]))
     places.extend(index_rows([90, 50], first_key=4))
     assert places.session_count == 3

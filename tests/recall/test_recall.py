@@ -73,7 +73,7 @@ def test_an_answer_is_found_by_the_words_of_its_question(words: MemoryEngine) ->
     assert answer.signals["message"] == 0
 
 
-def test_what_somebody_said_is_found_by_their_name(words: MemoryEngine) -> None:
+def test_messages_are_found_by_the_name_of_their_speaker(words: MemoryEngine) -> None:
     where = words.namespace("a")
     for name in ("Caroline", "Melanie"):
         say(where, f"with {name}", "I painted a sunrise over the lake.", name=name)
@@ -93,7 +93,7 @@ def test_what_somebody_said_is_found_by_their_name(words: MemoryEngine) -> None:
         (("Mike🐻", "sara_k"), "what did sara see"),
     ],
 )
-def test_who_is_meant_is_known_in_every_script(
+def test_the_speaker_in_a_query_is_recognized_in_every_script(
     words: MemoryEngine, names: tuple[str, str], asked: str
 ) -> None:
     where = words.namespace("a")
@@ -114,7 +114,7 @@ def test_who_is_meant_is_known_in_every_script(
         ("What happened last week?", datetime(2023, 5, 17, tzinfo=UTC)),
     ],
 )
-def test_what_was_said_at_the_time_of_the_question_comes_first(
+def test_messages_from_the_time_named_in_the_query_rank_first(
     words: MemoryEngine, query: str, now: datetime | None
 ) -> None:
     where = words.namespace("a")
@@ -161,7 +161,7 @@ def test_word_forms_accents_and_scripts_without_spaces_are_found(
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_summaries_never_come(strategy: Strategy) -> None:
+def test_summaries_are_never_recalled(strategy: Strategy) -> None:
     with MemoryEngine(embedder=HashEmbedder(), clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         added = session.add_many(MessageDraft("user", f"The boat number {n} is red.") for n in range(4))
@@ -171,7 +171,7 @@ def test_summaries_never_come(strategy: Strategy) -> None:
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_the_same_question_has_the_same_answer_and_keeps_its_limit(strategy: Strategy) -> None:
+def test_the_same_query_has_the_same_results_within_its_limit(strategy: Strategy) -> None:
     with MemoryEngine(embedder=HashEmbedder(), clock=FrozenClock()) as engine:
         where = engine.namespace("a")
         filled(where)
@@ -185,7 +185,7 @@ def test_the_same_question_has_the_same_answer_and_keeps_its_limit(strategy: Str
         assert more.hits[:5] == first.hits
 
 
-def test_recency_gives_the_newest_first_whatever_the_order_of_writing(words: MemoryEngine) -> None:
+def test_recency_returns_the_newest_first_in_any_order_of_writing(words: MemoryEngine) -> None:
     where = words.namespace("a")
     for day in (3, 1, 4, 2):
         say(where, "s", f"day {day}", when=MONDAY + timedelta(days=day))
@@ -194,7 +194,7 @@ def test_recency_gives_the_newest_first_whatever_the_order_of_writing(words: Mem
     assert found.strategy is Strategy.RECENCY
 
 
-def test_importance_gives_the_most_important_first(words: MemoryEngine) -> None:
+def test_importance_returns_the_most_important_first(words: MemoryEngine) -> None:
     where = words.namespace("a")
     say(where, "s", "ok", "Remember that my name is Ann and I prefer tea.", "fine")
     found = where.recall(" ", strategy="importance")
@@ -226,7 +226,7 @@ def test_importance_fades_within_two_days_and_grows_with_use(clock: FrozenClock)
             assert importance() == pytest.approx(old + more)
 
 
-def test_similarity_is_the_cosine_and_without_an_embedder_it_says_so(words: MemoryEngine) -> None:
+def test_similarity_is_the_cosine_and_requires_an_embedder(words: MemoryEngine) -> None:
     embedder = HashEmbedder()
     with MemoryEngine(embedder=embedder) as engine:
         for opened in (engine, words):
@@ -254,15 +254,13 @@ def test_hybrid_adds_up_recency_similarity_and_importance_by_their_weights() -> 
     assert best.signals["importance"] == pytest.approx(0.2 * best.entry.importance, abs=1e-6)
 
 
-def test_tf_idf_prefers_what_holds_more_and_rarer_words_of_the_question(words: MemoryEngine) -> None:
+def test_tf_idf_prefers_messages_with_more_and_rarer_query_words(words: MemoryEngine) -> None:
     where = words.namespace("a")
     say(where, "s", "a boat", "a boat and a zebra", "a boat in town", "nothing")
     assert texts(where.recall("boat zebra", strategy="tf_idf"))[0] == "a boat and a zebra"
 
 
-def test_words_and_search_bring_only_what_holds_a_word_of_the_query(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_words_and_search_return_only_messages_with_a_query_word(engine: MemoryEngine, tenant: str) -> None:
     where = engine.namespace(tenant)
     say(where, "s", "the red boat", "next to it", "boats and more boats", "gone")
     found = where.recall("boat", strategy=Strategy.WORDS)
@@ -284,7 +282,7 @@ def test_other_tenants_change_no_rank_and_no_score(engine: MemoryEngine, tenant:
     assert after == before
 
 
-def test_of_a_deleted_session_nothing_is_recalled(engine: MemoryEngine, tenant: str) -> None:
+def test_messages_of_a_deleted_session_are_not_recalled(engine: MemoryEngine, tenant: str) -> None:
     where = engine.namespace(tenant)
     say(where, "gone", "the red boat", "sails at noon")
     say(where, "stays", "the green boat")
@@ -297,7 +295,7 @@ def test_of_a_deleted_session_nothing_is_recalled(engine: MemoryEngine, tenant: 
 
 
 @pytest.mark.parametrize("backend", ON_DISK)
-def test_what_one_engine_writes_or_erases_another_knows_at_once(
+def test_writes_and_erasures_of_one_engine_are_visible_to_another_immediately(
     url: str, config: EngineConfig, tenant: str
 ) -> None:
     with MemoryEngine(url, config=config) as one, MemoryEngine(url, config=config) as two:
@@ -329,7 +327,7 @@ def test_accesses_are_counted_on_close_and_do_not_change_the_best(file_url: str)
     assert [(hit.entry.id, hit.score) for hit in after] == [(hit.entry.id, hit.score) for hit in before]
 
 
-def test_a_second_look_follows_what_the_first_found(words: MemoryEngine) -> None:
+def test_a_second_look_follows_entities_found_by_the_first(words: MemoryEngine) -> None:
     where = words.namespace("a")
     said = [
         ("Peter", "The town library closes early on Monday."),
@@ -353,7 +351,7 @@ def test_a_second_look_follows_what_the_first_found(words: MemoryEngine) -> None
     assert by_text[found].score == pytest.approx(sum(by_text[found].signals.values()))
 
 
-def test_what_was_recalled_here_counts_here_once_it_is_written(file_url: str) -> None:
+def test_accesses_count_after_they_are_written(file_url: str) -> None:
     by_access = RecallConfig(tf_idf=TfIdfWeights(semantic=0, keyword=0, recency=0, importance=0, access=1))
     config = EngineConfig(recall=by_access)
     with MemoryEngine(file_url, embedder=None, config=config, clock=FrozenClock()) as engine:
@@ -382,7 +380,7 @@ class Shrinking(RecallIndexRepository):
         return super().get_messages(tenant, keys)
 
 
-def test_who_meets_an_erasure_each_time_is_told_so(words: MemoryEngine) -> None:
+def test_a_recall_disturbed_by_repeated_erasures_reports_a_problem(words: MemoryEngine) -> None:
     where = words.namespace("a")
     filled(where, sessions=9)
     store = words._services.retriever.index = Shrinking(words._database)
