@@ -60,5 +60,5 @@ def write_lists(engine: MemoryEngine, tenant: str, name: str, each: int) -> None
                 adding.result(LIMIT_SECONDS)
         finally:
             are_added.set()
-        for one in changing:
-            one.result(LIMIT_SECONDS)
+        for future in changing:
+            future.result(LIMIT_SECONDS)

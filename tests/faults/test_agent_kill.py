@@ -27,8 +27,8 @@ def is_blocked(memory: AgentMemory) -> bool:
 
 
 def assert_same(found: AgentMemory, wanted: AgentMemory) -> None:
-    assert [one.thought for one in found.short_term.entries] == [
-        one.thought for one in wanted.short_term.entries
+    assert [entry.thought for entry in found.short_term.entries] == [
+        entry.thought for entry in wanted.short_term.entries
     ]
     assert found.working.current_goal == wanted.working.current_goal
     assert found.working.cycle_count == wanted.working.cycle_count

@@ -64,7 +64,7 @@ print(json.dumps({"lost": len(set(acknowledged) - stored), "stored": len(stored)
         ("sqlite:///file:named?mode=memory", 150),
     ],
 )
-def test_interrupts_lose_nothing_and_lock_nothing(url: str, interrupts: int, tmp_path: Path) -> None:
+def test_interrupts_lose_no_message_and_leave_no_lock(url: str, interrupts: int, tmp_path: Path) -> None:
     child = subprocess.run(
         [sys.executable, "-c", PROGRAM, url, str(interrupts)],
         capture_output=True,

@@ -42,7 +42,7 @@ def context() -> multiprocessing.context.ForkServerContext:
 
 def kept(engine: MemoryEngine, namespace: NamespacePath) -> dict[str, StoredEntry]:
     page = engine.services.long_term.store.list_entries(namespace, Tier.LONG_TERM, ALL, limit=10_000)
-    return {one.entry.id: one for one in page}
+    return {stored_entry.entry.id: stored_entry for stored_entry in page}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_processes_that_contribute_the_same_make_one_entry(
         hits = pool.query(reader, " ".join(SAME))
         assert sorted(hit.entry.content for hit in hits) == sorted(SAME)
         for hit in hits:
-            assert sorted(one.namespace for one in hit.contributors) == sorted(set(writers))
+            assert sorted(contributor.namespace for contributor in hit.contributors) == sorted(set(writers))
         copies = engine.namespace(reader).long_term.entries()
         assert sorted(entry.content for entry in copies) == sorted(SAME)
 
@@ -91,7 +91,7 @@ def test_a_kill_leaves_a_consistent_pool(url: str, tenant: str, tmp_path: Path) 
         assert set(engine.services.pools.get_origins(("", "pools", pool.id), list(inside))) == set(inside)
         copies = kept(engine, reader)
         assert set(engine.services.pools.get_origins(reader, list(copies))) == set(copies)
-        assert set(Counter(one.entry.content for one in copies.values()).values()) == {1}
+        assert set(Counter(stored_entry.entry.content for stored_entry in copies.values()).values()) == {1}
         in_force = {hit.entry.content for hit in pool.query(reader, "code", limit=99)}
         assert len(in_force) == KILLS
         assert {entry.content for entry in engine.namespace(reader).long_term.entries()} == in_force
@@ -100,7 +100,7 @@ def test_a_kill_leaves_a_consistent_pool(url: str, tenant: str, tmp_path: Path) 
 
 
 @QUICKLY_ON_SQLITE
-def test_nothing_of_who_is_erased_while_all_work_is_left_anywhere(url: str, tenant: str) -> None:
+def test_a_namespace_erased_during_concurrent_pool_use_leaves_no_data(url: str, tenant: str) -> None:
     erased, others = (tenant, "erased"), [(tenant, f"n{number}") for number in range(2)]
     with MemoryEngine(url, embedder=None) as engine:
         members = [(tenant, "owner"), erased, *others]
@@ -134,7 +134,7 @@ def test_nothing_of_who_is_erased_while_all_work_is_left_anywhere(url: str, tena
 
 
 @QUICKLY_ON_SQLITE
-def test_who_uses_a_pool_that_is_deleted_meanwhile_is_told_so(url: str, tenant: str) -> None:
+def test_using_a_concurrently_deleted_pool_raises_pool_not_found(url: str, tenant: str) -> None:
     who = (tenant, "a")
     with MemoryEngine(url, embedder=None) as engine:
         pool = engine.pools.create(tenant, members=[who])

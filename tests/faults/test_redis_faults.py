@@ -57,7 +57,7 @@ def use(engine: MemoryEngine, name: str = "s", times: int = 5) -> None:
 
 
 @pytest.mark.smoke
-def test_a_redis_that_is_not_there_is_missed_once_and_counted(
+def test_an_unreachable_redis_is_logged_once_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = FrozenClock()
@@ -74,7 +74,7 @@ def test_a_redis_that_is_not_there_is_missed_once_and_counted(
     assert "hidden" not in caplog.text + repr(now)
 
 
-def test_a_wrong_password_is_told_and_not_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_password_is_reported_and_not_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with TemporaryRedis("--requirepass", "right-one") as server:
         path = server.url.removeprefix("unix://")
         with opened(tmp_path, f"unix://:wrong-one@{path}") as engine:
@@ -122,7 +122,7 @@ def test_a_server_that_answers_garbage_is_not_believed(tmp_path: Path, answer: b
         assert engine.session("acme", "s").latest() == ()
 
 
-def test_a_server_that_says_a_window_is_empty_is_not_believed(tmp_path: Path) -> None:
+def test_a_damaged_redis_window_is_not_used(tmp_path: Path) -> None:
     with TemporaryRedis() as server, opened(tmp_path, server.url) as engine, server.client as client:
         session = engine.session("acme", "s")
         session.add("user", "one")
@@ -155,7 +155,7 @@ def test_calls_after_a_timeout_do_not_wait_for_a_redis_that_hangs(
         wait_until(serves_again, "Redis serves again")
 
 
-def test_what_was_written_while_redis_was_away_is_seen_when_it_is_back_with_its_data(tmp_path: Path) -> None:
+def test_writes_during_a_redis_outage_are_visible_after_redis_returns_with_old_data(tmp_path: Path) -> None:
     clock = FrozenClock()
     with (
         TemporaryRedis(*KEEPS_ITS_DATA) as server,
@@ -179,7 +179,7 @@ def test_what_was_written_while_redis_was_away_is_seen_when_it_is_back_with_its_
         assert status(engine).hits == before + 4
 
 
-def test_a_call_asks_a_redis_that_hangs_at_most_once(tmp_path: Path, server: TemporaryRedis) -> None:
+def test_a_call_contacts_a_hanging_redis_at_most_once(tmp_path: Path, server: TemporaryRedis) -> None:
     clock = FrozenClock()
     with opened(tmp_path, server.url, clock, timeout_seconds=0.1) as engine, engine.writer() as writer:
         session = engine.session("acme", "s")
@@ -206,7 +206,7 @@ def test_a_call_asks_a_redis_that_hangs_at_most_once(tmp_path: Path, server: Tem
         assert [m.content for m in session.latest()] == ["first", "one", "one", "two", "two"]
 
 
-def test_what_was_erased_while_redis_was_away_is_removed_when_it_is_back(
+def test_messages_erased_during_a_redis_outage_are_removed_when_it_returns(
     tmp_path: Path, server: TemporaryRedis
 ) -> None:
     clock, hidden = FrozenClock(), server.folder / "hidden.sock"
@@ -218,11 +218,15 @@ def test_what_was_erased_while_redis_was_away_is_removed_when_it_is_back(
         engine.session("acme", "s").delete()
         assert status(engine).unremoved == 1
         hidden.rename(server.socket)
-        assert any(b"a secret" in one for key in client.scan_iter() for one in client.zrange(key, 0, -1))
+        assert any(
+            b"a secret" in member for key in client.scan_iter() for member in client.zrange(key, 0, -1)
+        )
         clock.advance(seconds=6)
         engine.session("acme", "t").add("user", "another")
         assert status(engine).unremoved == 0
-        assert not any(b"a secret" in one for key in client.scan_iter() for one in client.zrange(key, 0, -1))
+        assert not any(
+            b"a secret" in member for key in client.scan_iter() for member in client.zrange(key, 0, -1)
+        )
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "noeviction"])
@@ -247,7 +251,7 @@ def test_a_forked_child_has_connections_of_its_own(tmp_path: Path, server: Tempo
 
 
 @pytest.mark.parametrize("settings", [(), KEEPS_ITS_DATA], ids=["without its data", "with its data"])
-def test_a_kill_and_a_restart_under_load_lose_and_fake_nothing(
+def test_a_redis_kill_and_restart_under_load_lose_and_invent_nothing(
     tmp_path: Path, settings: tuple[str, ...]
 ) -> None:
     stop, wrong = threading.Event(), list[str]()
