@@ -49,7 +49,7 @@ def hasty(url: str) -> Iterator[MemoryEngine]:
         yield engine
 
 
-def test_what_add_returns_from_is_stored(url: str, tenant: str) -> None:
+def test_add_returns_after_storing(url: str, tenant: str) -> None:
     with MemoryEngine(url) as engine, engine.writer() as writer:
         report = writer.add(tenant, "s", said("one"), said("two"))
         assert report is not None
@@ -63,7 +63,7 @@ def test_what_add_returns_from_is_stored(url: str, tenant: str) -> None:
 
 
 @ON_ALL_BACKENDS
-def test_many_threads_share_transactions_and_each_session_keeps_its_order(
+def test_concurrent_threads_share_transactions_and_each_session_keeps_its_order(
     engine: MemoryEngine, tenant: str
 ) -> None:
     threads, each = 8, 30
@@ -88,19 +88,17 @@ def test_many_threads_share_transactions_and_each_session_keeps_its_order(
 
 
 @ON_ALL_BACKENDS
-def test_what_is_queued_is_stored_by_flush_and_at_the_end(engine: MemoryEngine, tenant: str) -> None:
+def test_queued_messages_are_stored_by_flush_and_close(engine: MemoryEngine, tenant: str) -> None:
     with engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS) as writer:
         assert writer.add(tenant, "s", said("one")) is None
-        assert [message.content for one in writer.unsaved for message in one.messages] == ["one"]
+        assert [message.content for batch in writer.unsaved for message in batch.messages] == ["one"]
         assert writer.flush().stored == 1
         assert texts(engine, tenant, "s") == ["one"]
         writer.add(tenant, "s", said("two"))
     assert texts(engine, tenant, "s") == ["one", "two"]
 
 
-def test_a_batch_begins_when_there_is_enough_or_when_it_waited_long_enough(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_a_batch_starts_at_its_size_limit_or_time_limit(engine: MemoryEngine, tenant: str) -> None:
     with engine.writer(acknowledge="queued", max_messages=10, max_wait_ms=HOUR_MS) as writer:
         futures = [writer.submit(tenant, "s", said(f"{n}")) for n in range(10)]
         assert not wait(futures, timeout=LIMIT_SECONDS).not_done
@@ -109,26 +107,26 @@ def test_a_batch_begins_when_there_is_enough_or_when_it_waited_long_enough(
         assert writer.submit(tenant, "s", said("alone")).result(30).message.content == "alone"
 
 
-def test_an_add_is_never_parted(engine: MemoryEngine, tenant: str) -> None:
+def test_messages_of_one_add_are_never_split(engine: MemoryEngine, tenant: str) -> None:
     with engine.writer(max_messages=3, acknowledge="queued", max_wait_ms=HOUR_MS) as writer:
         first = writer.submit(tenant, "s", said("1"), said("2"))
         second = writer.submit(tenant, "s", said("3"), said("4"))
         large = writer.submit(tenant, "s", *(said(f"{n}") for n in range(5, 12)))
         writer.flush()
         assert writer.report.batches == 3
-        assert [len(one.result().stored) for one in (first, second, large)] == [2, 2, 7]
+        assert [len(future.result().stored) for future in (first, second, large)] == [2, 2, 7]
     assert texts(engine, tenant, "s") == [f"{n}" for n in range(1, 12)]
 
 
 @ON_ALL_BACKENDS
-def test_one_that_is_refused_harms_no_other_and_is_not_forgotten(engine: MemoryEngine, tenant: str) -> None:
+def test_a_refused_add_does_not_affect_others_and_is_reported(engine: MemoryEngine, tenant: str) -> None:
     engine.session(tenant, "s").add(said("taken", "x"))
     with engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS, report_path=None) as writer:
         good = [writer.submit(tenant, name, said(f"good {name}")) for name in "sab"]
         bad = writer.submit(tenant, "s", said("new"), said("another", "x"))
         last = writer.submit(tenant, "s", said("last"))
         writer.flush()
-        assert [one.result().message.content for one in (*good, last)] == [
+        assert [future.result().message.content for future in (*good, last)] == [
             "good s",
             "good a",
             "good b",
@@ -150,12 +148,12 @@ def test_known_ids_are_duplicates_also_within_one_batch(engine: MemoryEngine, te
     with engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS) as writer:
         futures = [writer.submit(tenant, "s", said("one", "x")) for _ in range(3)]
         writer.flush()
-        assert [len(one.result().stored) for one in futures] == [1, 0, 0]
-        assert [len(one.result().duplicates) for one in futures] == [0, 1, 1]
+        assert [len(future.result().stored) for future in futures] == [1, 0, 0]
+        assert [len(future.result().duplicates) for future in futures] == [0, 1, 1]
         assert (writer.report.stored, writer.report.duplicates) == (1, 2)
 
 
-def test_what_a_context_injected_is_no_message(engine: MemoryEngine, tenant: str) -> None:
+def test_text_injected_by_a_context_is_not_stored(engine: MemoryEngine, tenant: str) -> None:
     engine.session(tenant, "s").add("user", "The walrus is called Ole.")
     (told,) = engine.namespace(tenant).build_context("What is the walrus called?").messages
     with engine.writer() as writer:
@@ -166,7 +164,7 @@ def test_what_a_context_injected_is_no_message(engine: MemoryEngine, tenant: str
 
 
 @ON_ALL_BACKENDS
-def test_a_session_that_was_erased_is_made_anew(engine: MemoryEngine, tenant: str) -> None:
+def test_an_erased_session_is_created_again(engine: MemoryEngine, tenant: str) -> None:
     with engine.writer() as writer:
         writer.add(tenant, "s", said("one"))
         engine.session(tenant, "s").delete()
@@ -177,7 +175,7 @@ def test_a_session_that_was_erased_is_made_anew(engine: MemoryEngine, tenant: st
 
 
 @ON_FILE_AND_SERVER
-def test_a_store_that_fails_is_asked_again_until_it_works_and_nothing_is_doubled(
+def test_a_failing_store_is_retried_until_it_works_without_duplicates(
     url: str, hasty: MemoryEngine, tenant: str
 ) -> None:
     with hasty.writer(timeout_seconds=30) as writer:
@@ -187,9 +185,9 @@ def test_a_store_that_fails_is_asked_again_until_it_works_and_nothing_is_doubled
                 writer.add(tenant, "s0", said("6"), timeout_seconds=0.2)
             with pytest.raises(UnsavedError, match="7 messages"):
                 writer.flush(0.05)
-            assert sum(len(one.messages) for one in writer.unsaved) == 7
+            assert sum(len(batch.messages) for batch in writer.unsaved) == 7
             wait_until(lambda: writer.report.retries > 0, "the writer tries again")
-        assert [one.result(30).message.content for one in futures] == [f"{n}" for n in range(6)]
+        assert [future.result(30).message.content for future in futures] == [f"{n}" for n in range(6)]
         report = writer.flush()
         assert (report.stored, report.problem) == (7, None)
     assert texts(hasty, tenant, "s0") == ["0", "2", "4", "6"]
@@ -198,7 +196,7 @@ def test_a_store_that_fails_is_asked_again_until_it_works_and_nothing_is_doubled
 
 @pytest.mark.soak
 @ON_FILE_AND_SERVER
-def test_who_adds_more_than_may_wait_waits_or_is_told_so(url: str, hasty: MemoryEngine, tenant: str) -> None:
+def test_an_add_above_the_queue_limit_waits_or_raises(url: str, hasty: MemoryEngine, tenant: str) -> None:
     with hasty.writer(acknowledge="queued", max_pending=5, timeout_seconds=30) as writer:
         with hold_write_lock(url):
             for n in range(5):
@@ -217,7 +215,7 @@ def test_who_adds_more_than_may_wait_waits_or_is_told_so(url: str, hasty: Memory
 
 @ON_FILE_AND_SERVER
 @pytest.mark.parametrize("acknowledge", ["stored", "queued"])
-def test_what_cannot_be_stored_is_in_the_report_and_can_be_taken_in_again(
+def test_unsaved_messages_are_in_the_report_and_can_be_recovered(
     url: str, hasty: MemoryEngine, tenant: str, tmp_path: Path, acknowledge: Any
 ) -> None:
     path = tmp_path / "unsaved.jsonl"
@@ -248,16 +246,16 @@ def test_what_cannot_be_stored_is_in_the_report_and_can_be_taken_in_again(
     assert texts(hasty, tenant, "b") == ["1", "3"]
 
 
-def test_a_report_that_is_not_there_is_told_as_that_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_missing_report_is_refused_and_creates_no_file(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with MemoryEngine() as engine, engine.writer() as writer:
         for name in ("nothing.jsonl", "folder"):
             with pytest.raises(InvalidInputError, match="no file"):
                 writer.recover(tmp_path / name)
-    assert [one.name for one in tmp_path.rglob("*")] == ["folder"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
 
 
-def test_the_file_of_a_writer_that_is_at_work_is_not_taken_from_it(file_url: str, tmp_path: Path) -> None:
+def test_the_report_of_an_active_writer_is_not_recovered(file_url: str, tmp_path: Path) -> None:
     path = tmp_path / "unsaved.jsonl"
     with MemoryEngine(file_url) as engine, MemoryEngine(file_url) as other, other.writer() as taker:
         writer = engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS, report_path=path)
@@ -271,7 +269,7 @@ def test_the_file_of_a_writer_that_is_at_work_is_not_taken_from_it(file_url: str
 
 
 @ON_FILE_AND_SERVER
-def test_without_a_file_what_was_not_stored_is_an_error_at_the_end(
+def test_without_a_report_file_unsaved_messages_raise_an_error_on_close(
     url: str, hasty: MemoryEngine, tenant: str
 ) -> None:
     writer = hasty.writer(acknowledge="queued")
@@ -279,7 +277,7 @@ def test_without_a_file_what_was_not_stored_is_an_error_at_the_end(
         writer.add(tenant, "s", said("one"))
         with pytest.raises(UnsavedError, match="1 messages were not stored"):
             writer.close(timeout_seconds=0.1)
-    assert [message.content for one in writer.unsaved for message in one.messages] == ["one"]
+    assert [message.content for batch in writer.unsaved for message in batch.messages] == ["one"]
 
 
 def test_an_engine_that_closes_has_its_writers_store_the_rest(file_url: str, tmp_path: Path) -> None:
@@ -302,9 +300,7 @@ def test_two_writers_do_not_report_to_one_file(engine: MemoryEngine, tmp_path: P
         pass
 
 
-def test_a_report_that_holds_something_refused_keeps_it(
-    engine: MemoryEngine, tenant: str, tmp_path: Path
-) -> None:
+def test_a_report_keeps_refused_messages(engine: MemoryEngine, tenant: str, tmp_path: Path) -> None:
     path = tmp_path / "unsaved.jsonl"
     engine.session(tenant, "s").add(said("taken", "x"))
     writer = engine.writer(acknowledge="queued", report_path=path)
@@ -334,7 +330,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], said_so:
         engine.writer(**wrong)
 
 
-def test_what_is_no_message_is_refused() -> None:
+def test_an_invalid_message_is_refused() -> None:
     wrong: Any = "hello"
     with MemoryEngine() as engine, engine.writer() as writer, pytest.raises(InvalidMessageError):
         writer.add("a", "s", wrong)

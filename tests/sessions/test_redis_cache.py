@@ -72,7 +72,7 @@ def said(engine: MemoryEngine, count: int = 9) -> list[str]:
     return [message.content for message in engine.session("acme", "s").latest(count)]
 
 
-def test_what_was_just_added_comes_from_redis(engine: MemoryEngine, client: Any) -> None:
+def test_just_added_messages_are_read_from_redis(engine: MemoryEngine, client: Any) -> None:
     session = engine.session("acme", "s")
     session.add("user", "one")
     session.add_many([MessageDraft("user", "two"), MessageDraft("user", "three")])
@@ -84,7 +84,7 @@ def test_what_was_just_added_comes_from_redis(engine: MemoryEngine, client: Any)
     assert 86_400 - 60 < client.ttl(key) <= 86_400
 
 
-def test_what_a_writer_stored_is_there_for_other_engines(
+def test_messages_stored_by_a_writer_are_visible_to_other_engines(
     tmp_path: Path, server: TemporaryRedis, client: Any
 ) -> None:
     def reads(session: str) -> list[str]:
@@ -161,7 +161,7 @@ def test_the_set_is_scored_by_time_and_ordered_as_the_record(engine: MemoryEngin
 
 
 @pytest.mark.parametrize("year", [1, 1969, 9999])
-def test_any_time_keeps_its_order(engine: MemoryEngine, year: int) -> None:
+def test_messages_of_any_year_keep_their_order(engine: MemoryEngine, year: int) -> None:
     session = engine.session("acme", "s")
     for n in range(5):
         session.add(MessageDraft("user", str(n), created_at=datetime(year, 6, 1, tzinfo=UTC)))
@@ -170,7 +170,7 @@ def test_any_time_keeps_its_order(engine: MemoryEngine, year: int) -> None:
     assert status(engine).misses == 0
 
 
-def test_a_message_comes_back_without_loss() -> None:
+def test_a_message_is_read_back_equal() -> None:
     message = Message(
         id="i\0",
         role=Role.ASSISTANT,
@@ -192,7 +192,7 @@ def test_a_message_comes_back_without_loss() -> None:
     assert to_scores([message, message]) == [to_scores([message])[0], to_scores([message])[0] + 1]
 
 
-def test_a_window_takes_no_more_than_it_may(tmp_path: Path, server: TemporaryRedis, client: Any) -> None:
+def test_a_window_respects_its_limits(tmp_path: Path, server: TemporaryRedis, client: Any) -> None:
     with opened(tmp_path / "memory.db", server, window=4, max_window_bytes=2000) as engine:
         session = engine.session("acme", "s")
         for n in range(6):
@@ -209,7 +209,7 @@ def test_a_window_takes_no_more_than_it_may(tmp_path: Path, server: TemporaryRed
         assert said(engine, 12)[-10:] == [str(n) for n in range(10)]
 
 
-def test_a_write_that_redis_did_not_see_is_seen(tmp_path: Path, server: TemporaryRedis, client: Any) -> None:
+def test_a_write_that_bypassed_redis_is_visible(tmp_path: Path, server: TemporaryRedis, client: Any) -> None:
     with opened(tmp_path / "memory.db", server) as one, MemoryEngine(tmp_path / "memory.db") as without:
         one.session("acme", "s").add("user", "first")
         without.session("acme", "s").add("user", "second")
@@ -218,7 +218,7 @@ def test_a_write_that_redis_did_not_see_is_seen(tmp_path: Path, server: Temporar
         assert said(one) == ["first", "second", "third"]
 
 
-def test_a_slower_fill_does_not_replace_what_was_written_after_it(engine: MemoryEngine, client: Any) -> None:
+def test_a_slow_fill_does_not_replace_later_writes(engine: MemoryEngine, client: Any) -> None:
     session = engine.session("acme", "s")
     session.add("user", "one")
     windows, stamps = engine._redis._windows, engine._redis._tails.versions  # type: ignore[union-attr]
@@ -235,7 +235,7 @@ def test_a_slower_fill_does_not_replace_what_was_written_after_it(engine: Memory
     assert status(engine).hits == before + 1
 
 
-def test_engines_that_take_turns_keep_the_window_as_it_is(
+def test_engines_that_write_in_turns_keep_the_window_correct(
     shared_postgres: str, server: TemporaryRedis, client: Any, tenant: str
 ) -> None:
     with opened(shared_postgres, server) as one, opened(shared_postgres, server) as two:
@@ -248,7 +248,7 @@ def test_engines_that_take_turns_keep_the_window_as_it_is(
             assert (status(reader).hits, status(reader).misses) == (1, 0)
 
 
-def test_writers_that_overtake_each_other_leave_no_wrong_window(engine: MemoryEngine) -> None:
+def test_writers_out_of_order_leave_no_wrong_window(engine: MemoryEngine) -> None:
     session = engine.session("acme", "s")
     session.add("user", "zero")
     windows, stamps = engine._redis._windows, engine._redis._tails.versions  # type: ignore[union-attr]
@@ -272,7 +272,7 @@ def test_writers_that_overtake_each_other_leave_no_wrong_window(engine: MemoryEn
 
 
 @pytest.mark.parametrize("unread", [0, 1, 2, 3])
-def test_a_database_that_was_restored_is_not_mixed_with_what_redis_remembers(
+def test_a_restored_database_is_not_mixed_with_old_redis_data(
     tmp_path: Path, server: TemporaryRedis, client: Any, clock: FrozenClock, unread: int
 ) -> None:
     path, copy = tmp_path / "memory.db", tmp_path / "copy.db"
@@ -309,7 +309,7 @@ def test_a_copy_of_a_database_with_other_sessions_under_its_keys_shows_its_own(
         assert [m.content for m in other.session("bob", "s").latest()] == ["his"]
 
 
-def test_what_is_erased_is_in_redis_no_more(
+def test_erased_messages_are_removed_from_redis(
     engine: MemoryEngine, server: TemporaryRedis, client: Any
 ) -> None:
     doomed = engine.session("acme", "s")
@@ -324,7 +324,7 @@ def test_what_is_erased_is_in_redis_no_more(
     assert status(engine).unremoved == 0
 
 
-def test_who_read_it_before_does_not_bring_back_what_is_erased(engine: MemoryEngine, client: Any) -> None:
+def test_a_stale_reader_does_not_restore_erased_messages(engine: MemoryEngine, client: Any) -> None:
     session = engine.session("acme", "s")
     session.add("user", "a secret")
     client.flushall()
@@ -342,7 +342,7 @@ def test_who_read_it_before_does_not_bring_back_what_is_erased(engine: MemoryEng
     assert b"secret" not in everything(client)
 
 
-def test_a_session_that_is_made_anew_begins_empty(engine: MemoryEngine) -> None:
+def test_a_recreated_session_is_empty(engine: MemoryEngine) -> None:
     engine.session("acme", "s").add("user", "old")
     engine.session("acme", "s").delete()
     assert said(engine) == []
@@ -352,7 +352,7 @@ def test_a_session_that_is_made_anew_begins_empty(engine: MemoryEngine) -> None:
     assert said(engine) == []
 
 
-def test_two_databases_share_a_redis_and_see_nothing_of_each_other(
+def test_two_databases_sharing_a_redis_are_isolated(
     tmp_path: Path, server: TemporaryRedis, client: Any, clock: FrozenClock
 ) -> None:
     with opened(tmp_path / "1.db", server, clock) as one, opened(tmp_path / "2.db", server, clock) as other:
@@ -361,7 +361,7 @@ def test_two_databases_share_a_redis_and_see_nothing_of_each_other(
         assert (said(one), said(other)) == (["mine"], ["theirs"])
 
 
-def test_many_threads_on_one_session_see_what_they_wrote(engine: MemoryEngine) -> None:
+def test_concurrent_threads_on_one_session_see_their_own_writes(engine: MemoryEngine) -> None:
     missing: list[str] = []
 
     def work(name: str) -> None:
@@ -395,12 +395,12 @@ def test_many_threads_on_one_session_see_what_they_wrote(engine: MemoryEngine) -
         (6379, "must be a str, got int"),
     ],
 )
-def test_a_url_that_is_none_is_refused_at_once(url: str, message: str) -> None:
+def test_an_invalid_url_is_refused(url: str, message: str) -> None:
     with pytest.raises(InvalidConfigError, match=message):
         RedisConfig(url=url)
 
 
-def test_a_setting_in_the_url_that_is_none_is_refused_without_its_secret(tmp_path: Path) -> None:
+def test_an_unknown_url_parameter_is_refused_without_showing_secrets(tmp_path: Path) -> None:
     config = EngineConfig(redis=RedisConfig(url="redis://u:hidden@host?nonsense=1"))
     with pytest.raises(InvalidConfigError, match=r"redis://host.*remove the query string") as caught:
         MemoryEngine(tmp_path / "memory.db", config=config)
@@ -418,7 +418,7 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, object]) ->
         EngineConfig(redis="redis://localhost")  # type: ignore[arg-type]
 
 
-def test_a_redis_that_failed_is_left_alone_for_a_while_and_then_asked_once(
+def test_a_failed_redis_is_retried_once_after_a_pause(
     tmp_path: Path, clock: FrozenClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = RedisConfig(url=f"unix://{tmp_path}/no.sock", retry_seconds=5.0)
@@ -449,7 +449,7 @@ def test_a_redis_that_failed_is_left_alone_for_a_while_and_then_asked_once(
     link.close()
 
 
-def test_an_engine_without_redis_says_none() -> None:
+def test_an_engine_without_redis_has_no_redis_status() -> None:
     with MemoryEngine() as engine:
         assert engine.redis is None
 

@@ -31,7 +31,7 @@ def added(number: int, revision: int, *, is_late: bool = False) -> AppendResult:
     return AppendResult((message(number),), (), revision, has_recovered_messages=is_late)
 
 
-def test_it_serves_what_it_was_given_for_that_revision_only() -> None:
+def test_the_cache_serves_messages_only_for_their_revision() -> None:
     held = cache()
     held.put(1, tail(1, 2, 3), whole=True)
     assert held.get(1, 2, revision=1) == (message(2), message(3))
@@ -39,7 +39,7 @@ def test_it_serves_what_it_was_given_for_that_revision_only() -> None:
     assert held.get(1, 2, revision=1) is None  # what was stale is gone for good
 
 
-def test_it_knows_when_it_does_not_hold_enough() -> None:
+def test_the_cache_refuses_requests_for_more_than_it_contains() -> None:
     held = cache()
     held.put(1, tail(1, 2, 3), whole=False)
     assert held.can_serve(1, 3)
@@ -49,7 +49,7 @@ def test_it_knows_when_it_does_not_hold_enough() -> None:
     assert held.get(2, 4, revision=1) == (message(1), message(2), message(3))
 
 
-def test_own_writes_extend_it_unless_somebody_wrote_in_between() -> None:
+def test_own_writes_extend_the_cache_unless_another_write_intervened() -> None:
     held = cache(window=3)
     held.put(1, tail(1, 2), whole=True)
     held.extend(1, added(3, revision=2))
@@ -61,14 +61,14 @@ def test_own_writes_extend_it_unless_somebody_wrote_in_between() -> None:
     assert held.get(1, 1, revision=5) is None
 
 
-def test_a_write_that_is_told_late_ends_what_is_held() -> None:
+def test_a_write_reported_late_invalidates_the_cache() -> None:
     held = cache()
     held.put(1, tail(1, 2, revision=2), whole=True)
     held.extend(1, added(2, revision=3, is_late=True))
     assert held.get(1, 9, revision=3) is None
 
 
-def test_it_forgets_after_its_time() -> None:
+def test_cached_sessions_expire_after_the_ttl() -> None:
     clock = FrozenClock()
     held = cache(clock, ttl_seconds=60)
     held.put(1, tail(1), whole=True)
@@ -78,7 +78,7 @@ def test_it_forgets_after_its_time() -> None:
     assert not held.can_serve(1, 1)
 
 
-def test_the_least_recently_used_leaves_when_it_is_full() -> None:
+def test_the_least_recently_used_session_is_evicted_when_the_cache_is_full() -> None:
     held = cache(max_characters=2500)  # room for two sessions with one message each
     for key in (1, 2):
         held.put(key, tail(1), whole=True)
