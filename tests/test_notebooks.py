@@ -82,7 +82,7 @@ def test_a_notebook_runs_and_shows_what_it_tells(path: Path, monkeypatch: pytest
         manager = {"transport": "ipc", "ip": f"{folder}/kernel"}
         config = Config({"KernelManager": manager, "NotebookClient": limits})
         NotebookClient(notebook, config=config, kernel_name="python3", timeout=None).execute(cwd=str(here))
-        made = {one.name for one in here.iterdir()} - {one.name for one in FOLDER.iterdir()}
+        made = {path.name for path in here.iterdir()} - {path.name for path in FOLDER.iterdir()}
     assert [text for cell in notebook.cells for text in errors(cell)] == []
     assert made == set()
     drawn, printed = SHOWN[path.stem]
@@ -111,7 +111,7 @@ def test_a_notebook_says_why_first_and_where_to_go_at_the_end(path: Path) -> Non
     assert re.match(r"# \S.*\n\n\S", first.source)
     assert "pip install 'langmem-tiers[" in first.source
     assert last.source.startswith("**Next:**")
-    names = {one.name for one in NOTEBOOKS}
+    names = {path.name for path in NOTEBOOKS}
     linked = {name for cell in cells if cell.cell_type == "markdown" for name in LINK.findall(cell.source)}
     assert linked - names == set()
 
@@ -137,22 +137,24 @@ def read(path: Path) -> Any:
 
 def streams(cell: Any, name: str) -> str:
     return "".join(
-        one.text for one in cell.get("outputs", ()) if one.output_type == "stream" and one.name == name
+        output.text
+        for output in cell.get("outputs", ())
+        if output.output_type == "stream" and output.name == name
     )
 
 
 def shown(cell: Any) -> str:
     """What a cell printed, and what its last line is, as text."""
-    values = (one.data.get("text/plain", "") for one in cell.get("outputs", ()) if "data" in one)
+    values = (output.data.get("text/plain", "") for output in cell.get("outputs", ()) if "data" in output)
     return "\n".join([streams(cell, "stdout"), *values])
 
 
 def errors(cell: Any) -> list[str]:
     """What went wrong, and what was warned of."""
-    raised = [one.ename for one in cell.get("outputs", ()) if one.output_type == "error"]
+    raised = [output.ename for output in cell.get("outputs", ()) if output.output_type == "error"]
     warned = streams(cell, "stderr")
     return [*raised, *([warned] if warned else [])]
 
 
 def pictures(cell: Any) -> int:
-    return sum("image/png" in one.get("data", {}) for one in cell.get("outputs", ()))
+    return sum("image/png" in output.get("data", {}) for output in cell.get("outputs", ()))

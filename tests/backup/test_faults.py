@@ -180,7 +180,7 @@ def test_what_progress_raises_stops_the_work_with_nothing_done(new_url: NewUrl, 
         assert other.namespaces() == ()
         told: list[BackupProgress] = []
         other.restore(tmp_path / "b.gz", progress=told.append)
-        assert {one.stage for one in told} == {"checking", "writing"}
+        assert {event.stage for event in told} == {"checking", "writing"}
         assert told[-1].done == told[-1].total
 
 

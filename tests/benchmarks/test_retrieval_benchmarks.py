@@ -185,7 +185,7 @@ def test_a_locomo_conversation_is_read_with_speakers_captions_and_times() -> Non
 
 def test_locomo_questions_without_evidence_that_exists_are_left_out() -> None:
     (conversation,) = locomo.parse([locomo_sample()])
-    assert [(one.category, sorted(one.evidence)) for one in conversation.questions] == [
+    assert [(question.category, sorted(question.evidence)) for question in conversation.questions] == [
         ("4", ["D1:1"]),
         ("4", ["D1:3"]),
         ("1", ["D2:1", "D2:2"]),

@@ -42,12 +42,12 @@ def test_namespaces_sessions_and_messages_are_shown(database: Path) -> None:
     told = run("inspect", "-d", database, "--json").parsed
     assert told == {"namespaces": [["acme", "a/b"], ["bob"]], "is_whole": True}
     sessions = run("inspect", "-d", database, "acme/a\\/b", "--json").parsed
-    assert [(one["name"], one["message_count"]) for one in sessions["sessions"]] == [("monday", 3)]
+    assert [(info["name"], info["message_count"]) for info in sessions["sessions"]] == [("monday", 3)]
     whole = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday")
     assert "platform 3" in whole.out
     assert "short_term" in whole.out
     told = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday", "--json").parsed
-    assert [one["role"] for one in told["entries"]] == ["user", "assistant", "tool"]
+    assert [entry["role"] for entry in told["entries"]] == ["user", "assistant", "tool"]
 
 
 def test_what_is_not_shown_is_told_of(database: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_search_tells_scores_and_reasons(database: Path, words: list[str]) -> 
     assert best["signals"]
     assert "9:40" in run("search", "-d", database, "acme/a\\/b", "train", *words).out
     of_bob = run("search", "-d", database, "bob", "train", "--json", *words).parsed["hits"]
-    assert [one["entry"]["namespace"] for one in of_bob] == [["bob"]]  # a tenant finds its own alone
+    assert [hit["entry"]["namespace"] for hit in of_bob] == [["bob"]]  # a tenant finds its own alone
 
 
 def test_what_is_exported_is_the_same_when_it_is_imported(database: Path, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def cells(output: str, title: str) -> list[list[str]]:
 
 
 def join(above: list[str], below: list[str]) -> list[str]:
-    return [f"{one} {other}".strip() for one, other in zip(above, below, strict=True)]
+    return [f"{upper} {lower}".strip() for upper, lower in zip(above, below, strict=True)]
 
 
 @pytest.mark.soak
@@ -240,7 +240,9 @@ def test_the_tables_of_what_is_stored_count_it_and_give_each_session_one_line() 
             session.compress(session.latest(1)[0].id, "They said hello.")
         tenant.knowledge.store("domain", "price", "49 SEK")
         tokens = {
-            name: sum(one.token_count for one in tenant.session(name).messages() if not one.is_summary)
+            name: sum(
+                message.token_count for message in tenant.session(name).messages() if not message.is_summary
+            )
             for name in contexts
         }
         stored = sum(info.token_count for info in tenant.sessions().sessions)
@@ -322,7 +324,7 @@ def test_each_question_has_a_fact_that_its_evidence_says_and_it_does_not() -> No
     said = {message.id: message.content for chapter in load_chapters() for message in chapter.messages}
     for question in load_questions():
         assert question.fact not in question.text
-        assert any(question.fact in said[one] for one in question.evidence), question.text
+        assert any(question.fact in said[message_id] for message_id in question.evidence), question.text
 
 
 @pytest.mark.sample(4)

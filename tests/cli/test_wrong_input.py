@@ -34,7 +34,7 @@ def line(number: int, **more: Any) -> str:
 
 def contents(path: Path) -> list[str]:
     with MemoryEngine(path, embedder=None) as engine:
-        return [one.content for one in engine.session("n", "s").messages()]
+        return [message.content for message in engine.session("n", "s").messages()]
 
 
 @pytest.mark.parametrize("before", [1, 499, 500, 501])
@@ -245,7 +245,7 @@ def test_an_export_is_for_its_owner_alone_and_has_its_name_once_it_is_whole(
     assert run("export", "-d", database, "-o", file, "-s", "never").code == 1
     assert list(file.parent.iterdir()) == []
     assert run("export", "-d", database, "-o", file).code == 0
-    assert [one.name for one in file.parent.iterdir()] == ["said.jsonl"]
+    assert [path.name for path in file.parent.iterdir()] == ["said.jsonl"]
     assert file.stat().st_mode & 0o777 == 0o600
 
 

@@ -78,12 +78,12 @@ def test_a_single_string_is_one_label() -> None:
 def test_what_was_set_aside_is_known_by_its_name_and_fits_the_database(name: str) -> None:
     aside = build_archived_name(name, MOMENT), build_archived_name(name, MOMENT, 2)
     assert len(set(aside)) == 2
-    for one in aside:
-        assert check_name(one) == one
-        assert is_archived_name(one)
-        assert is_archived_name(one, of=name)
-        assert not is_archived_name(one, of=f"{name}x")
-        assert is_archived_name(build_archived_name(one, MOMENT), of=one)
+    for archived in aside:
+        assert check_name(archived) == archived
+        assert is_archived_name(archived)
+        assert is_archived_name(archived, of=name)
+        assert not is_archived_name(archived, of=f"{name}x")
+        assert is_archived_name(build_archived_name(archived, MOMENT), of=archived)
     assert not is_archived_name(name)
 
 

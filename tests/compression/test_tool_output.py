@@ -121,8 +121,10 @@ def test_a_tier_that_there_is_not_counts_as_the_nearest(tier: Any, counts_as: in
 def test_search_results_keep_all_addresses_titles_and_snippets(tier: int) -> None:
     done = compressor.compress(RESULTS, compression_tier=tier)
     assert done.summary.startswith("20 search results: Lamp 1, Lamp 2")
-    assert done.urls_mentioned == [one["url"] for one in RESULTS]
-    assert done.navigation_targets == tuple({"label": one["title"], "url": one["url"]} for one in RESULTS)
+    assert done.urls_mentioned == [result["url"] for result in RESULTS]
+    assert done.navigation_targets == tuple(
+        {"label": result["title"], "url": result["url"]} for result in RESULTS
+    )
     assert len(done.key_facts) == 20
     assert done.key_facts[4].startswith("[5] A lamp for $5. A lamp for $5.")
     assert done.validate_url_preservation(20) == (True, "all 20 URLs preserved")

@@ -19,7 +19,7 @@ NAMES = "abcXYZ0189-_äöüéñ中文страница"
 segment = st.text(NAMES + ".~%+", min_size=1, max_size=8).map(lambda text: f"a{text}z")
 in_brackets = st.builds("{}_({})".format, segment, segment)
 path = st.lists(st.one_of(segment, in_brackets), max_size=4).map(
-    lambda parts: "".join(f"/{one}" for one in parts)
+    lambda parts: "".join(f"/{part}" for part in parts)
 )
 query = st.lists(st.tuples(segment, segment), max_size=3).map(
     lambda pairs: "?" + "&".join(f"{key}={value}" for key, value in pairs) if pairs else ""

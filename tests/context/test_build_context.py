@@ -66,7 +66,9 @@ def text_of(context: MemoryContext) -> str:
 
 
 def drafts(messages: Sequence[Message]) -> list[MessageDraft]:
-    return [MessageDraft(one.role, one.content, id=one.id, name=one.name) for one in messages]
+    return [
+        MessageDraft(message.role, message.content, id=message.id, name=message.name) for message in messages
+    ]
 
 
 def test_a_question_brings_what_answers_it_fenced_and_in_the_order_it_was_said(
@@ -418,7 +420,7 @@ def test_tool_results_stay_with_their_calls_beside_what_is_recalled(words: Memor
     for tokens in (150, 300, 600, 2000):
         context = session.build_context(budget=TokenBudget.of(tokens))
         calls = {call.id for message in context.messages for call in message.tool_calls}
-        assert calls == {one.tool_call_id for one in context.messages if one.role is Role.TOOL}
+        assert calls == {message.tool_call_id for message in context.messages if message.role is Role.TOOL}
 
 
 class Broken(HashEmbedder):

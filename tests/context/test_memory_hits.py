@@ -205,9 +205,9 @@ def test_tenants_recall_nothing_of_each_other(engine: MemoryEngine, tenant: str)
 def test_nothing_changes_in_a_namespace_without_entries(embedder: Any, clock: FrozenClock) -> None:
     with MemoryEngine(embedder=embedder, clock=clock, ids=seeded_ids()) as engine:
         space, other = engine.namespace("a"), engine.namespace("b")
-        for one in (space, other):
+        for namespace in (space, other):
             for text in ("The red boat sails at noon.", "An oak grows slowly.", CODE, "Ada likes red boats."):
-                one.session("s").add("user", text)
+                namespace.session("s").add("user", text)
         other.long_term.store("The red boat sails at dawn.")
         for strategy in Strategy:
             wish = build_recall_request("red boat", now=NOW, limit=10, strategy=strategy)
@@ -329,7 +329,7 @@ def test_what_memory_tells_is_fenced_as_data(opened: MemoryEngine) -> None:
     session = space.session("s")
     session.add("user", "What is the safe code?")
     for context in (space.build_context("safe code"), session.build_context()):
-        (message,) = (one for one in context.messages if "7741" in one.content)
+        (message,) = (message for message in context.messages if "7741" in message.content)
         assert message.role is Role.SYSTEM
         assert message.content.startswith(FENCE_OPENING)
         assert message.content.endswith(FENCE_CLOSING)

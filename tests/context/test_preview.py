@@ -75,14 +75,16 @@ def test_tasks_and_their_steps_come_page_by_page(engine: MemoryEngine, tenant: s
     space = engine.namespace(tenant)
     page = space.tasks(limit=1)
     rest = space.tasks(before=page.next_before, limit=9)
-    assert [(one.task, one.cycles) for one in (*page.tasks, *rest.tasks)] == [("second", 5), ("first", 5)]
+    assert [(task.task, task.cycles) for task in (*page.tasks, *rest.tasks)] == [("second", 5), ("first", 5)]
     assert rest.next_before is None
     assert space.tasks(limit=2) == replace(rest, tasks=(*page.tasks, *rest.tasks))
     steps = space.task_cycles("first", limit=3)
     assert steps.next_place is not None
     others = space.task_cycles("first", place=steps.next_place, limit=3)
     told = (*steps.cycles, *others.cycles)
-    assert [(one.number, one.entry.action.parameters["at"]) for one in told] == [(n + 1, n) for n in range(5)]
+    assert [(cycle.number, cycle.entry.action.parameters["at"]) for cycle in told] == [
+        (n + 1, n) for n in range(5)
+    ]
     with pytest.raises(NotFoundError):
         space.task_cycles("a talk")
     with pytest.raises(InvalidInputError):

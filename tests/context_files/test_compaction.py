@@ -132,7 +132,7 @@ def test_running_tasks_stay_and_completed_ones_for_24_hours() -> None:
         ),
     )
     report = compact(context, now=NOW)
-    assert [one.id for one in report.context.active_tasks] == ["old but running", "young", "waiting"]
+    assert [task.id for task in report.context.active_tasks] == ["old but running", "young", "waiting"]
     assert report.pruned_tasks == ("a day", "older", "lower case")
     longer = compact(context, now=NOW, config=CompactionConfig(completed_hours=72))
     assert longer.pruned_tasks == ()

@@ -96,7 +96,7 @@ def test_what_was_said_and_learned_since_comes_along(
     files.to_engine(SESSION, engine, tenant)
     session, knowledge = engine.session(tenant, SESSION), engine.namespace(tenant).knowledge
     session.add("user", "And now delete it")
-    known = {one.value: one for one in knowledge}
+    known = {item.value: item for item in knowledge}
     knowledge.remove("note", known["User prefers verbose output"].key)
     knowledge.correct("note", known["Project uses Rust 1.75"].key, "Project uses Rust 1.80")
     found = files.from_engine(SESSION, engine, tenant).context
@@ -128,10 +128,10 @@ def test_a_session_goes_out_and_into_another_engine_without_loss(
         report = files.to_engine("s", other, "ns")
         assert (report.stored, report.facts) == (4, 2)
         assert list(other.session("ns", "s").messages()) == list(session.messages())
-        known = {(one.category, one.key, one.value, one.confidence, one.source) for one in knowledge}
+        known = {(item.category, item.key, item.value, item.confidence, item.source) for item in knowledge}
         copied = {
-            (one.category, one.key, one.value, one.confidence, one.source)
-            for one in other.namespace("ns").knowledge
+            (item.category, item.key, item.value, item.confidence, item.source)
+            for item in other.namespace("ns").knowledge
         }
         assert copied == known
         again = files.from_engine("s", other, "ns").context
@@ -199,7 +199,7 @@ def test_what_was_taken_out_of_the_list_does_not_come_out(
     context = files.save(parsed(FILE)).context
     files.to_engine(SESSION, engine, tenant)
     session = engine.session(tenant, SESSION)
-    second = next(one for one in session.messages() if one.role is Role.ASSISTANT)
+    second = next(message for message in session.messages() if message.role is Role.ASSISTANT)
     session.transcript.move([second.id], Listing.REMOVED)
     found = files.from_engine(SESSION, engine, tenant).context
     assert found.recent_history == (context.recent_history[0], context.recent_history[2])

@@ -64,7 +64,7 @@ def test_each_name_is_safe_and_leads_back(session_id: str) -> None:
 
 def test_very_long_ids_that_begin_alike_have_files_of_their_own() -> None:
     ids = ["x" * 1000, "x" * 999 + "y", "é" * 500, "é" * 499 + "e"]
-    stems = {to_file_stem(one) for one in ids}
+    stems = {to_file_stem(session_id) for session_id in ids}
     assert len(stems) == 4
     assert all(
         len(stem) <= MAX_STEM_CHARACTERS and is_shortened_stem(stem) and parse_file_stem(stem) is None

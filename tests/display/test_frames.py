@@ -45,7 +45,7 @@ def test_a_recall_becomes_a_frame_with_a_column_for_each_signal(memory: Memory) 
     assert list(made["created_at"]) == [hit.entry.created_at for hit in recall]
     for name in {name for hit in recall for name in hit.signals}:
         expected = [hit.signals.get(name) for hit in recall]
-        assert [None if pd.isna(one) else one for one in made[f"signal_{name}"]] == expected
+        assert [None if pd.isna(value) else value for value in made[f"signal_{name}"]] == expected
     assert made["created_at"].dtype == UTC_TIMES
     assert made["score"].dtype == "float64"
     assert made.equals(frame(recall.hits))
@@ -71,16 +71,16 @@ def test_pages_sessions_and_entries_become_frames(memory: Memory) -> None:
     assert list(frame(page)["content"]) == [message.content for message in page.messages]
     sessions = frame(memory.namespace.sessions())
     assert dict(zip(sessions["name"], sessions["message_count"], strict=True)) == {
-        one.name: one.message_count for one in memory.namespace.sessions().sessions
+        info.name: info.message_count for info in memory.namespace.sessions().sessions
     }
     assert set(sessions["namespace"]) == {"alice"}
     entries = memory.session.entries()
     made = frame(entries)
-    assert list(made["relevance"]) == [one.relevance for one in entries]
-    assert list(made["tier"]) == [one.tier.value for one in entries]
+    assert list(made["relevance"]) == [entry.relevance for entry in entries]
+    assert list(made["tier"]) == [entry.tier.value for entry in entries]
     assert made["valid_until"].isna().all()
     stored = frame(memory.namespace.long_term)  # whatever can be gone through
-    assert set(stored["id"]) >= {one.id for one in memory.entries}
+    assert set(stored["id"]) >= {entry.id for entry in memory.entries}
 
 
 def test_the_optimizers_history_becomes_a_frame(memory: Memory) -> None:
@@ -103,7 +103,9 @@ def test_knowledge_relations_stories_and_sites_become_frames(memory: Memory) -> 
     assert told["part"].value_counts().to_dict() == {
         name: len(getattr(arc, name)) for name in ("beginning", "middle", "end") if getattr(arc, name)
     }
-    assert list(frame(memory.session.chunks())["number"]) == [one.number for one in memory.session.chunks()]
+    assert list(frame(memory.session.chunks())["number"]) == [
+        chunk.number for chunk in memory.session.chunks()
+    ]
     site = frame(memory.site)
     assert list(site["url"]) == [page.url for page in memory.site.pages()]
     assert site["visited_at"].notna().sum() == 1

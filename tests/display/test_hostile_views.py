@@ -114,7 +114,11 @@ def test_hostile_text_is_shown_and_never_obeyed(text: str) -> None:
 def safe(text: str) -> bool:
     """Without what turns lines, ends them or drives a terminal."""
     turning = {"\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "\u2068", "\u2069"}
-    controls = {one for one in text if unicodedata.category(one) == "Cc"} - {"\n", "\r", "\t"}
+    controls = {character for character in text if unicodedata.category(character) == "Cc"} - {
+        "\n",
+        "\r",
+        "\t",
+    }
     return not controls and not turning & set(text)
 
 

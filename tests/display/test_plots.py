@@ -73,7 +73,7 @@ def context(number: int = 1, **more: Any) -> MemoryContext:
     sections = {"conversation": 10 * number, "frame": 3}
     return MemoryContext(
         messages=said, token_count=10 * number + 3, token_budget=10 * number + 20, sections=sections,
-        full=tuple(one.id for one in said), **more,
+        full=tuple(message.id for message in said), **more,
     )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def labels(axes: Axes) -> list[str]:
 
 def offsets(axes: Axes) -> list[tuple[float, float]]:
     """Where the points of a picture stand."""
-    clouds = [one for one in axes.collections if isinstance(one, PathCollection)]
+    clouds = [collection for collection in axes.collections if isinstance(collection, PathCollection)]
     return [(float(x), float(y)) for cloud in clouds for x, y in np.asarray(cloud.get_offsets())]
 
 
@@ -219,7 +219,7 @@ def test_memories_are_told_by_their_tiers() -> None:
     )
     shown = labels(plots.budget(built))
     assert {"memories: 21", "known: 12", "knowledge: 12", "free: 17"} <= set(shown)
-    shares = [int(one.split(": ")[1]) for one in shown if one.startswith(("long term", "episodic"))]
+    shares = [int(label.split(": ")[1]) for label in shown if label.startswith(("long term", "episodic"))]
     assert sorted(shares) == [10, 11]
 
 
@@ -288,14 +288,14 @@ def as_dict(one: Entry) -> dict[str, Any]:
 
 
 def test_a_long_conversation_is_drawn_in_few_bars_that_add_up(memory: Memory) -> None:
-    said = [one for one in memory.session.messages() if not one.is_summary]
+    said = [message for message in memory.session.messages() if not message.is_summary]
     built = memory.session.build_context(budget=TokenBudget.of(700))
     axes = plots.conversation(built, said)
     counts = [int(label.split(": ")[1]) for label in labels(axes) if ": " in label]
     assert sum(counts) == len(said) == 121
     assert len(axes.containers[0]) == 61  # two in a bar
     assert "2 per bar" in axes.get_xlabel()
-    assert sum(patch.get_height() for patch in axes.patches) == sum(one.token_count for one in said)  # type: ignore[attr-defined]
+    assert sum(patch.get_height() for patch in axes.patches) == sum(message.token_count for message in said)  # type: ignore[attr-defined]
 
 
 def test_usage_follows_each_turn(memory: Memory) -> None:
@@ -303,7 +303,7 @@ def test_usage_follows_each_turn(memory: Memory) -> None:
     axes = plots.usage(turns)
     stairs = [patch for patch in axes.patches if isinstance(patch, StepPatch)]
     assert list(stairs[-1].get_data()[0]) == [500, 700, 900]
-    assert list(stairs[-2].get_data()[0]) == [one.token_count for one in turns]
+    assert list(stairs[-2].get_data()[0]) == [message.token_count for message in turns]
     assert labels(axes)[0] == "budget"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("turn", "tokens")
 
@@ -319,7 +319,7 @@ def test_scores_are_stacked_by_signal(memory: Memory) -> None:
     assert len(axes.get_yticklabels()) == 6
     assert [text.get_text() for text in axes.texts] == [f"{hit.score:.2f}" for hit in recall]
     assert "What is my dog called?" in axes.get_title(loc="left")
-    given = {name.replace("_", " ") for one in recall for name, value in one.signals.items() if value}
+    given = {name.replace("_", " ") for hit in recall for name, value in hit.signals.items() if value}
     assert set(labels(axes)) == given
 
 
@@ -396,9 +396,9 @@ def test_relations_lead_from_entry_to_entry(memory: Memory) -> None:
     found = memory.namespace.long_term.related(start.id, depth=2)
     axes = plots.relations(start, found)
     said = [text.get_text() for text in axes.texts if text.get_text()]
-    assert said == [start.content, *(one.entry.content for one in found)]
+    assert said == [start.content, *(related.entry.content for related in found)]
     arrows = [text for text in axes.texts if text.get_text() == ""]
-    assert len(arrows) == len({relation for one in found for relation in one.path})
+    assert len(arrows) == len({relation for related in found for relation in related.path})
     assert labels(axes) == ["part of", "supports"]
 
 

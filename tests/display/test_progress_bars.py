@@ -33,7 +33,7 @@ def test_a_bar_follows_embedding_backups_and_maintenance(tmp_path: Path) -> None
             other.restore(tmp_path / "b", progress=progress)
         with bar("erasing", file=out["maintain"], mininterval=0) as progress:
             engine.maintenance.run(progress)
-    told = {name: one.getvalue() for name, one in out.items()}
+    told = {name: stream.getvalue() for name, stream in out.items()}
     assert "300/300" in told["embed"]
     assert "embedding: 100%" in told["embed"]
     assert "backing up, writing: 100%" in told["backup"]

@@ -236,10 +236,10 @@ def test_a_view_asks_for_little_however_much_there_is(tmp_path: Path) -> None:
 
 
 def test_to_show_something_changes_nothing(memory: Memory) -> None:
-    before = [one.use_count for one in memory.namespace.knowledge], memory.session.count()
+    before = [item.use_count for item in memory.namespace.knowledge], memory.session.count()
     for make in VALUES.values():
         make(memory)._repr_html_()
-    assert ([one.use_count for one in memory.namespace.knowledge], memory.session.count()) == before
+    assert ([item.use_count for item in memory.namespace.knowledge], memory.session.count()) == before
 
 
 def test_every_public_report_shows_itself() -> None:
@@ -247,10 +247,12 @@ def test_every_public_report_shows_itself() -> None:
     modules = [importlib.import_module(f"langmem_tiers.{name}") for name in packages]
     public = {getattr(module, name) for module in modules for name in getattr(module, "__all__", ())}
     reports = [
-        one for one in public if isinstance(one, type) and is_dataclass(one) and is_result(one.__name__)
+        exported
+        for exported in public
+        if isinstance(exported, type) and is_dataclass(exported) and is_result(exported.__name__)
     ]
     assert len(reports) > 30
-    assert [one.__name__ for one in reports if not issubclass(one, NotebookDisplayable)] == []
+    assert [report.__name__ for report in reports if not issubclass(report, NotebookDisplayable)] == []
 
 
 def is_result(name: str) -> bool:
@@ -294,4 +296,4 @@ def test_a_value_that_holds_none_everywhere_shows_itself() -> None:
     context = MemoryContext(messages=(), token_count=0, token_budget=1)
     assert "0 of 1 tokens" in page_of(context).text
     assert "MemoryEngine" in page_of(MemoryEngine(config=EngineConfig())).text
-    assert {one.name for one in fields(Hit)} >= {"score", "signals"}
+    assert {field.name for field in fields(Hit)} >= {"score", "signals"}

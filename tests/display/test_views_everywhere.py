@@ -33,7 +33,10 @@ def test_a_view_may_be_asked_for_while_others_write(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine, ThreadPoolExecutor(4) as pool:
         session = engine.session("alice", "s")
         writes = [pool.submit(session.add, "user", f"Remark {n}.") for n in range(60)]
-        views = [pool.submit(one._repr_html_) for one in (engine, engine.namespace("alice"), session) * 10]
+        views = [
+            pool.submit(displayable._repr_html_)
+            for displayable in (engine, engine.namespace("alice"), session) * 10
+        ]
         assert all("cannot be shown" not in view.result() for view in views)
         assert all(write.result().tokens for write in writes)
 

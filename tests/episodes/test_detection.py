@@ -33,10 +33,14 @@ from tests.messages import message
 def turns(*said: tuple[str, str] | str | Message, first: int = 1) -> list[NumberedMessage]:
     """Turns of texts by the user, of (role, text), or of messages."""
     messages = [
-        one if isinstance(one, Message) else message(one) if isinstance(one, str) else message(one[1], one[0])
-        for one in said
+        draft
+        if isinstance(draft, Message)
+        else message(draft)
+        if isinstance(draft, str)
+        else message(draft[1], draft[0])
+        for draft in said
     ]
-    return [NumberedMessage(number=number, message=one) for number, one in enumerate(messages, first)]
+    return [NumberedMessage(number=number, message=message) for number, message in enumerate(messages, first)]
 
 
 def moment(*said: tuple[str, str] | str | Message) -> EpisodeDraft:
@@ -132,7 +136,7 @@ def test_a_solution_starts_at_the_nearest_issue_that_shares_a_word_with_it() -> 
             ("assistant", "I fixed the parser."),
         )
     )
-    assert [(one.kind, one.first_turn, one.last_turn) for one in found] == [
+    assert [(moment.kind, moment.first_turn, moment.last_turn) for moment in found] == [
         (ISSUE, 1, 1),
         (ISSUE, 2, 2),
         (SOLVED, 1, 4),
@@ -159,7 +163,7 @@ def test_a_question_that_tells_of_a_moment_itself_is_not_the_start_of_the_next()
     found = find_moments(
         turns(("assistant", "The build is broken. Which one next?"), "Let's go with Frankfurt.")
     )
-    assert [(one.first_turn, one.last_turn) for one in found] == [(1, 1), (2, 2)]
+    assert [(moment.first_turn, moment.last_turn) for moment in found] == [(1, 1), (2, 2)]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +205,7 @@ def test_the_context_is_who_said_what_in_the_two_messages_before() -> None:
 
 def test_only_moments_after_the_given_turn_are_told_and_earlier_ones_are_context() -> None:
     told = turns("There is a bug in the parser.", "Hm.", "Fixed the parser.", "All tests pass.")
-    assert [one.last_turn for one in find_moments(told, after=2)] == [3, 4]
+    assert [moment.last_turn for moment in find_moments(told, after=2)] == [3, 4]
     assert find_moments(told, after=2)[0].first_turn == 1
     assert find_moments(told, after=4) == ()
 
@@ -376,7 +380,7 @@ def test_a_unit_repeated_to_100000_characters_gives_one_moment_of_each_speaker_a
     text = repeat_to_size(unit, 100_000)
     found = find_moments(turns(text, ("assistant", text[:20_000]), ("tool", text[:20_000])))
     kinds = {"we decided ": [DECISION] * 2, "fixed ": [SOLVED] * 2}
-    assert [one.kind for one in found] == kinds.get(unit, [])
+    assert [moment.kind for moment in found] == kinds.get(unit, [])
 
 
 WORDS = "we decided not to fixed the bug if done finally because great 40 s from to instead let's ``` > ? . ! , 漢字"
@@ -394,21 +398,21 @@ def test_whatever_is_said_moments_are_well_formed_and_repeatable(
     told = turns(*said, first=first)
     found = find_moments(told, after=after)
     assert found == find_moments(told, after=after)
-    last = [one.last_turn for one in found]
+    last = [moment.last_turn for moment in found]
     assert last == sorted(set(last))
-    for one in found:
-        assert one.last_turn > after
-        assert first <= one.first_turn <= one.last_turn < first + len(told)
-        assert one.last_turn - one.first_turn <= 10
-        assert 0 < len(one.title) <= 60
-        assert 0 < len(one.summary) <= 400
-        assert one.participants
-        assert one.significance == round(one.significance, 2)
-        assert told[one.last_turn - first].message.role != "system"
+    for moment in found:
+        assert moment.last_turn > after
+        assert first <= moment.first_turn <= moment.last_turn < first + len(told)
+        assert moment.last_turn - moment.first_turn <= 10
+        assert 0 < len(moment.title) <= 60
+        assert 0 < len(moment.summary) <= 400
+        assert moment.participants
+        assert moment.significance == round(moment.significance, 2)
+        assert told[moment.last_turn - first].message.role != "system"
 
 
 @given(conversations, st.integers(0, 12))
 def test_reading_in_two_steps_finds_the_same_moments(said: list[tuple[str, str]], after: int) -> None:
     told = turns(*said)
     whole = find_moments(told)
-    assert tuple(one for one in whole if one.last_turn > after) == find_moments(told, after=after)
+    assert tuple(moment for moment in whole if moment.last_turn > after) == find_moments(told, after=after)

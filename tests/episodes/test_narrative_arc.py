@@ -39,8 +39,8 @@ def episode(first: int, last: int | None = None, **given: Any) -> Episode:
 
 def applied(episodes: list[Episode], merged: list[MergedEpisode]) -> list[Episode]:
     """The episodes with each group replaced by its keeper."""
-    gone = {one.id for group in merged for one in (group.keeper, *group.absorbed)}
-    return [one for one in episodes if one.id not in gone] + [group.keeper for group in merged]
+    gone = {episode.id for group in merged for episode in (group.keeper, *group.absorbed)}
+    return [episode for episode in episodes if episode.id not in gone] + [group.keeper for group in merged]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_an_episode_belongs_to_the_third_in_which_it_begins(turns: int, first_tu
 def test_key_moments_have_a_significance_of_at_least_0_7_and_come_in_the_order_of_their_turns() -> None:
     told = [episode(8, significance=0.7), episode(1, significance=0.9), episode(4, significance=0.69)]
     arc = build_narrative_arc("s", 9, told)
-    assert [one.first_turn for one in arc.key_moments] == [1, 8]
+    assert [moment.first_turn for moment in arc.key_moments] == [1, 8]
     assert (arc.session, arc.turns) == ("s", 9)
 
 
@@ -83,7 +83,13 @@ def test_the_order_is_by_first_turn_last_turn_time_and_id() -> None:
         episode(1, 3, id="a", created_at=late),
         episode(1, 2, id="z", created_at=late),
     ]
-    assert [one.id for one in build_narrative_arc("s", 100, told).beginning] == ["z", "a", "b", "c", "d"]
+    assert [episode.id for episode in build_narrative_arc("s", 100, told).beginning] == [
+        "z",
+        "a",
+        "b",
+        "c",
+        "d",
+    ]
 
 
 def test_an_empty_session_has_an_empty_arc_and_other_sessions_are_left_out() -> None:
@@ -234,21 +240,25 @@ def test_merging_twice_changes_nothing_more(told: list[Episode]) -> None:
 def test_merging_loses_no_turn_and_no_access_and_names_all_that_it_absorbs(told: list[Episode]) -> None:
     merged = merge_overlapping_episodes(told)
     after = applied(told, merged)
-    assert sum(one.access_count for one in after) == sum(one.access_count for one in told)
+    assert sum(episode.access_count for episode in after) == sum(episode.access_count for episode in told)
     assert len(after) + sum(len(group.absorbed) for group in merged) == len(told)
     for session in "st":
-        kept = [one for one in after if one.session == session and not one.is_archived]
-        before = [one for one in told if one.session == session and not one.is_archived]
-        ranges = sorted((one.first_turn, one.last_turn) for one in kept)
-        assert all(one[1] < other[0] for one, other in pairwise(ranges))
+        kept = [episode for episode in after if episode.session == session and not episode.is_archived]
+        before = [episode for episode in told if episode.session == session and not episode.is_archived]
+        ranges = sorted((episode.first_turn, episode.last_turn) for episode in kept)
+        assert all(earlier[1] < later[0] for earlier, later in pairwise(ranges))
         covered = {turn for first, last in ranges for turn in range(first, last + 1)}
-        assert covered == {turn for one in before for turn in range(one.first_turn, one.last_turn + 1)}
+        assert covered == {
+            turn for episode in before for turn in range(episode.first_turn, episode.last_turn + 1)
+        }
 
 
 @given(many(), st.integers(0, 30))
 def test_every_episode_of_a_session_lies_in_one_part_of_its_arc(told: list[Episode], turns: int) -> None:
     arc = build_narrative_arc("s", turns, told)
     parts = [*arc.beginning, *arc.middle, *arc.end]
-    assert sorted(one.id for one in parts) == sorted(one.id for one in told if one.session == "s")
+    assert sorted(episode.id for episode in parts) == sorted(
+        episode.id for episode in told if episode.session == "s"
+    )
     assert parts == sorted(parts, key=lambda one: (one.first_turn, one.last_turn, one.created_at, one.id))
-    assert list(arc.key_moments) == [one for one in parts if one.is_key_moment]
+    assert list(arc.key_moments) == [episode for episode in parts if episode.is_key_moment]

@@ -179,8 +179,8 @@ def test_a_session_goes_with_its_memories_its_context_and_what_was_set_aside(
 
     assert SECRET not in everything(engine, tenant)
     assert OTHER in everything(engine, tenant)
-    assert {one.name for one in namespace.sessions().sessions} == {"friday", "mondays"}
-    assert [one.key for one in namespace.knowledge] == ["coffee"]
+    assert {info.name for info in namespace.sessions().sessions} == {"friday", "mondays"}
+    assert [item.key for item in namespace.knowledge] == ["coffee"]
     assert namespace.knowledge.history("domain", "tea") == ()
     assert contexts.load("monday") is None
     counts = receipt.counts

@@ -33,7 +33,7 @@ def test_no_byte_of_what_is_forgotten_is_left_in_redis(url: str, tenant: str, wh
                 scrub=False,
             )
             assert WORD not in held_in(server)
-            left = [one.content for one in engine.session(tenant, "s").latest(10)]
+            left = [message.content for message in engine.session(tenant, "s").latest(10)]
             assert left == (["And the boat is green."] if what == "message" else [])
 
 
@@ -48,7 +48,7 @@ def test_a_message_that_is_forgotten_takes_no_others_from_working_memory(url: st
         stored = engine.session(tenant, "s").add("user", "Forget me.").stored[0]
         engine.working.append(tenant, "s", "user", "Keep me.")
         engine.forget(namespace=tenant, session="s", message=stored.id, scrub=False)
-        assert [one.content for one in engine.session(tenant, "s").latest(10)] == ["Keep me."]
+        assert [message.content for message in engine.session(tenant, "s").latest(10)] == ["Keep me."]
 
 
 @pytest.mark.parametrize("what", ["message", "session", "namespace"])
@@ -87,9 +87,9 @@ def test_a_session_that_stays_is_cached_again_at_once(
         else:
             engine.maintenance.run()
         for said in (["The boat is red."], ["The boat is red.", "It sails."]):
-            assert [one.content for one in session.latest(9)] == said
+            assert [message.content for message in session.latest(9)] == said
             before = engine.redis
-            assert [one.content for one in session.latest(9)] == said
+            assert [message.content for message in session.latest(9)] == said
             after = engine.redis
             assert before is not None
             assert after is not None

@@ -53,12 +53,12 @@ def state(space: Namespace, fact_id: str) -> tuple[FactState, str, str | None]:
 def test_facts_are_paged_oldest_first_and_by_state(engine: MemoryEngine, tenant: str) -> None:
     space = engine.namespace(tenant)
     states = [*FactState] * 3
-    made = [put(engine, space, f"fact {number}", state=one) for number, one in enumerate(states)]
+    made = [put(engine, space, f"fact {number}", state=state) for number, state in enumerate(states)]
     assert tuple(space.facts) == space.facts.page() == tuple(made)
-    for one in FactState:
-        expected = [fact for fact in made if fact.state is one]
-        assert list(space.facts.page({one})) == list(space.facts.page([one.value])) == expected
-        assert space.facts.page({one}, after=expected[0].id) == tuple(expected[1:])
+    for state in FactState:
+        expected = [fact for fact in made if fact.state is state]
+        assert list(space.facts.page({state})) == list(space.facts.page([state.value])) == expected
+        assert space.facts.page({state}, after=expected[0].id) == tuple(expected[1:])
     assert space.facts.page({"pending", "rejected"}, limit=3) == (made[0], made[4], made[5])
     assert space.facts.page(set()) == ()
     found: list[ExtractedFact] = []
@@ -141,7 +141,7 @@ def test_a_receipt_names_the_fact_that_it_comes_from(opened: MemoryEngine) -> No
     assert space.facts.promote(fact.id).fact == fact.id
 
 
-@pytest.mark.parametrize("before", [one for one in FactState if one is not FactState.PROMOTED])
+@pytest.mark.parametrize("before", [state for state in FactState if state is not FactState.PROMOTED])
 def test_a_fact_in_any_other_state_can_be_promoted(opened: MemoryEngine, before: FactState) -> None:
     space = opened.namespace("a")
     fact = put(opened, space, "Ship the beta by noon.", state=before)

@@ -176,7 +176,7 @@ def test_a_models_facts_are_quarantined_wherever_an_order_stands() -> None:
             for text in TALK[place:]:
                 said(session, text)
             session.learn()
-            (fact,) = [one for one in namespace.facts if one.content == LAUNCH["content"]]
+            (fact,) = [fact for fact in namespace.facts if fact.content == LAUNCH["content"]]
             assert fact.state is FactState.QUARANTINED
             assert fact.reason == "beside it: it tells the model to drop its instructions"
             assert fact.source_message_id is not None
@@ -216,7 +216,7 @@ def test_an_assistants_suggestion_stays_doubted_though_a_model_found_it(content:
         )
         said(session, "Thanks, and what is for lunch?")
         session.learn()
-        (fact,) = [one for one in namespace.facts if one.content == content]
+        (fact,) = [fact for fact in namespace.facts if fact.content == content]
         assert fact.source_message_id == suggestion
         assert (fact.state, fact.confidence < 0.6) == (FactState.VALIDATED, True)
         assert texts(namespace.long_term.entries()) == []

@@ -385,7 +385,7 @@ VALUES = st.recursive(
 def test_valid_json_is_read_exactly(texts: list[str], more: object, letters: str) -> None:
     answer = json.dumps([{"content": text, "more": more} for text in texts], ensure_ascii=letters == "ascii")
     found = find_objects(answer, "content")
-    assert [one["content"] for one in found.objects] == texts
+    assert [candidate["content"] for candidate in found.objects] == texts
     assert not found.is_truncated
     assert found.garbled_count == 0
 

@@ -284,7 +284,7 @@ def test_there_are_five_categories_and_any_other(base: KnowledgeBase) -> None:
         item = look(base, "same key", name)
         assert (item.category, item.value) == (name, f"value of {name}")
         assert type(item.category) is str
-        assert [one.category for one in base.page(name)] == [name]
+        assert [item.category for item in base.page(name)] == [name]
     assert [item.category for item in base] == sorted([*names, "my own"])
 
 
@@ -552,7 +552,7 @@ def test_what_was_known_at_a_time_can_be_asked(
     base.remove("domain", "ledger")
 
     def told(when: datetime) -> list[tuple[str, str]]:
-        return [(one.key, one.value) for one in base.valid_at(when)]
+        return [(item.key, item.value) for item in base.valid_at(when)]
 
     assert told(spring - timedelta(microseconds=1)) == []
     assert told(spring) == [("payment provider", "Fjordpay")]

@@ -136,7 +136,7 @@ def test_an_id_names_one_category_and_key(names: list[tuple[str, str]]) -> None:
         ).id
         for category, key in names
     ]
-    assert [name_from_id(one) for one in ids] == names
+    assert [name_from_id(message_id) for message_id in ids] == names
     assert len(set(ids)) == len(names)
 
 

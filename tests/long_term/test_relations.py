@@ -44,7 +44,7 @@ def entries(memory: LongTerm, count: int) -> list[str]:
 
 
 def reached(memory: LongTerm, start: str, **how: Any) -> list[tuple[str, int]]:
-    return [(one.entry.id, one.depth) for one in memory.related(start, **how)]
+    return [(related.entry.id, related.depth) for related in memory.related(start, **how)]
 
 
 def test_the_kinds_of_the_design_document_are_there() -> None:
@@ -127,7 +127,7 @@ def test_of_two_ways_of_one_length_the_stronger_counts(memory: LongTerm) -> None
     first = memory.relate(strong, start, strength=0.6)
     second = memory.relate(end, strong, strength=0.5)
     found = memory.related(start, depth=2)
-    assert [one.entry.id for one in found] == [weak, strong, end]  # the nearest and strongest first
+    assert [related.entry.id for related in found] == [weak, strong, end]  # the nearest and strongest first
     assert found[2].strength == pytest.approx(0.3)
     assert found[2].path == (first, second)
 
@@ -240,7 +240,7 @@ def test_a_chain_longer_than_the_recursion_limit_is_read_in_order_and_refuses_a_
     assert [entry.id for entry in memory.history(ids[len(ids) // 2])] == ids
     with pytest.raises(InvalidInputError, match="cannot supersede"):
         memory.relate(ids[0], ids[-1], "supersedes")
-    assert [one.entry.id for one in memory.related(ids[0], depth=20)] == ids[1:21]
+    assert [related.entry.id for related in memory.related(ids[0], depth=20)] == ids[1:21]
 
 
 def store_work(count: int) -> tuple[int, int]:

@@ -123,8 +123,8 @@ def test_a_decision_that_was_reversed_is_answered_now_and_as_of_then(
     assert texts(memory.valid_at(changed - TICK)) == [POSTGRES]
     assert texts(memory.valid_at(changed)) == [MYSQL]
     assert texts(memory.valid_at(NOW - TICK)) == []
-    for one in (first.id, receipt.entry.id if receipt.entry else ""):
-        assert texts(memory.history(one)) == [POSTGRES, MYSQL]
+    for entry_id in (first.id, receipt.entry.id if receipt.entry else ""):
+        assert texts(memory.history(entry_id)) == [POSTGRES, MYSQL]
     assert [entry.valid_until for entry in memory.history(first.id)] == [changed, None]
 
 
@@ -336,7 +336,7 @@ def check_one_at_a_time(memory: LongTerm) -> None:
     for moment in {bound + step for bound in bounds for step in (-TICK, 0 * TICK, TICK)}:
         holding = [entry for entry in there if entry.is_valid_at(moment)]
         assert len(holding) <= 1, (moment, texts(tuple(holding)))
-        assert [one.id for one in memory.valid_at(moment)] == [one.id for one in holding]
+        assert [entry.id for entry in memory.valid_at(moment)] == [entry.id for entry in holding]
     (now,) = memory.entries()
     assert now.valid_from == max(starts)
 

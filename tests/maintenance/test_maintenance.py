@@ -60,7 +60,11 @@ def test_a_damaged_message_keeps_no_other_session_from_its_turn(clock: FrozenClo
         report = engine.maintenance.run()
         assert report.erased.messages == 1
         assert report.compacted is not None
-        assert [one for one in report.problems if one.startswith("session 'a' of 'acme' was not changed: ")]
+        assert [
+            problem
+            for problem in report.problems
+            if problem.startswith("session 'a' of 'acme' was not changed: ")
+        ]
 
 
 def test_messages_older_than_ninety_days_go_and_no_other(engine: MemoryEngine, clock: FrozenClock) -> None:
@@ -96,7 +100,7 @@ def test_what_was_learned_or_promoted_outlives_its_message(engine: MemoryEngine,
     left = [message for message in session.messages() if not message.is_summary]
     assert [message.id for message in left] == [ids[7]]  # it was promoted
     assert namespace.long_term.entries() == entries
-    assert [one.key for one in namespace.knowledge] == ["tea"]
+    assert [item.key for item in namespace.knowledge] == ["tea"]
     assert report.erased.messages == 29
     assert (report.erased.entries, report.erased.knowledge) == (0, 0)
     assert "tiles" not in session.view()[0].content
@@ -124,7 +128,7 @@ def test_a_session_with_nothing_left_goes_and_a_new_one_stays(
     clock.advance(days=91)
     engine.session("acme", "new")
     report = engine.maintenance.run()
-    assert [one.name for one in engine.namespace("acme").sessions().sessions] == ["new"]
+    assert [info.name for info in engine.namespace("acme").sessions().sessions] == ["new"]
     assert report.erased.sessions == 2
 
 

@@ -31,7 +31,7 @@ def test_what_is_forgotten_leaves_pools_and_what_others_synced(url: str, tenant:
         assert receipt.elsewhere["pool contributions"] == 1
         assert receipt.elsewhere["pool copies"] == 1
         assert pool.query(reader, "vault code") == ()
-        assert not [one for one in engine.namespace(reader).long_term if "Quorrax" in one.content]
+        assert not [entry for entry in engine.namespace(reader).long_term if "Quorrax" in entry.content]
         pool.delete()
 
 

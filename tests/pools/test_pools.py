@@ -161,9 +161,9 @@ def test_the_first_member_owns_the_pool_unless_another_is_named(
 ) -> None:
     first = engine.pools.create(f"1 {tenant}", members=[a, b, a])
     named = engine.pools.create(f"2 {tenant}", members=[a, b], owner=b)
-    assert [(one.namespace, one.is_owner) for one in first.members()] == [(b, False), (a, True)]
-    assert [(one.namespace, one.is_owner) for one in named.members()] == [(b, True), (a, False)]
-    assert [one.name for one in engine.pools.of(a)] == [first.name, named.name]
+    assert [(member.namespace, member.is_owner) for member in first.members()] == [(b, False), (a, True)]
+    assert [(member.namespace, member.is_owner) for member in named.members()] == [(b, True), (a, False)]
+    assert [pool.name for pool in engine.pools.of(a)] == [first.name, named.name]
     third = (tenant, "reviewer")
     with pytest.raises(NotAllowedError, match="does not own"):
         named.add(third, by=a)
@@ -181,7 +181,7 @@ def test_the_first_member_owns_the_pool_unless_another_is_named(
 def test_other_rights_leave_since_when_a_member_is_in_the_pool(
     pool: Pool, b: tuple[str, str], clock: FrozenClock
 ) -> None:
-    (before,) = [one for one in pool.members() if one.namespace == b]
+    (before,) = [member for member in pool.members() if member.namespace == b]
     clock.advance(days=1)
     after = pool.add(b, can_write=False)
     assert after in pool.members()
@@ -203,7 +203,7 @@ def test_the_advice_for_who_lacks_a_right_gives_that_right_and_no_other(
 
 def test_a_pool_is_got_by_its_name_or_its_id(engine: MemoryEngine, pool: Pool, a: tuple[str, str]) -> None:
     assert engine.pools.get(pool.name).id == engine.pools.get(pool.id).id == pool.id
-    assert pool.id in [one.id for one in engine.pools]
+    assert pool.id in [pool.id for pool in engine.pools]
     with pytest.raises(PoolExistsError):
         engine.pools.create(pool.name, members=[a])
 
@@ -258,7 +258,7 @@ def test_entries_and_knowledge_are_contributed_with_what_is_known_of_them(
         pool.contribute(b, entry)
     promoted = engine.session(a, "s").add("user", "The boat is green.").message
     engine.session(a, "s").promote(promoted.id)
-    (message,) = [one for one in engine.namespace(a).long_term.latest() if one.id == promoted.id]
+    (message,) = [entry for entry in engine.namespace(a).long_term.latest() if entry.id == promoted.id]
     with pytest.raises(InvalidInputError, match="contribute its text"):
         pool.contribute(a, message)
     clock.advance(days=4)
@@ -285,12 +285,12 @@ def test_the_same_is_shown_once_with_all_who_said_it(
     assert (again.outcome, again.duplicate_of) == (Outcome.DUPLICATE, first.entry.id)
     assert pool.contribute(a, SHADERS).reason == "it was contributed before"
     (hit,) = pool.query(b, "shaders")
-    assert [one.namespace for one in hit.contributors] == [a, b]
+    assert [contributor.namespace for contributor in hit.contributors] == [a, b]
     with pytest.raises(NotAllowedError, match="only owner"):
         pool.leave(a, take_back=True)
     assert pool.leave(b, take_back=True) == 1
     (hit,) = pool.query(a, "shaders")
-    assert [one.namespace for one in hit.contributors] == [a]
+    assert [contributor.namespace for contributor in hit.contributors] == [a]
 
 
 def test_a_sync_brings_each_once_with_the_pool_as_its_source(
@@ -377,7 +377,7 @@ def test_deleting_a_namespace_takes_what_it_gave_wherever_it_is(
     engine.namespace(a).delete()
     assert texts(pool, b, "shaders lunch noon") == ["Lunch is at noon."]
     assert long_term(engine, b) == []
-    assert [one.namespace for one in pool.members()] == [b]
+    assert [member.namespace for member in pool.members()] == [b]
     with pytest.raises(NotAllowedError):
         pool.query(a, "lunch")
     engine.namespace(b).delete()

@@ -114,7 +114,7 @@ def test_the_usage_of_the_design_works(
     assert context.allocation.total_tokens == count_messages(CharCounter(), context.messages) > 0
     assert DECIDED in [hit.entry.content for hit in results]
     assert DECIDED in [hit.entry.content for hit in context.retrieval_results]
-    assert [one.content for one in context.messages][-1] == DECIDED
+    assert [message.content for message in context.messages][-1] == DECIDED
     assert context.warnings == ()
     folder = tmp_path / ".project-memory"
     assert {path.name for path in folder.glob("*.json")} == set(FILES)
@@ -264,7 +264,7 @@ def test_a_conversation_is_active_paused_and_ended(memory: MemorySystem, clock: 
         1,
     )
     memory.add_message("user", "I am back.")
-    assert [one.content for one in memory.build_context().messages] == ["Hello.", "I am back."]
+    assert [message.content for message in memory.build_context().messages] == ["Hello.", "I am back."]
     ended = memory.end_conversation("All said")
     assert (ended.status, ended.outcome, ended.ended_at) == (
         ConversationStatus.ENDED,
@@ -332,7 +332,7 @@ def test_a_second_one_on_the_same_folder_knows_what_the_first_was_told(
     first.add_message("user", DECIDED)
     second = opened()  # while the first is open, and has not flushed
     assert DECIDED in [hit.entry.content for hit in second.search("PostgreSQL")]
-    assert [one.id for one in second.conversations()] == ["monday"]
+    assert [conversation.id for conversation in second.conversations()] == ["monday"]
     first.end_conversation("Chosen")
     first.close()
     assert second.conversations()[0].status is ConversationStatus.ENDED
@@ -452,7 +452,7 @@ def test_flush_writes_the_episodic_file_of_the_design(memory: MemorySystem, cloc
     assert set(episode) >= EPISODIC
     assert (episode["type"], episode["episodeType"]) == ("episode", "decision_made")
     assert set(episode["metadata"]) >= METADATA - {"source"}
-    (decided,) = (one for one in read(memory, "long-term-memory.json") if one["content"] == DECIDED)
+    (decided,) = (entry for entry in read(memory, "long-term-memory.json") if entry["content"] == DECIDED)
     assert episode["linkedMemories"] == [decided["id"]]
     reference = episode["conversationRef"]
     assert reference["conversationId"] == "monday"
@@ -486,7 +486,7 @@ def test_flush_writes_conversations_and_chunks_of_the_design(
         assert set(entry) >= {"id", "role", "content", "timestamp"}
     contents = {entry["id"]: entry["content"] for entry in read(memory, "long-term-memory.json")}
     assert [contents[name] for name in conversation["activeFacts"]] == [DECIDED]
-    assert conversation["milestones"] == [one["id"] for one in read(memory, "episodic-memory.json")]
+    assert conversation["milestones"] == [episode["id"] for episode in read(memory, "episodic-memory.json")]
     assert set(chunk) >= CHUNK
     assert (chunk["conversationId"], chunk["chunkNumber"], len(chunk["messages"])) == ("monday", 1, 10)
     assert chunk["messages"][1]["content"] == DECIDED
@@ -570,7 +570,10 @@ def test_each_change_is_written(opened: Callable[..., MemorySystem]) -> None:
         assert len(memory.flush()) == 4
     memory.start_conversation("tuesday")
     memory.close()  # closing flushes
-    assert [one["id"] for one in read(memory, "conversations.json")] == ["monday", "tuesday"]
+    assert [conversation["id"] for conversation in read(memory, "conversations.json")] == [
+        "monday",
+        "tuesday",
+    ]
 
 
 @pytest.mark.soak

@@ -107,7 +107,7 @@ def test_one_entry_restored_and_another_archived_is_written_too(
     assert memory.consolidate().memories_archived == 1  # the black one
     assert memory.flush()
     text = (memory.folder / "long-term-memory.json").read_text("utf-8")
-    states = {one["id"]: one["state"] for one in json.loads(text)}
+    states = {record["id"]: record["state"] for record in json.loads(text)}
     assert states == {green.id: EntryState.FULL.value, black.id: EntryState.ARCHIVED.value}
     assert memory.flush() == ()
 

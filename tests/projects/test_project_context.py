@@ -93,7 +93,7 @@ def priorities(result: ContextBuildResult, kind: ContextItemKind) -> dict[str, f
 
 
 def text_of(result: ContextBuildResult, name: str) -> str:
-    return next(one.content for one in result.messages if one.id == name)
+    return next(message.content for message in result.messages if message.id == name)
 
 
 def test_the_window_is_divided_as_the_design_says(parts: SessionDependencies) -> None:
@@ -168,7 +168,7 @@ def test_the_order_for_the_model_is_system_memories_chunks_messages(parts: Sessi
     result = allocated(
         parts, system="You help.", recent=recent, retrieved=[hit("Blue kettle")], chunks=[chunk(1), chunk(2)]
     )
-    assert [one.id for one in result.messages] == [
+    assert [message.id for message in result.messages] == [
         "system-prompt",
         "retrieved-memories",
         "earlier-chunks",
@@ -268,11 +268,11 @@ def test_the_budget_holds_and_calls_stay_whole_whatever_the_sizes(
     )
     assert result.allocation.total_tokens <= total - working
     assert result.budget.available >= 0
-    shown = [one for one in result.messages if one.tool_calls or one.tool_call_id]
-    called = {call.id for one in shown for call in one.tool_calls}
-    answered = {one.tool_call_id for one in shown if one.tool_call_id}
+    shown = [message for message in result.messages if message.tool_calls or message.tool_call_id]
+    called = {call.id for message in shown for call in message.tool_calls}
+    answered = {message.tool_call_id for message in shown if message.tool_call_id}
     assert called == answered
-    kept = [one for one in result.messages if one in recent]
+    kept = [message for message in result.messages if message in recent]
     assert kept == recent[len(recent) - len(kept) :]  # the newest, without a gap
     if recent:
         assert kept
@@ -318,7 +318,7 @@ def test_the_newest_message_may_take_all_there_is_and_else_it_is_an_error(parts:
     }
     fitting = message("x" * (4 * 96), id="newest")  # with its frame 100
     result = allocated(parts, recent=[message("old"), fitting], **window)
-    assert [one.id for one in result.messages] == ["newest"]
+    assert [message.id for message in result.messages] == ["newest"]
     assert result.warnings == ("1 recent messages did not fit",)
     assert result.budget.available == 0
     with pytest.raises(
@@ -340,7 +340,7 @@ def test_a_call_that_is_too_large_for_its_share_is_left_out_with_its_results(
     result = allocated(
         parts, recent=recent, max_context_tokens=200, system_prompt_tokens=40, working_memory_tokens=10
     )
-    assert [one.id for one in result.messages] == ["n"]
+    assert [message.id for message in result.messages] == ["n"]
     assert result.warnings == ("3 recent messages did not fit",)
 
 
@@ -413,9 +413,9 @@ def test_what_is_retrieved_is_fenced_and_fences_in_it_are_harmless(
         assert "＜/memory" not in flat
         lines = 2 if name == "retrieved-memories" else 1
         assert inside.strip().count("\n") == lines - 1  # each memory is one line
-    injected = [one for one in result.messages if one.name == "memory"]
+    injected = [message for message in result.messages if message.name == "memory"]
     assert len(injected) == 2
-    assert {one.role.value for one in injected} == {"system"}
+    assert {message.role.value for message in injected} == {"system"}
 
 
 def test_what_was_retrieved_is_handed_on_as_it_was_found(parts: SessionDependencies) -> None:

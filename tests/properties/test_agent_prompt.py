@@ -93,7 +93,7 @@ def _way(text: str, number: int) -> Change:
     return lambda memory: memory.working.record_navigation(state)
 
 
-outcomes = st.sampled_from([one.value for one in ExecutionOutcome])
+outcomes = st.sampled_from([outcome.value for outcome in ExecutionOutcome])
 changes = st.one_of(
     st.builds(_cycle, texts, tools, st.dictionaries(short, values, max_size=3), st.none() | texts, outcomes),
     st.builds(_cycles, tools, texts, st.integers(1, 12)),

@@ -63,7 +63,7 @@ def hold(engine: MemoryEngine, path: tuple[str, ...], number: int, talk: Talk) -
             ]
         else:
             drafts = [MessageDraft("user", SAID[kind].format(said))]
-        groups.append([one.id for one in session.add_many(drafts).stored])
+        groups.append([message.id for message in session.add_many(drafts).stored])
     if talk.learns:
         session.learn(whole=True)
     for cut in talk.cuts:
@@ -94,17 +94,21 @@ def told(engine: MemoryEngine, path: tuple[str, ...]) -> dict[str, dict[str, Any
     """All that a namespace holds, by kind and id."""
     namespace = engine.namespace(path)
     found: dict[str, dict[str, Any]] = {
-        "entries": {one.id: one for one in namespace.long_term.entries(valid_at=None, archived=True)},
-        "facts": {one.id: one for one in namespace.facts},
-        "episodes": {one.id: replace(one, linked=()) for one in namespace.episodes},
-        "knowledge": {one.id: one for one in namespace.knowledge},
+        "entries": {entry.id: entry for entry in namespace.long_term.entries(valid_at=None, archived=True)},
+        "facts": {fact.id: fact for fact in namespace.facts},
+        "episodes": {episode.id: replace(episode, linked=()) for episode in namespace.episodes},
+        "knowledge": {item.id: item for item in namespace.knowledge},
     }
     for info in namespace.sessions().sessions:
         session = namespace.session(info.name)
         found[info.name] = {
-            one.id: replace(one, is_compressed=False) for one in session.messages() if not one.is_summary
+            message.id: replace(message, is_compressed=False)
+            for message in session.messages()
+            if not message.is_summary
         }
-        found[f"{info.name} view"] = {one.id: one for one in session.view() if not one.is_summary}
+        found[f"{info.name} view"] = {
+            message.id: message for message in session.view() if not message.is_summary
+        }
     return found
 
 
@@ -148,8 +152,8 @@ def test_nothing_of_a_message_is_left_and_the_rest_is_equal(held: list[Talk], da
         messages = list(session.messages())
         info = session.info()
         assert info.message_count == len(messages)
-        assert info.token_count == sum(one.token_count for one in messages)
-        assert info.compressed_count == sum(one.is_compressed for one in messages)
+        assert info.token_count == sum(message.token_count for message in messages)
+        assert info.compressed_count == sum(message.is_compressed for message in messages)
         for chunk in session.chunks():
             assert erased not in chunk.summary
             assert chunk.message_count == len(session.messages_of(chunk))

@@ -77,11 +77,11 @@ def passes(one: Said, importance: float, filters: RecallFilters) -> bool:
 
 def store(engine: MemoryEngine, namespace: str, messages: list[Said]) -> dict[str, Said]:
     kept: dict[str, Said] = {}
-    for number, one in enumerate(messages):
-        session, name = engine.session(namespace, one.session), f"m{number}"
-        session.add(MessageDraft(one.role, one.text, id=name, created_at=one.when))
-        kept[name] = one
-        if one.promoted:
+    for number, message in enumerate(messages):
+        session, name = engine.session(namespace, message.session), f"m{number}"
+        session.add(MessageDraft(message.role, message.text, id=name, created_at=message.when))
+        kept[name] = message
+        if message.promoted:
             session.promote(name)
     return kept
 
@@ -98,7 +98,7 @@ def test_exactly_what_the_filters_allow_comes(
         weights = {hit.entry.id: hit.entry.importance for hit in where.recall("", strategy="recency")}
         assert weights.keys() == kept.keys()
         found = where.recall("red boat", strategy=strategy, filters=filters, limit=100)
-    expected = {name for name, one in kept.items() if passes(one, weights[name], filters)}
+    expected = {name for name, message in kept.items() if passes(message, weights[name], filters)}
     assert {hit.entry.id for hit in found} == expected
     assert len(found) == len(expected)
     assert found.candidates == len(expected)
@@ -150,9 +150,9 @@ def test_a_recall_is_the_same_however_often_it_was_asked_while_writing(
     for asks in (True, False):
         with MemoryEngine(embedder=HashEmbedder(16), clock=FrozenClock()) as engine:
             where = engine.namespace("a")
-            for number, one in enumerate([*before, *after]):
-                draft = MessageDraft(one.role, one.text, id=f"m{number}", created_at=one.when)
-                where.session(one.session).add(draft)
+            for number, message in enumerate([*before, *after]):
+                draft = MessageDraft(message.role, message.text, id=f"m{number}", created_at=message.when)
+                where.session(message.session).add(draft)
                 if asks:
                     where.recall("red boat", limit=1)
             found = where.recall("red boat at noon")

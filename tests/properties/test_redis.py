@@ -62,7 +62,9 @@ class TwoWorkersAndTheTruth(RuleBasedStateMachine):
     @rule(name=NAMES, writer=WRITERS, keep=st.booleans(), text=TEXTS)
     def replace_the_list(self, name: str, writer: int, keep: bool, text: str) -> None:  # noqa: FBT001 - drawn
         transcript = self.session(name, writer).transcript
-        kept = [MessageDraft(one.role, one.content) for one in transcript.messages()] if keep else []
+        kept = (
+            [MessageDraft(message.role, message.content) for message in transcript.messages()] if keep else []
+        )
         transcript.replace([*kept, MessageDraft("user", text)])
 
     @rule(name=NAMES, writer=WRITERS)

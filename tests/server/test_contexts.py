@@ -37,16 +37,18 @@ def test_what_is_left_out_is_told_with_its_true_reason(ask: ApiClient, memory: M
     memory.session(("acme", "alice"), "now").add("user", QUESTION)
     told = ask.post_json("/context", namespace=ALICE, session="now", question=QUESTION, budget=800)
     out = told["left_out"]
-    assert {reason_of(one) for one in out} >= {"in few words", "duplicate", "known, and no room"}
-    assert {one["origin"] for one in out if reason_of(one) == "in few words"} == {"compressed"}
-    assert {one["origin"] for one in out if reason_of(one) != "in few words"} == {"dropped"}
-    (unknown,) = (one for one in out if reason_of(one) == "known, and no room")
+    assert {reason_of(entry) for entry in out} >= {"in few words", "duplicate", "known, and no room"}
+    assert {entry["origin"] for entry in out if reason_of(entry) == "in few words"} == {"compressed"}
+    assert {entry["origin"] for entry in out if reason_of(entry) != "in few words"} == {"dropped"}
+    (unknown,) = (entry for entry in out if reason_of(entry) == "known, and no room")
     assert (unknown["id"], unknown["session"], unknown["role"]) == ("domain/red sails", None, None)
     assert unknown["tokens"] > 100
     context = memory.session(("acme", "alice"), "now").preview(QUESTION, budget=TokenBudget.of(800)).context
-    assert len(out) == len({(one["session"], one["id"]) for one in out}) == told["left_out_count"]
-    names = [one["id"] if one["session"] is None else f"{one['session']}/{one['id']}" for one in out]
-    assert [one["reason"] for one in out] == [context.reasons[name] for name in names]
+    assert len(out) == len({(entry["session"], entry["id"]) for entry in out}) == told["left_out_count"]
+    names = [
+        entry["id"] if entry["session"] is None else f"{entry['session']}/{entry['id']}" for entry in out
+    ]
+    assert [entry["reason"] for entry in out] == [context.reasons[name] for name in names]
     without = {
         name for name, why in context.reasons.items() if not why.startswith(("recalled", "known", "in full"))
     }
@@ -59,7 +61,7 @@ def test_what_has_too_little_to_do_with_the_question_is_told_as_that(
     talk(memory, 3)
     memory.session(("acme", "alice"), "now").add("user", "What is the weather of a cat called?")
     told = ask.post_json("/context", namespace=ALICE, session="now", budget=2_000)
-    assert "not relevant enough" in {reason_of(one) for one in told["left_out"]}
+    assert "not relevant enough" in {reason_of(entry) for entry in told["left_out"]}
 
 
 @pytest.mark.soak
@@ -72,11 +74,11 @@ def test_all_that_is_left_out_of_a_very_long_session_is_counted(ask: ApiClient, 
         there = len(context.full) + len(context.compressed)
         there += sum(hit.session == "long" and hit.message is not None for hit in context.recalled)
         assert len(told["left_out"]) == 200
-        others = sum(one["session"] != "long" for one in told["left_out"])
+        others = sum(entry["session"] != "long" for entry in told["left_out"])
         assert told["left_out_count"] == 5_000 - there + others
-        (warned,) = (one for one in told["warnings"] if " messages did not fit" in one)
+        (warned,) = (warning for warning in told["warnings"] if " messages did not fit" in warning)
         # What is told in a few words has some room.
-        in_few_words = sum(one["origin"] == "compressed" for one in told["left_out"])
+        in_few_words = sum(entry["origin"] == "compressed" for entry in told["left_out"])
         assert 5_000 - there - in_few_words <= int(warned.split()[0]) <= 5_000 - there
 
 
@@ -86,10 +88,10 @@ def test_what_was_replaced_in_a_very_long_session_is_not_counted(
     session = talk(memory, 3_000)
     session.transcript.move([f"m{n}" for n in range(1_000, 1_500)], Listing.REMOVED)
     told = ask.post_json("/context", namespace=ALICE, session="long", budget=500)
-    there = sum(one["origin"] in {"full", "compressed"} for one in told["messages"])
+    there = sum(message["origin"] in {"full", "compressed"} for message in told["messages"])
     recalled = session.preview(budget=TokenBudget.of(500)).context.recalled
     there += sum(hit.session == "long" for hit in recalled)
-    others = sum(one["session"] != "long" for one in told["left_out"])
+    others = sum(entry["session"] != "long" for entry in told["left_out"])
     assert told["left_out_count"] == 2_500 - there + others
 
 
@@ -97,7 +99,9 @@ def test_what_was_taken_out_of_the_conversation_is_told_as_that(ask: ApiClient, 
     session = talk(memory, 6)
     session.transcript.move(["m0"], Listing.REMOVED)
     session.transcript.replace([MessageDraft("user", "Another talk.", id="other")])
-    listed = {one["id"]: one for one in ask.get_all("/sessions/long/timeline", namespace=ALICE, limit=2)}
+    listed = {
+        entry["id"]: entry for entry in ask.get_all("/sessions/long/timeline", namespace=ALICE, limit=2)
+    }
     for n in range(6):
         assert (listed[f"m{n}"]["state"], listed[f"m{n}"]["reason"]) == (
             "dropped",
@@ -124,9 +128,11 @@ def test_a_context_is_divided_as_the_optimizer_has_learned(tmp_path: Path) -> No
         revision = session.info().revision
         built = session.build_context("Which boats?")
         assert session.info().revision == revision
-        assert [one["text"] for one in seen["messages"]] == [one.content for one in built.messages]
-        assert [one["reason"] for one in seen["messages"]] == [
-            built.reasons[one.id] for one in built.messages
+        assert [message["text"] for message in seen["messages"]] == [
+            message.content for message in built.messages
+        ]
+        assert [message["reason"] for message in seen["messages"]] == [
+            built.reasons[message.id] for message in built.messages
         ]
         assert built.reasons["m89"] == f"in full: among the newest {window}"
 
@@ -139,8 +145,10 @@ def test_the_pages_of_a_timeline_are_of_one_context() -> None:
         asked = {"namespace": ALICE, "question": "Which message is about boats?", "budget": 300, "limit": 10}
 
         def recalls() -> float:
-            (family,) = (one for one in registry.collect() if one.name == METRIC_NAMES[RETRIEVE_DURATION])
-            return sum(one.value for one in family.samples if one.name.endswith("_count"))
+            (family,) = (
+                metric for metric in registry.collect() if metric.name == METRIC_NAMES[RETRIEVE_DURATION]
+            )
+            return sum(sample.value for sample in family.samples if sample.name.endswith("_count"))
 
         page = ask.get_json("/sessions/long/timeline", **asked)
         once = recalls()
@@ -175,7 +183,7 @@ def test_a_system_prompt_counts_with_its_frame(
     for budget in range(300, 320):
         asked = {"namespace": ALICE, "session": "long", "question": "Hi.", "budget": budget}
         told = ask.post_json("/context", **asked, system="Be brief.")
-        prompt = REPLY + sum(one["tokens"] + FRAME for one in told["messages"])
+        prompt = REPLY + sum(message["tokens"] + FRAME for message in told["messages"])
         assert prompt == told["used"] <= budget
 
 

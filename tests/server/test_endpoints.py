@@ -69,9 +69,9 @@ def test_namespaces_are_listed_page_by_page(ask: ApiClient, memory: MemoryEngine
     for label in ("a/b", "c\\d", "é"):
         memory.session((label, "x"), "s").add("user", "Hello.")
     listed = ask.get_all("/namespaces", limit=1)
-    assert [one["namespace"] for one in listed] == ["a\\/b/x", "acme/alice", "bob", "c\\\\d/x", "é/x"]
-    for one in listed:
-        assert ask.get_json("/sessions", namespace=one["namespace"])["items"]
+    assert [item["namespace"] for item in listed] == ["a\\/b/x", "acme/alice", "bob", "c\\\\d/x", "é/x"]
+    for item in listed:
+        assert ask.get_json("/sessions", namespace=item["namespace"])["items"]
 
 
 def test_sessions_are_listed_newest_first_whatever_they_are_called(ask: ApiClient) -> None:
@@ -89,7 +89,7 @@ def test_sessions_are_listed_newest_first_whatever_they_are_called(ask: ApiClien
         path = f"/sessions/{quoted(name)}/messages"
         assert ask.post_json(path, namespace="new", messages=[{"role": "user", "content": name}])["ids"]
     listed = ask.get_all("/sessions", namespace="new", limit=2)
-    assert [one["session"] for one in listed] == names[::-1]
+    assert [item["session"] for item in listed] == names[::-1]
     for name in names:
         (message,) = ask.get_json(f"/sessions/{quoted(name)}/messages", namespace="new")["items"]
         assert message["text"] == name
@@ -98,7 +98,7 @@ def test_sessions_are_listed_newest_first_whatever_they_are_called(ask: ApiClien
 def test_messages_come_oldest_first_with_their_positions(ask: ApiClient, memory: MemoryEngine) -> None:
     talk(memory, 7)
     listed = ask.get_all("/sessions/long/messages", namespace=ALICE, limit=3)
-    assert [(one["id"], one["position"]) for one in listed] == [(f"m{n}", n + 1) for n in range(7)]
+    assert [(item["id"], item["position"]) for item in listed] == [(f"m{n}", n + 1) for n in range(7)]
 
 
 def test_an_id_that_ends_a_line_is_not_the_one_without(ask: ApiClient) -> None:
@@ -154,12 +154,12 @@ def test_a_timeline_says_of_each_message_what_the_context_does_with_it(
     recalled = {hit.entry.id for hit in context.recalled if hit.session == "long"}
     told = {"full": set(context.full), "compressed": set(context.compressed), "recalled": recalled}
     listed = ask.get_all("/sessions/long/timeline", namespace=ALICE, limit=25, **asked)
-    assert [one["position"] for one in listed] == list(range(1, 61))
-    for one in listed:
-        assert one["reason"]
-        assert one["state"] == next((name for name, ids in told.items() if one["id"] in ids), "dropped")
+    assert [item["position"] for item in listed] == list(range(1, 61))
+    for item in listed:
+        assert item["reason"]
+        assert item["state"] == next((name for name, ids in told.items() if item["id"] in ids), "dropped")
     newest = ask.get_all("/sessions/long/timeline", namespace=ALICE, limit=25, order="newest", **asked)
-    assert newest == [{**one, "position": None} for one in reversed(listed)]
+    assert newest == [{**item, "position": None} for item in reversed(listed)]
 
 
 def test_what_stands_behind_a_summary_is_compressed_in_a_timeline(
@@ -167,7 +167,7 @@ def test_what_stands_behind_a_summary_is_compressed_in_a_timeline(
 ) -> None:
     session = talk(memory, 10)
     session.compress("m6", "They spoke of boats.")
-    listed = {one["id"]: one for one in ask.get_all("/sessions/long/timeline", namespace=ALICE)}
+    listed = {entry["id"]: entry for entry in ask.get_all("/sessions/long/timeline", namespace=ALICE)}
     assert {listed[f"m{n}"]["state"] for n in range(6)} == {"compressed"}
     assert {listed[f"m{n}"]["state"] for n in range(6, 10)} == {"full"}
     assert "summary" in listed["m0"]["reason"]
@@ -217,16 +217,16 @@ def test_a_context_keeps_to_its_budget_and_tells_what_it_leaves_out(
     ask.post_json("/knowledge", namespace=ALICE, category="domain", key="cat", value="sits on the mat")
     told = ask.post_json("/context", **asked, system="Be brief.")
     assert told["used"] <= told["budget"] == 1000
-    assert sum(one["tokens"] for one in told["sections"]) == told["used"]
-    assert {one["origin"] for one in told["messages"]} >= {"system", "full", "knowledge", "recalled"}
-    origins = {one["origin"]: one["text"] for one in told["messages"]}
+    assert sum(section["tokens"] for section in told["sections"]) == told["used"]
+    assert {message["origin"] for message in told["messages"]} >= {"system", "full", "knowledge", "recalled"}
+    origins = {message["origin"]: message["text"] for message in told["messages"]}
     assert "sits on the mat" in origins["knowledge"]
     assert "called Tom" in origins["recalled"]
     assert told["messages"][0]["text"] == "Be brief."
     assert told["left_out"]
-    there = {one["id"] for one in told["messages"]}
-    assert not there & {one["id"] for one in told["left_out"]}
-    assert all(one["reason"] for one in (*told["left_out"], *told["messages"]))
+    there = {message["id"] for message in told["messages"]}
+    assert not there & {entry["id"] for entry in told["left_out"]}
+    assert all(entry["reason"] for entry in (*told["left_out"], *told["messages"]))
 
 
 def test_looking_at_a_context_changes_nothing(ask: ApiClient, memory: MemoryEngine) -> None:
@@ -248,7 +248,7 @@ def test_what_is_known_is_stored_listed_and_found(ask: ApiClient) -> None:
         found = ask.get_json(f"/entries/{quoted(stored['id'])}", namespace=ALICE)
         assert (found["tier"], found["kind"]) == ("knowledge", "knowledge")
     listed = ask.get_all("/knowledge", namespace=ALICE, limit=1)
-    assert [(one["category"], one["key"]) for one in listed] == [
+    assert [(item["category"], item["key"]) for item in listed] == [
         ("domain", "a"),
         ("domain", "b/c"),
         ("error_pattern", "a"),
@@ -259,7 +259,7 @@ def test_what_is_known_is_stored_listed_and_found(ask: ApiClient) -> None:
 def test_a_summary_is_not_promoted(ask: ApiClient, memory: MemoryEngine) -> None:
     session = talk(memory, 10)
     session.compress("m6", "They spoke of boats.")
-    (summary,) = [one for one in session.view() if one.is_summary]
+    (summary,) = [message for message in session.view() if message.is_summary]
     answer = ask.post(f"/entries/{quoted(summary.id)}/promote", namespace=ALICE, session="long")
     assert (answer.status_code, get_error_kind(answer)) == (422, "invalid")
     assert "summary" in answer.json()["error"]["message"]
@@ -270,7 +270,7 @@ def test_a_message_is_promoted_by_its_id(ask: ApiClient) -> None:
     assert ask.get_json(f"/entries/{first['id']}", namespace=ALICE)["tier"] == "short_term"
     told = ask.post_json(f"/entries/{first['id']}/promote", namespace=ALICE)
     assert (told["tier"], told["text"]) == ("long_term", "My cat is called Tom.")
-    held = {one["tier"]: one["entries"] for one in ask.get_json("/overview", namespace=ALICE)["tiers"]}
+    held = {tier["tier"]: tier["entries"] for tier in ask.get_json("/overview", namespace=ALICE)["tiers"]}
     assert held == {"short_term": 1, "long_term": 1}
 
 
@@ -287,8 +287,8 @@ def test_the_overview_counts_what_is_there(ask: ApiClient, memory: MemoryEngine)
     ask.post_json("/knowledge", namespace=ALICE, category="domain", key="a", value="b")
     told = ask.get_json("/overview", namespace=ALICE)
     assert (told["sessions"], told["messages"], told["knowledge"]) == (2, 12, 1)
-    assert sum(one["messages"] for one in told["growth"]) == 12
-    assert sum(one["tokens"] for one in told["growth"]) == told["tokens"]
+    assert sum(day["messages"] for day in told["growth"]) == 12
+    assert sum(day["tokens"] for day in told["growth"]) == told["tokens"]
     assert told["growth_is_whole"]
     assert told["optimizer"] == ask.get_json("/learning/optimizer/status", namespace=ALICE)
     assert told["budget"] == memory.config.budget.available
@@ -302,9 +302,9 @@ def test_recorded_tasks_are_told_step_by_step_with_their_loops(ask: ApiClient, m
                 tool = "click" if number > 3 else f"open{number}"
                 agent.record_cycle("I try", AgentAction(tool, {"selector": "#buy"}), "nothing", "failure")
     listed = ask.get_all("/tasks", namespace=ALICE, limit=1)
-    assert [(one["task"], one["cycles"]) for one in listed] == [("second", 12), ("first", 12)]
+    assert [(item["task"], item["cycles"]) for item in listed] == [("second", 12), ("first", 12)]
     steps = ask.get_all("/tasks/first/cycles", namespace=ALICE, limit=5)
-    assert [one["number"] for one in steps] == list(range(1, 13))
+    assert [step["number"] for step in steps] == list(range(1, 13))
     assert steps == ask.get_all("/tasks/first/cycles", namespace=ALICE)
     assert (steps[0]["action"], steps[0]["success"], steps[0]["loop"]) == ("open0", False, None)
     assert "12" in steps[-1]["loop"]

@@ -100,7 +100,7 @@ def test_a_token_opens_its_namespace_and_what_lies_below_it_and_no_name_that_onl
     memory.session(("acme",), "s").add("user", "Hello.")
     memory.session(("acme-corp",), "s").add("user", "Hello.")
     ask = ApiClient(memory, TOKENS, token=ACME)
-    assert [one["namespace"] for one in ask.get_all("/namespaces")] == ["acme", "acme/alice"]
+    assert [item["namespace"] for item in ask.get_all("/namespaces")] == ["acme", "acme/alice"]
     assert ask.get_json("/sessions/monday/messages", namespace=ALICE)["items"]
     assert ask.get_json("/sessions")["items"]  # its own, if it names none
     assert ask.get("/sessions", namespace="acme-corp").status_code == 403
@@ -109,12 +109,12 @@ def test_a_token_opens_its_namespace_and_what_lies_below_it_and_no_name_that_onl
 
 def test_a_token_for_all_opens_all(memory: MemoryEngine) -> None:
     ask = ApiClient(memory, TOKENS, token=ROOT)
-    assert [one["namespace"] for one in ask.get_all("/namespaces")] == ["acme/alice", "bob"]
+    assert [item["namespace"] for item in ask.get_all("/namespaces")] == ["acme/alice", "bob"]
 
 
 def test_a_server_of_one_namespace_knows_no_other(memory: MemoryEngine) -> None:
     ask = ApiClient(memory, ServerConfig(namespace=("bob",)))
-    assert [one["namespace"] for one in ask.get_all("/namespaces")] == ["bob"]
+    assert [item["namespace"] for item in ask.get_all("/namespaces")] == ["bob"]
     refused = ask.get("/sessions", namespace=ALICE)
     assert (refused.status_code, "'acme/alice' is not served here" in refused.text) == (403, True)
     bound = ServerConfig(namespace=("bob",), tokens=TOKENS.tokens)

@@ -237,7 +237,7 @@ def test_a_stopped_server_is_unavailable_and_loses_nothing() -> None:
             assert (answer.status_code, get_error_kind(answer)) == (503, "unavailable")
         server.start()
         wait_until(lambda: ask.get("/health").status_code == 200, "the server is healthy again")
-        assert [one["text"] for one in ask.get_all("/sessions/s/messages", namespace=ALICE)] == [
+        assert [message["text"] for message in ask.get_all("/sessions/s/messages", namespace=ALICE)] == [
             "The boat is red."
         ]
 
@@ -322,7 +322,9 @@ def test_a_write_that_takes_too_long_is_told_as_what_it_is_and_never_stored_if_i
             wait_until(is_one_begun, "one of two writes begins")
             other.rollback()
             # Of two on one thread one is begun, and is done once it can be; the other may be sent again.
-            assert {(one.status_code, get_error_kind(one)) for one in answers.values()} == {(503, "timeout")}
+            assert {(response.status_code, get_error_kind(response)) for response in answers.values()} == {
+                (503, "timeout")
+            }
             begun, waited = sorted(answers, key=lambda name: "retry-after" in answers[name].headers)
             assert "may still succeed" in answers[begun].text
             assert "retry-after" not in answers[begun].headers
@@ -336,7 +338,7 @@ def test_a_write_that_takes_too_long_is_told_as_what_it_is_and_never_stored_if_i
                 return listed[-1].status_code == 200
 
             wait_until(is_listed, "the begun write is done")
-    assert [one["text"] for one in listed[-1].json()["items"]] == [begun]
+    assert [item["text"] for item in listed[-1].json()["items"]] == [begun]
 
 
 def test_what_takes_too_long_is_answered_all_the_same(
@@ -359,8 +361,8 @@ def test_whatever_can_be_known_is_listed_told_and_forgotten(ask: ApiClient, long
         ask.post_json("/knowledge", namespace=ALICE, category=f"{longest}{number}", key=longest, value="tea")
     listed = ask.get_all("/knowledge", namespace=ALICE, limit=1)
     assert len(listed) == 3
-    for one in listed:
-        assert ask.get_json(f"/entries/{quote(one['id'])}", namespace=ALICE)["text"].endswith("tea")
-        named = {"category": one["category"], "key": one["key"]}
+    for item in listed:
+        assert ask.get_json(f"/entries/{quote(item['id'])}", namespace=ALICE)["text"].endswith("tea")
+        named = {"category": item["category"], "key": item["key"]}
         assert ask.post_json("/forget", namespace=ALICE, knowledge=named, confirm=True)
     assert ask.get_all("/knowledge", namespace=ALICE) == []

@@ -57,7 +57,7 @@ schema = schemathesis.pytest.from_fixture("document")
     suppress_health_check=list(HealthCheck),
 )
 def test_whatever_the_document_allows_is_answered_as_it_says(case: schemathesis.Case[Any]) -> None:
-    if "namespace" in {one.name for one in case.operation.query}:
+    if "namespace" in {parameter.name for parameter in case.operation.query}:
         case.query = {**(case.query or {}), "namespace": "a"}
     elif isinstance(case.body, dict):
         case.body = {**case.body, "namespace": "a"}
@@ -68,7 +68,7 @@ def test_the_document_tells_how_many_memories_the_engine_recalls_at_most(documen
     shapes = document.raw_schema["components"]["schemas"]["RecallMemoriesRequest"]["properties"]["limit"][
         "anyOf"
     ]
-    assert [one["maximum"] for one in shapes if one["type"] == "integer"] == [100]
+    assert [schema["maximum"] for schema in shapes if schema["type"] == "integer"] == [100]
 
 
 def test_the_document_names_no_other_host(document: BaseSchema) -> None:

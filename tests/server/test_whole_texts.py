@@ -45,14 +45,14 @@ def test_calls_of_tools_are_told_cut_in_lists_and_whole_as_an_entry(
         },
     ]
     for path in ("/sessions/tools/messages", "/sessions/tools/timeline"):
-        listed = {one["id"]: one["calls"] for one in ask.get_all(path, namespace=ALICE)}
+        listed = {entry["id"]: entry["calls"] for entry in ask.get_all(path, namespace=ALICE)}
         assert listed.pop("calling") == cut
         assert set(map(str, listed.values())) == {"[]"}
     assert ask.get_json("/entries/calling", namespace=ALICE)["calls"] == whole
     seen = ask.post_json("/context", namespace=ALICE, session="tools", budget=50_000)["messages"]
-    assert [one["calls"] for one in seen if one["id"] == "calling"] == [whole]
+    assert [entry["calls"] for entry in seen if entry["id"] == "calling"] == [whole]
     small = ask.post_json("/context", namespace=ALICE, session="tools", budget=60)["left_out"]
-    assert [one["calls"] for one in small if one["id"] == "calling"] == [cut]
+    assert [entry["calls"] for entry in small if entry["id"] == "calling"] == [cut]
 
 
 def test_a_long_value_is_cut_in_lists_and_whole_as_an_entry(ask: ApiClient, memory: MemoryEngine) -> None:
@@ -76,9 +76,9 @@ def test_a_step_of_a_task_can_be_read_whole(ask: ApiClient, memory: MemoryEngine
         agent.record_cycle(thought, AgentAction("look"), "short")
         agent.record_cycle("Short", AgentAction("look"), "short")
     steps = ask.get_all("/tasks/t/cycles", namespace=ALICE)
-    assert [one["cut"] for one in steps] == [True, True, True, False]
-    whole = [ask.get_json(f"/entries/{one['id']}", namespace=ALICE, session="t") for one in steps]
-    assert [one["result"] for one in whole] == [page, error, "short", "short"]
+    assert [step["cut"] for step in steps] == [True, True, True, False]
+    whole = [ask.get_json(f"/entries/{step['id']}", namespace=ALICE, session="t") for step in steps]
+    assert [entry["result"] for entry in whole] == [page, error, "short", "short"]
     assert thought in whole[0]["text"]
     assert text in whole[0]["text"]
 

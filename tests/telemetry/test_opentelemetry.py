@@ -51,7 +51,7 @@ def test_each_verb_has_a_span_with_counts(url: str, traced: Traced) -> None:
     ] * 60
     for span in traced.spans():
         assert span.attributes
-        assert all(isinstance(one, int | float) for one in span.attributes.values())
+        assert all(isinstance(value, int | float) for value in span.attributes.values())
 
 
 def test_what_a_verb_does_for_another_is_inside_its_span(traced: Traced) -> None:

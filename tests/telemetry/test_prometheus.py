@@ -188,9 +188,9 @@ def test_of_an_error_that_is_not_ours_only_that_is_told(registry: CollectorRegis
     metrics.attach(lambda: None)
     with pytest.raises(ZeroDivisionError), Instruments(metrics, None, lambda: 0.0).measure(Operation.ADD):
         _ = 1 / 0
-    samples = [one for family in metrics._collector.errors.collect() for one in family.samples]
-    errors = [one for one in samples if one.name.endswith("_total")]
-    assert [(one.labels["kind"], one.value) for one in errors] == [("other", 1)]
+    samples = [sample for family in metrics._collector.errors.collect() for sample in family.samples]
+    errors = [sample for sample in samples if sample.name.endswith("_total")]
+    assert [(sample.labels["kind"], sample.value) for sample in errors] == [("other", 1)]
 
 
 def test_several_engines_share_a_registry_and_a_closed_one_is_gone(registry: CollectorRegistry) -> None:
@@ -292,14 +292,14 @@ def test_scraping_from_threads_while_engines_come_and_go_breaks_nothing(registry
             failures.append(error)
 
     scrapers = [threading.Thread(target=scrape) for _ in range(2)]
-    for one in scrapers:
-        one.start()
+    for scraper in scrapers:
+        scraper.start()
     for number in range(15):
         with MemoryEngine(metrics=metrics.of(f"e{number}")) as engine:
             engine.session("a", "s").add("user", "one")
     stop.set()
-    for one in scrapers:
-        one.join()
+    for scraper in scrapers:
+        scraper.join()
     assert failures == []
 
 

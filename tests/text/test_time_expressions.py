@@ -329,8 +329,8 @@ def at(day: str) -> datetime:
 )
 def test_a_question_speaks_of_one_time(question: str, now: str, start: str, end: str) -> None:
     found = [
-        (f"{one.start:%Y-%m-%d %H:%M}", f"{one.end:%Y-%m-%d %H:%M}")
-        for one in find_time_ranges(question, at(now))
+        (f"{time_range.start:%Y-%m-%d %H:%M}", f"{time_range.end:%Y-%m-%d %H:%M}")
+        for time_range in find_time_ranges(question, at(now))
     ]
     assert found == [(f"{start} 00:00", f"{end} 00:00")]
 
@@ -368,7 +368,7 @@ def test_what_only_looks_like_a_time_is_none(text: str) -> None:
     ],
 )
 def test_a_range_names_the_words_that_said_it(text: str, said: list[str]) -> None:
-    assert [one.text for one in find_time_ranges(text, at(WED))] == said
+    assert [time_range.text for time_range in find_time_ranges(text, at(WED))] == said
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,9 @@ def test_hours_and_nights_are_parts_of_days(text: str, start: str, end: str) -> 
 
 def test_all_times_are_in_utc() -> None:
     found = find_time_ranges("2023-05-07T10:30+02:00, 7 May 2023, last night, 昨天, since May", at(WED))
-    assert {one.start.utcoffset() for one in found} | {one.end.utcoffset() for one in found} == {timedelta()}
+    assert {time_range.start.utcoffset() for time_range in found} | {
+        time_range.end.utcoffset() for time_range in found
+    } == {timedelta()}
 
 
 @pytest.mark.parametrize("now", EDGES)
@@ -431,7 +433,9 @@ MOMENTS = st.datetimes(timezones=st.just(UTC))
 def test_any_text_at_any_time_gives_ranges_that_do_not_overlap(text: str, now: datetime) -> None:
     found = find_time_ranges(text, now)
     place = 0
-    for one in found:
-        assert one.start < one.end
-        place = text.index(one.text, place) + len(one.text)  # in order, each behind the one before
+    for time_range in found:
+        assert time_range.start < time_range.end
+        place = text.index(time_range.text, place) + len(
+            time_range.text
+        )  # in order, each behind the one before
     assert found == find_time_ranges(text, now)

@@ -265,7 +265,9 @@ def test_a_name_in_a_text_is_found_by_the_name(name: str) -> None:
 
 def test_threads_that_stem_at_once_get_the_stems_that_each_would_get_alone() -> None:
     starts = [
-        f"{one}{other}" for one in ("nation", "relat", "happ", "organ") for other in string.ascii_lowercase
+        f"{stem}{ending}"
+        for stem in ("nation", "relat", "happ", "organ")
+        for ending in string.ascii_lowercase
     ]
     words = [
         start + end for start in starts for end in ("alizations", "fulness", "ingly", "icated", "ousness")

@@ -186,7 +186,7 @@ def test_a_relative_address_without_a_usable_base_has_no_normal_form(base: str) 
 
 def test_what_is_no_text_has_no_normal_form() -> None:
     values: list[object] = [None, 3, b"https://example.com", ["https://example.com"]]
-    assert [normalize_url(one) for one in values] == [None] * 4  # type: ignore[arg-type]
+    assert [normalize_url(value) for value in values] == [None] * 4  # type: ignore[arg-type]
 
 
 @examples(600)

@@ -68,7 +68,7 @@ def test_what_is_put_in_is_at_hand_and_in_no_session_yet(small: MemoryEngine) ->
     report = working.append("alice", "s", MessageDraft("tool", "rain", tool_call_id="c1"))
     memory = working.get("alice", "s")
     assert [message.role for message in memory.messages] == ["user", "assistant", "tool"]
-    assert {call: one.content for call, one in memory.tool_results.items()} == {"c1": "rain"}
+    assert {call: result.content for call, result in memory.tool_results.items()} == {"c1": "rain"}
     assert memory.token_count == report.token_count == sum(m.token_count for m in memory.messages)
     assert (memory.unsaved, report.is_new, report.flushed) == (3, True, 0)
     assert (stored(small, "alice"), held(small, "bob"), held(small, "alice", "t")) == ([], [], [])

@@ -74,7 +74,7 @@ class AsyncChatStoreConformance(Conformance):
         for name in HOSTILE_KEYS:
             assert texts(await store.get_messages(key + name)) == [name]
             assert await store.count_messages(key + name) == 1
-        keys = [one for one in await store.get_keys() if one.startswith(key)]
+        keys = [found_key for found_key in await store.get_keys() if found_key.startswith(key)]
         assert sorted(keys) == sorted(key + name for name in HOSTILE_KEYS)
 
     async def test_deleting_one_key_keeps_the_other_keys(self, store: AsyncDBChatStore, key: str) -> None:

@@ -68,7 +68,7 @@ class ChatStoreConformance(Conformance):
             store.add_message(key + name, said(name)[0])
         for name in HOSTILE_KEYS:
             assert texts(store.get_messages(key + name)) == [name]
-        assert sorted(one for one in store.get_keys() if one.startswith(key)) == sorted(
+        assert sorted(found_key for found_key in store.get_keys() if found_key.startswith(key)) == sorted(
             key + name for name in HOSTILE_KEYS
         )
 

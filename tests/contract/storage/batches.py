@@ -47,15 +47,19 @@ class BatchRepositoryConformance(StoreConformance):
             NOW,
             new_ids=True,
         )
-        assert [contents(one.stored) for one in done] == [["1", "2"], ["3"]]
-        for path, one, expected in zip(
+        assert [contents(result.stored) for result in done] == [["1", "2"], ["3"]]
+        for path, result, expected in zip(
             (namespace, (*namespace, "deeper")), done, (["1", "2"], ["3"]), strict=True
         ):
             info = stores.sessions.get(path, "a")
             assert info is not None
-            assert (info.key, info.revision, info.message_count) == (one.key, one.revision, len(expected))
+            assert (info.key, info.revision, info.message_count) == (
+                result.key,
+                result.revision,
+                len(expected),
+            )
             assert info.token_count == 2 * len(expected)
-            assert contents(stores.messages.list_latest(one.key, 9).messages) == expected
+            assert contents(stores.messages.list_latest(result.key, 9).messages) == expected
 
     def test_batches_append_to_the_end_of_the_record(
         self, stores: Stores, batches: BatchRepository, namespace: NamespacePath, key: int
@@ -87,8 +91,8 @@ class BatchRepositoryConformance(StoreConformance):
         assert (first.stored, first.duplicates) == ((new,), (known, new))
         assert (second.stored, second.duplicates) == ((known,), ())
         again = batches.append_all(given, NOW, new_ids=new_ids)
-        assert [one.stored for one in again] == [(), ()]
-        assert [one.revision for one in again] == [first.revision, second.revision]
+        assert [result.stored for result in again] == [(), ()]
+        assert [result.revision for result in again] == [first.revision, second.revision]
         assert contents(stores.messages.list_latest(key, 9).messages) == ["1", "2"]
 
     @pytest.mark.parametrize("new_ids", [False, True])
@@ -127,8 +131,8 @@ class BatchRepositoryConformance(StoreConformance):
 
     def test_a_thousand_sessions_at_once(self, batches: BatchRepository, namespace: NamespacePath) -> None:
         given = [SessionBatch(namespace, f"{n}", [message(f"{n}")]) for n in range(1000)]
-        assert all(len(one.stored) == 1 for one in batches.append_all(given, NOW, new_ids=True))
-        assert all(len(one.duplicates) == 1 for one in batches.append_all(given, NOW, new_ids=True))
+        assert all(len(result.stored) == 1 for result in batches.append_all(given, NOW, new_ids=True))
+        assert all(len(result.duplicates) == 1 for result in batches.append_all(given, NOW, new_ids=True))
 
     def test_concurrent_batches_in_any_order_store_everything_without_deadlock(
         self, stores: Stores, batches: BatchRepository, namespace: NamespacePath
@@ -160,7 +164,7 @@ class BatchRepositoryConformance(StoreConformance):
                 return
             for _ in range(10):
                 given = [SessionBatch(namespace, f"s{n}", [_own("x")]) for n in range(4)]
-                assert all(one.stored for one in batches.append_all(given, NOW, new_ids=True))
+                assert all(result.stored for result in batches.append_all(given, NOW, new_ids=True))
 
         run_in_threads(3, work)
 

@@ -195,15 +195,15 @@ class ContextStoreConformance:
             context = report.context
             revisions.append(context.based_on)
         versions = store.versions(session_id)
-        assert [one.number for one in versions] == [6, 5, 4][:KEPT]
-        assert [one.saved_at for one in versions] == [NOW + timedelta(minutes=n) for n in (6, 5, 4)]
-        assert [one.is_current for one in versions] == [True, False, False]
-        assert [one.revision for one in versions] == revisions[:2:-1]
-        assert all(one.size_bytes > 100 for one in versions)
-        for one in versions:
-            kept = store.version(session_id, one.number)
+        assert [version.number for version in versions] == [6, 5, 4][:KEPT]
+        assert [version.saved_at for version in versions] == [NOW + timedelta(minutes=n) for n in (6, 5, 4)]
+        assert [version.is_current for version in versions] == [True, False, False]
+        assert [version.revision for version in versions] == revisions[:2:-1]
+        assert all(version.size_bytes > 100 for version in versions)
+        for version in versions:
+            kept = store.version(session_id, version.number)
             assert kept is not None
-            assert kept.facts == tuple(f"{n}" for n in range(1, one.number + 1))
+            assert kept.facts == tuple(f"{n}" for n in range(1, version.number + 1))
         assert store.version(session_id, 3) is None
 
     def test_a_too_large_context_is_refused_and_changes_nothing(

@@ -269,7 +269,7 @@ class OverrideRepositoryConformance(StoreConformance):
         seen: list[tuple[str, str]] = []
         before = None
         while page := entries.list_promoted(namespace, before=before, limit=3):
-            seen += [(one.item.message.content, one.session) for one in page]
+            seen += [(entry.item.message.content, entry.session) for entry in page]
             before = page[-1].item.key
         assert seen == [(f"{n}", "b" if n % 2 else "a%\0") for n in (7, 6, 4, 3, 2, 1, 0)]
 

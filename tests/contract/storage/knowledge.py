@@ -246,7 +246,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
         moment, day = timedelta(microseconds=1), timedelta(days=1)
 
         def at(when: datetime, limit: int = 9) -> list[tuple[str, str]]:
-            return [(one.key, one.value) for one in knowledge.list_past_at(namespace, when, limit=limit)]
+            return [(item.key, item.value) for item in knowledge.list_past_at(namespace, when, limit=limit)]
 
         assert at(start - moment) == []
         assert at(start) == at(start + day - moment) == [("a", "old"), ("b", "old")]

@@ -248,7 +248,7 @@ class LongTermRepositoryConformance(
     def test_many_entries_are_written_and_read_in_one_call(self, book: Book) -> None:
         names = [f"{number}" for number in range(500)]
         book.write(put=tuple(book.new(name, tags=frozenset({name, "all"})) for name in names))
-        chain = tuple(relation(one, two) for one, two in itertools.pairwise(names[:450]))
+        chain = tuple(relation(source, target) for source, target in itertools.pairwise(names[:450]))
         close = dict.fromkeys(names, LATER)
         book.write(relate=chain, close=close, archive=tuple(names[:440]))
         assert set(book.store.get(book.namespace, names)) == set(names)
@@ -259,14 +259,16 @@ class LongTermRepositoryConformance(
         with pytest.raises(InvalidInputError):
             book.commit(relate=(relation(names[449], names[0]),))
         book.write(put=tuple(book.new(name, content="new") for name in names))
-        assert {one.entry.content for one in book.store.get(book.namespace, names).values()} == {"new"}
+        assert {
+            stored_entry.entry.content for stored_entry in book.store.get(book.namespace, names).values()
+        } == {"new"}
         assert book.store.delete(book.namespace, [*names, "nowhere"]) == 500
         assert book.ids(archived=True) == []
 
     def test_a_deleted_namespace_keeps_no_data(self, book: Book) -> None:
         child = book.beside("child")
-        for one in (book, child):
-            one.write(**filled(one))
+        for each_book in (book, child):
+            each_book.write(**filled(each_book))
         before = child.all()
         book.stores.sessions.delete_namespace(book.namespace)
         gone = replace(book, key=-1)
@@ -282,7 +284,10 @@ class LongTermRepositoryConformance(
         for name in HOSTILE_NAMES:
             there = book.beside(name)
             there.write(
-                put=tuple(there.new(one, content=f"{name} {one}", tags=frozenset({one})) for one in "abcd")
+                put=tuple(
+                    there.new(entry_id, content=f"{name} {entry_id}", tags=frozenset({entry_id}))
+                    for entry_id in "abcd"
+                )
             )
         for name in HOSTILE_NAMES:
             there = book.beside(name)
@@ -291,9 +296,9 @@ class LongTermRepositoryConformance(
             assert there.store.delete(there.namespace, ["d"]) == 1
         for name in HOSTILE_NAMES:
             there = book.beside(name)
-            contents = [there.kept(one).entry.content for one in "abc"]
-            assert contents == [f"{name} {one}" for one in "abc"]
-            assert {there.kept(one).entry.namespace for one in "abc"} == {there.namespace}
+            contents = [there.kept(entry_id).entry.content for entry_id in "abc"]
+            assert contents == [f"{name} {entry_id}" for entry_id in "abc"]
+            assert {there.kept(entry_id).entry.namespace for entry_id in "abc"} == {there.namespace}
             assert (there.ids(), there.store.count(there.namespace, LONG_TERM)) == (["a", "b"], 2)
             assert there.ids(tags=frozenset({"a"})) == ["a"]
             assert there.related("a") == [("a", "supersedes", "b")]

@@ -69,12 +69,12 @@ class MemoryFactsConformance(MemoryConformance):
             seen: list[str] = []
             last: str | None = None
             while page := book.store.list_facts(book.namespace, states, after=last, limit=3):
-                seen += [one.id for one in page]
+                seen += [fact.id for fact in page]
                 last = seen[-1]
             assert seen == names
         book.write(fact_moves=(moved("2", VALIDATED, PENDING),))  # it was the last one of a page
         page = book.store.list_facts(book.namespace, frozenset({PENDING}), after="2", limit=2)
-        assert [one.id for one in page] == ["3", "4"]
+        assert [fact.id for fact in page] == ["3", "4"]
 
     def test_a_moved_fact_gets_its_new_state_reason_and_confidence(self, book: Book) -> None:
         book.write(facts=(fact("a", confidence=0.25, reason="new"), fact("b")))
@@ -102,7 +102,7 @@ class MemoryFactsConformance(MemoryConformance):
     def test_facts_of_tenants_are_isolated(self, book: Book) -> None:
         for name in HOSTILE_NAMES:
             there = book.beside(name)
-            there.write(facts=tuple(fact(one, content=f"{name} {one}") for one in HOSTILE_NAMES))
+            there.write(facts=tuple(fact(fact_id, content=f"{name} {fact_id}") for fact_id in HOSTILE_NAMES))
             there.write(fact_moves=(moved(name, VALIDATED, PENDING),))
         for name in HOSTILE_NAMES:
             there = book.beside(name)
@@ -134,7 +134,7 @@ class MemoryFactsConformance(MemoryConformance):
 
     def test_facts_are_deleted_with_their_session_and_others_remain(self, book: Book) -> None:
         other = book.stores.sessions.get_or_create(book.namespace, "other", NOW).key
-        book.write(facts=tuple(fact(f"{one}", session=one) for one in ("session", "other", None)))
+        book.write(facts=tuple(fact(f"{session}", session=session) for session in ("session", "other", None)))
         book.stores.sessions.delete(other)
         assert book.facts() == ["session", "None"]
 
@@ -143,7 +143,7 @@ class MemoryFactsConformance(MemoryConformance):
         assert book.stores.sessions.rename(book.key, ANY_TEXT)
         book.write(fact_moves=(moved("b", VALIDATED, PENDING),))
         found = book.store.list_facts(book.namespace, None, limit=9)
-        assert [(one.id, one.session) for one in found] == [("a", ANY_TEXT), ("b", ANY_TEXT)]
+        assert [(fact.id, fact.session) for fact in found] == [("a", ANY_TEXT), ("b", ANY_TEXT)]
         assert book.store.get_fact(book.namespace, "a") == fact("a", session=ANY_TEXT)
 
     def test_a_cursor_starts_at_0_and_advances(self, book: Book) -> None:
@@ -197,7 +197,7 @@ class MemoryFactsConformance(MemoryConformance):
         assert seen == dict(enumerate(names, 1))
         assert book.turn_numbers(after=7) == {}
         given = book.stores.messages.list_after(book.key, after=None, limit=9)
-        assert tuple(one.message for one in book.store.list_turns(book.key, after=0, limit=9)) == given
+        assert tuple(turn.message for turn in book.store.list_turns(book.key, after=0, limit=9)) == given
 
     def test_turns_are_found_by_the_ids_of_their_messages(self, book: Book) -> None:
         names = [*HOSTILE_NAMES, "last"]

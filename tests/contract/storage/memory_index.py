@@ -67,10 +67,10 @@ class LongTermIndexRepositoryConformance(MemoryConformance):
         second = book.state()
         assert (second.pk, second.erasure_epoch) == (first.pk, first.erasure_epoch)
         assert second.revision > first.revision
-        assert [one.pk for one in load(book, first.revision)] == [book.key_of("b")]
+        assert [item.pk for item in load(book, first.revision)] == [book.key_of("b")]
         book.put("a", terms="blue boat")
-        assert [one.texts for one in load(book, second.revision)] == [(("blue boat", None),)]
-        assert [one.pk for one in load(book)] == sorted(book.key_of(name) for name in "ab")
+        assert [item.texts for item in load(book, second.revision)] == [(("blue boat", None),)]
+        assert [item.pk for item in load(book)] == sorted(book.key_of(name) for name in "ab")
         assert book.index.list_keys([first.pk]) == {book.key_of(name) for name in "ab"}
         assert (book.index.list_keys([]), book.index.load_items([], 0, None)) == (set(), [])
 

@@ -45,7 +45,7 @@ class MemoryLifetimesConformance(MemoryConformance):
     def test_relations_are_found_from_both_entries_oldest_first(self, book: Book) -> None:
         book.put(*"abcd")
         ends = enumerate([("c", "d"), ("a", "b"), ("b", "c")])
-        given = [relation(one, two, "supports", now=NOW + n * HOUR) for n, (one, two) in ends]
+        given = [relation(source, target, "supports", now=NOW + n * HOUR) for n, (source, target) in ends]
         book.write(relate=tuple(reversed(given)))
         found = {name: book.store.list_relations(book.namespace, [name]) for name in "abcd"}
         first, second, third = given

@@ -166,11 +166,13 @@ class MemoryReadsConformance(MemoryConformance):
             meant = type(ALL)(**filters)  # type: ignore[arg-type] # one of the two has none
             while page := book.store.list_entries(book.namespace, LONG_TERM, meant, before=before, limit=3):
                 assert len(page) <= 3
-                seen += [one.entry.id for one in page]
+                seen += [stored_entry.entry.id for stored_entry in page]
                 before = page[-1].key
                 book.put(f"late {len(seen)}")  # what comes meanwhile comes before the first page
             assert seen[::-1] == wanted
-            book.store.delete(book.namespace, [one for one in book.ids() if one.startswith("late")])
+            book.store.delete(
+                book.namespace, [entry_id for entry_id in book.ids() if entry_id.startswith("late")]
+            )
 
     def test_keys_are_fetched_only_from_the_requested_tiers_and_namespace(self, book: Book) -> None:
         tiers = {"long": LONG_TERM, "episode": EPISODIC, "chunk": SHORT_TERM}
@@ -235,7 +237,10 @@ class MemoryReadsConformance(MemoryConformance):
 
     def test_many_entries_are_touched_concurrently(self, book: Book) -> None:
         book.write(put=tuple(book.new(f"{number}") for number in range(500)))
-        keys = [one.key for one in book.store.list_entries(book.namespace, LONG_TERM, ALL, limit=1000)]
+        keys = [
+            stored_entry.key
+            for stored_entry in book.store.list_entries(book.namespace, LONG_TERM, ALL, limit=1000)
+        ]
         uses = {key: Access(1, NOW + HOUR) for key in keys}
 
         def use() -> None:
@@ -259,7 +264,7 @@ class MemoryReadsConformance(MemoryConformance):
             book.namespace, created_before=NOW - HOUR, after=after, limit=2
         ):
             assert len(batch) <= 2
-            seen += [keys[one.key] for one in batch]
+            seen += [keys[stored_entry.key] for stored_entry in batch]
             after = batch[-1].key
         assert seen == ["2", "3", "4", "6"]
         (oldest,) = book.store.list_decay_candidates(

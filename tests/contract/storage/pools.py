@@ -113,7 +113,7 @@ class PoolRepositoryConformance(StoreConformance):
                 shared.pools.remove_member(shared.id, shared.owner, by=by, take_back=True)
             with pytest.raises(NotAllowedError):
                 shared.pools.delete(shared.id, by=by)
-        assert [one.namespace for one in shared.pools.list_members(shared.id)] == [
+        assert [member.namespace for member in shared.pools.list_members(shared.id)] == [
             shared.member,
             shared.owner,
         ]
@@ -125,7 +125,7 @@ class PoolRepositoryConformance(StoreConformance):
             shared.pools.upsert_member(shared.id, member(shared.owner), by=shared.owner)
         shared.pools.upsert_member(shared.id, member(shared.member, is_owner=True), by=shared.owner)
         shared.pools.remove_member(shared.id, shared.owner, by=shared.owner, take_back=False)
-        assert [one.namespace for one in shared.pools.list_members(shared.id)] == [shared.member]
+        assert [member.namespace for member in shared.pools.list_members(shared.id)] == [shared.member]
 
     def test_a_namespace_without_write_access_cannot_contribute(self, shared: Shared) -> None:
         shared.pools.upsert_member(shared.id, member(shared.member, can_write=False), by=None)
@@ -213,13 +213,13 @@ class PoolRepositoryConformance(StoreConformance):
         shared.give(third, "c", same_as="a")
         assert shared.shown() == ["a"]
         (found,) = shared.pools.get_origins(shared.info.namespace, ["a"]).values()
-        assert [one.namespace for one in found] == [shared.owner, shared.member, third]
+        assert [origin.namespace for origin in found] == [shared.owner, shared.member, third]
         assert shared.sync(third) == ["a"]
         erased = shared.pools.delete_namespace(shared.owner)
         assert erased == PoolErasure(contributions=1, copies=1, memberships=1)
         assert shared.shown() == ["b"]
         (found,) = shared.pools.get_origins(shared.info.namespace, ["b"]).values()
-        assert [one.namespace for one in found] == [shared.member, third]
+        assert [origin.namespace for origin in found] == [shared.member, third]
         assert shared.sync(third) == ["b"]
 
     def test_an_entry_is_valid_again_after_its_only_successor_is_erased(self, shared: Shared) -> None:
@@ -282,7 +282,7 @@ class PoolRepositoryConformance(StoreConformance):
         shared.pools.upsert_member(shared.id, member(("another", *young), joined_at=LATER), by=None)
         shared.pools.upsert_member(shared.id, member(young, joined_at=LATER), by=None)
         shared.pools.delete_namespace(shared.owner)
-        owners = [one.namespace for one in shared.pools.list_members(shared.id) if one.is_owner]
+        owners = [member.namespace for member in shared.pools.list_members(shared.id) if member.is_owner]
         assert owners == [shared.member]
 
     def test_a_pool_is_deleted_with_its_last_member(self, shared: Shared) -> None:

@@ -66,7 +66,7 @@ class SessionRepositoryConformance(StoreConformance):
             stores.messages.append(keys[name], [message()], NOW + timedelta(hours=hours))
 
         def changed(since: datetime | None, limit: int = 9) -> list[str]:
-            return [one.name for one in stores.sessions.list_changed(namespace, since=since, limit=limit)]
+            return [info.name for info in stores.sessions.list_changed(namespace, since=since, limit=limit)]
 
         assert changed(None) == ["a", "b", "c"]
         assert changed(None, limit=2) == ["a", "b"]
@@ -77,7 +77,7 @@ class SessionRepositoryConformance(StoreConformance):
         made = {name: stores.sessions.get_or_create(namespace, name, NOW) for name in HOSTILE_NAMES}
         stores.sessions.get_or_create((*namespace, "below"), "theirs", NOW)
         asked = [*HOSTILE_NAMES[1:], "theirs", *(f"none {n}" for n in range(2_000))]
-        found = {one.name: one for one in stores.sessions.list_by_name(namespace, asked)}
+        found = {info.name: info for info in stores.sessions.list_by_name(namespace, asked)}
         assert found == {name: made[name] for name in HOSTILE_NAMES[1:]}
         assert stores.sessions.list_by_name(namespace, []) == ()
 

@@ -47,7 +47,7 @@ class Paper:
 
     def say(self, *ids: str) -> None:
         """Add messages to the record, each saying its id."""
-        self.stores.messages.append(self.key, [message(one, id=one) for one in ids], NOW)
+        self.stores.messages.append(self.key, [message(message_id, id=message_id) for message_id in ids], NOW)
 
     def sum_up(self, name: str, *, before: str, hidden: int, was_hidden: int = 0) -> None:
         """Put a summary in front of a message."""
@@ -69,15 +69,15 @@ class Paper:
         """What stands so in the list; all of the list, if nothing is said."""
         found = self.lists.list_messages(self.key, listings or IN_LIST).messages
         assert self.lists.count(self.key, listings or IN_LIST) == len(found)
-        return [one.id for one in found]
+        return [message.id for message in found]
 
     def record(self) -> list[str]:
         """The ids of all that was ever said."""
-        return [one.id for one in self.stores.messages.list_after(self.key, after=None, limit=2000)]
+        return [message.id for message in self.stores.messages.list_after(self.key, after=None, limit=2000)]
 
     def shown(self) -> list[str]:
         """The ids of what is in view."""
-        return [one.id for one in self.stores.messages.list_visible(self.key, 2000)]
+        return [message.id for message in self.stores.messages.list_visible(self.key, 2000)]
 
     def revision(self) -> int:
         """The session's."""
@@ -94,7 +94,9 @@ def a_change(
     listed: Iterable[str] = (), listing: Listing = ARCHIVED, added: Iterable[str] = ()
 ) -> ListChange:
     """Some messages are listed otherwise, and others come behind them."""
-    return ListChange(dict.fromkeys(listed, listing), tuple(message(one, id=one) for one in added))
+    return ListChange(
+        dict.fromkeys(listed, listing), tuple(message(message_id, id=message_id) for message_id in added)
+    )
 
 
 class TranscriptStoreConformance(StoreConformance):
@@ -112,7 +114,7 @@ class TranscriptStoreConformance(StoreConformance):
         paper.put(REMOVED, "d")
         paper.sum_up("summary", before="c", hidden=2)
         newest = [
-            [one.id for one in paper.lists.list_latest(paper.key, listings, limit).messages]
+            [message.id for message in paper.lists.list_latest(paper.key, listings, limit).messages]
             for listings, limit in ((IN_LIST, 2), ((ACTIVE,), 9), ((REMOVED,), 9), (IN_LIST, 0))
         ]
         assert newest == [["b", "c"], ["a", "c"], ["d"], []]
@@ -141,7 +143,7 @@ class TranscriptStoreConformance(StoreConformance):
         def part(*listings: Listing, limit: int | None = None, offset: int = 0) -> str:
             found = paper.lists.list_messages(paper.key, listings, limit=limit, offset=offset)
             assert found.revision == paper.revision()
-            return "".join(one.id for one in found.messages)
+            return "".join(message.id for message in found.messages)
 
         assert [part(*IN_LIST, limit=2, offset=n) for n in (0, 2, 4, 5, 9)] == ["ac", "de", "g", "", ""]
         assert (part(*IN_LIST, offset=3), part(*IN_LIST, limit=0), part(ACTIVE, limit=1)) == ("eg", "", "c")
@@ -149,9 +151,9 @@ class TranscriptStoreConformance(StoreConformance):
 
     def test_each_listing_is_read_and_counted_by_itself(self, paper: Paper) -> None:
         paper.say(*"abcde")
-        for one, listing in zip("bcd", (ARCHIVED, REPLACED, REMOVED), strict=True):
-            paper.put(listing, one)
-        assert [paper.ids(one) for one in Listing] == [["a", "e"], ["b"], ["c"], ["d"]]
+        for message_id, listing in zip("bcd", (ARCHIVED, REPLACED, REMOVED), strict=True):
+            paper.put(listing, message_id)
+        assert [paper.ids(listing) for listing in Listing] == [["a", "e"], ["b"], ["c"], ["d"]]
         assert (paper.ids(), paper.ids(REPLACED, REMOVED)) == (["a", "b", "e"], ["c", "d"])
         assert paper.ids(*Listing) == paper.record() == list("abcde")
         assert paper.lists.list_messages(paper.key, ()).messages == ()
@@ -171,8 +173,11 @@ class TranscriptStoreConformance(StoreConformance):
         paper.put(REPLACED, "b")
         paper.put(REMOVED, "d")
         assert (paper.shown(), paper.record()) == (["a", "c"], list("abcd"))
-        assert [one.id for one in paper.stores.messages.list_visible(paper.key, 1)] == ["c"]
-        assert [one.id for one in paper.stores.messages.list_latest(paper.key, 2).messages] == ["c", "d"]
+        assert [message.id for message in paper.stores.messages.list_visible(paper.key, 1)] == ["c"]
+        assert [message.id for message in paper.stores.messages.list_latest(paper.key, 2).messages] == [
+            "c",
+            "d",
+        ]
         found = paper.stores.messages.get(paper.key, "d")
         assert found is not None
         assert found.content == "d"
