@@ -25,7 +25,7 @@ def reason_of(one: dict[str, Any]) -> str:
     return str(one["reason"]).partition(":")[0]
 
 
-def test_what_is_left_out_is_told_with_its_true_reason(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_omitted_messages_have_their_actual_reason(ask: ApiClient, memory: MemoryEngine) -> None:
     before = memory.session(("acme", "alice"), "before")
     said = [
         f"The harbour boats have red sails, number {n}, " + f"seen at pier {n} again " * 12 for n in range(9)
@@ -55,7 +55,7 @@ def test_what_is_left_out_is_told_with_its_true_reason(ask: ApiClient, memory: M
     assert without <= set(names)
 
 
-def test_what_has_too_little_to_do_with_the_question_is_told_as_that(
+def test_irrelevant_memories_are_reported_as_not_relevant_enough(
     ask: ApiClient, memory: MemoryEngine
 ) -> None:
     talk(memory, 3)
@@ -65,7 +65,9 @@ def test_what_has_too_little_to_do_with_the_question_is_told_as_that(
 
 
 @pytest.mark.soak
-def test_all_that_is_left_out_of_a_very_long_session_is_counted(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_all_omitted_messages_of_a_very_long_session_are_counted(
+    ask: ApiClient, memory: MemoryEngine
+) -> None:
     session = talk(memory, 5_000)
     for question in (None, "Which message is about boats?"):
         asked = {"namespace": ALICE, "session": "long", "question": question, "budget": 500}
@@ -82,7 +84,7 @@ def test_all_that_is_left_out_of_a_very_long_session_is_counted(ask: ApiClient, 
         assert 5_000 - there - in_few_words <= int(warned.split()[0]) <= 5_000 - there
 
 
-def test_what_was_replaced_in_a_very_long_session_is_not_counted(
+def test_removed_messages_of_a_very_long_session_are_not_counted(
     ask: ApiClient, memory: MemoryEngine
 ) -> None:
     session = talk(memory, 3_000)
@@ -95,7 +97,9 @@ def test_what_was_replaced_in_a_very_long_session_is_not_counted(
     assert told["left_out_count"] == 2_500 - there + others
 
 
-def test_what_was_taken_out_of_the_conversation_is_told_as_that(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_messages_removed_from_the_conversation_have_their_own_state(
+    ask: ApiClient, memory: MemoryEngine
+) -> None:
     session = talk(memory, 6)
     session.transcript.move(["m0"], Listing.REMOVED)
     session.transcript.replace([MessageDraft("user", "Another talk.", id="other")])

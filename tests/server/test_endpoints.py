@@ -26,7 +26,7 @@ def talk(memory: MemoryEngine, count: int, name: str = "long") -> Session:
     return session
 
 
-def test_health_says_what_it_serves(ask: ApiClient) -> None:
+def test_health_reports_version_and_database(ask: ApiClient) -> None:
     assert ask.get_json("/health") == {"status": "ok", "version": __version__, "database": "sqlite"}
 
 
@@ -46,13 +46,13 @@ def test_the_status_of_the_optimizer_has_exactly_the_fields_of_the_design(
     }
 
 
-def test_a_run_of_the_optimizer_is_told_and_kept_in_its_history(ask: ApiClient) -> None:
+def test_an_optimizer_run_is_returned_and_kept_in_the_history(ask: ApiClient) -> None:
     runs = [ask.post_json("/learning/optimizer/run", namespace=ALICE) for _ in range(5)]
     assert ask.get_all("/learning/optimizer/history", namespace=ALICE, limit=2) == runs[::-1]
     assert ask.get_json("/learning/optimizer/status", namespace=ALICE)["totalOptimizations"] == 5
 
 
-def test_figures_come_from_the_registry_that_was_handed_in() -> None:
+def test_metrics_come_from_the_given_registry() -> None:
     registry = CollectorRegistry()
     with MemoryEngine(embedder=None, metrics=PrometheusMetrics(registry, cache_seconds=0.001)) as engine:
         engine.session("bob", "tuesday").add("user", "Hello.")
@@ -61,7 +61,7 @@ def test_figures_come_from_the_registry_that_was_handed_in() -> None:
     assert 'memory_episodic_count{engine="main"} 1.0' in answer.text
 
 
-def test_without_a_registry_there_are_no_figures(ask: ApiClient) -> None:
+def test_metrics_are_not_found_without_a_registry(ask: ApiClient) -> None:
     assert ask.get("/metrics").status_code == 404
 
 
@@ -74,7 +74,7 @@ def test_namespaces_are_listed_page_by_page(ask: ApiClient, memory: MemoryEngine
         assert ask.get_json("/sessions", namespace=item["namespace"])["items"]
 
 
-def test_sessions_are_listed_newest_first_whatever_they_are_called(ask: ApiClient) -> None:
+def test_sessions_with_any_name_are_listed_newest_first(ask: ApiClient) -> None:
     names = [
         "plain",
         "with/slash",
@@ -95,13 +95,13 @@ def test_sessions_are_listed_newest_first_whatever_they_are_called(ask: ApiClien
         assert message["text"] == name
 
 
-def test_messages_come_oldest_first_with_their_positions(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_messages_are_listed_oldest_first_with_their_positions(ask: ApiClient, memory: MemoryEngine) -> None:
     talk(memory, 7)
     listed = ask.get_all("/sessions/long/messages", namespace=ALICE, limit=3)
     assert [(item["id"], item["position"]) for item in listed] == [(f"m{n}", n + 1) for n in range(7)]
 
 
-def test_an_id_that_ends_a_line_is_not_the_one_without(ask: ApiClient) -> None:
+def test_an_id_with_a_trailing_newline_is_distinct(ask: ApiClient) -> None:
     new = [{"role": "user", "content": "The plain one.", "id": "m"}]
     ask.post_json("/sessions/s/messages", namespace=ALICE, messages=new)
     assert ask.get("/entries/m%0A", namespace=ALICE).status_code == 404
@@ -138,7 +138,7 @@ def test_messages_that_are_added_again_are_stored_once(ask: ApiClient) -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("question", [None, "Which message is about boats?"])
 @pytest.mark.parametrize("budget", [120, 2_000, None])
-def test_a_timeline_says_of_each_message_what_the_context_does_with_it(
+def test_a_timeline_shows_the_context_state_of_each_message(
     ask: ApiClient, memory: MemoryEngine, question: str | None, budget: int | None
 ) -> None:
     session = talk(memory, 60)
@@ -162,9 +162,7 @@ def test_a_timeline_says_of_each_message_what_the_context_does_with_it(
     assert newest == [{**item, "position": None} for item in reversed(listed)]
 
 
-def test_what_stands_behind_a_summary_is_compressed_in_a_timeline(
-    ask: ApiClient, memory: MemoryEngine
-) -> None:
+def test_summarized_messages_are_compressed_in_a_timeline(ask: ApiClient, memory: MemoryEngine) -> None:
     session = talk(memory, 10)
     session.compress("m6", "They spoke of boats.")
     listed = {entry["id"]: entry for entry in ask.get_all("/sessions/long/timeline", namespace=ALICE)}
@@ -173,7 +171,7 @@ def test_what_stands_behind_a_summary_is_compressed_in_a_timeline(
     assert "summary" in listed["m0"]["reason"]
 
 
-def test_recall_tells_what_was_found_and_why(ask: ApiClient) -> None:
+def test_recall_returns_hits_with_signals_and_reasons(ask: ApiClient) -> None:
     told = ask.post_json("/recall", namespace=ALICE, query="What is the cat called?")
     best = told["hits"][0]
     assert (best["text"], best["session"], best["role"]) == ("My cat is called Tom.", "monday", "user")
@@ -200,7 +198,7 @@ def test_a_hit_is_explained_by_the_three_signals_that_gave_most() -> None:
     assert told["tf_idf"]["My dog."] == "found by semantic: semantic +0.400, keyword +0.300, recency +0.170"
 
 
-def test_recall_keeps_to_a_session_and_to_times(ask: ApiClient) -> None:
+def test_recall_filters_by_session_and_time(ask: ApiClient) -> None:
     asked = {"namespace": ALICE, "query": "cat"}
     assert ask.post_json("/recall", **asked, session="monday", since="2000-01-01T00:00:00Z")["hits"]
     assert not ask.post_json("/recall", **asked, until="2000-01-01T00:00:00+02:00")["hits"]
@@ -209,7 +207,7 @@ def test_recall_keeps_to_a_session_and_to_times(ask: ApiClient) -> None:
     assert get_error_kind(backwards) == "invalid"
 
 
-def test_a_context_keeps_to_its_budget_and_tells_what_it_leaves_out(
+def test_a_context_respects_its_budget_and_lists_omitted_messages(
     ask: ApiClient, memory: MemoryEngine
 ) -> None:
     talk(memory, 200)
@@ -229,7 +227,7 @@ def test_a_context_keeps_to_its_budget_and_tells_what_it_leaves_out(
     assert all(entry["reason"] for entry in (*told["left_out"], *told["messages"]))
 
 
-def test_looking_at_a_context_changes_nothing(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_previewing_a_context_changes_nothing(ask: ApiClient, memory: MemoryEngine) -> None:
     session = talk(memory, 200)
     before = session.info()
     ask.post_json("/context", namespace=ALICE, session="long", budget=50)
@@ -237,7 +235,7 @@ def test_looking_at_a_context_changes_nothing(ask: ApiClient, memory: MemoryEngi
     assert session.info() == before
 
 
-def test_what_is_known_is_stored_listed_and_found(ask: ApiClient) -> None:
+def test_knowledge_is_stored_listed_and_found(ask: ApiClient) -> None:
     for category, key in (("domain", "a"), ("domain", "b/c"), ("error_pattern", "a")):
         stored = ask.post_json(
             "/knowledge", namespace=ALICE, category=category, key=key, value=f"{key} is red"
@@ -282,7 +280,7 @@ def test_an_id_that_two_sessions_have_needs_the_session(ask: ApiClient) -> None:
     assert ask.get_json("/entries/same", namespace=ALICE, session="two")["text"] == "I am of two."
 
 
-def test_the_overview_counts_what_is_there(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_the_overview_counts_the_stored_records(ask: ApiClient, memory: MemoryEngine) -> None:
     talk(memory, 10)
     ask.post_json("/knowledge", namespace=ALICE, category="domain", key="a", value="b")
     told = ask.get_json("/overview", namespace=ALICE)
@@ -294,7 +292,7 @@ def test_the_overview_counts_what_is_there(ask: ApiClient, memory: MemoryEngine)
     assert told["budget"] == memory.config.budget.available
 
 
-def test_recorded_tasks_are_told_step_by_step_with_their_loops(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_recorded_tasks_are_listed_with_steps_and_loops(ask: ApiClient, memory: MemoryEngine) -> None:
     for name in ("first", "second"):
         with AgentMemory(engine=memory, namespace=("acme", "alice"), task=name) as agent:
             agent.start_task("Buy shoes")
@@ -354,7 +352,7 @@ def test_the_app_can_be_mounted_in_another(memory: MemoryEngine) -> None:
     )
 
 
-def test_a_preview_of_a_very_long_session_is_the_context_that_all_of_it_would_give() -> None:
+def test_a_preview_of_a_very_long_session_equals_its_full_context() -> None:
     with MemoryEngine(embedder=None) as engine:
         session = engine.session("bob", "long")
         session.add("system", "You know boats.")

@@ -84,7 +84,7 @@ def looked_at(port: int, path: str) -> tuple[int, bytes]:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_process_serves_until_it_is_told_to_end_and_closes_its_memory(
+def test_a_process_serves_until_terminated_and_closes_its_memory(
     database: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
     tokens = tmp_path / "tokens"
@@ -111,7 +111,7 @@ def test_a_process_serves_until_it_is_told_to_end_and_closes_its_memory(
         assert engine.session(("acme", "alice"), "monday").count() == 2
 
 
-def test_the_database_is_given_up_before_the_request_is(
+def test_the_database_timeout_is_shorter_than_the_request_timeout(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -155,7 +155,7 @@ def test_others_than_this_machine_need_a_token(database: Path) -> None:
         (("-d", "{database}", "--host", "not an address"), "cannot listen"),
     ],
 )
-def test_what_cannot_be_served_is_said_in_a_line(
+def test_startup_errors_are_printed_in_one_line(
     database: Path, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "empty").write_text("# nobody\n")
@@ -168,7 +168,7 @@ def test_what_cannot_be_served_is_said_in_a_line(
     assert TOKEN not in done.err + done.out
 
 
-def test_a_token_of_the_file_and_of_the_environment_is_refused_without_being_told(
+def test_a_token_in_file_and_environment_is_refused_without_showing_it(
     database: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "tokens").write_text(f"{TOKEN} acme\n")
@@ -179,7 +179,7 @@ def test_a_token_of_the_file_and_of_the_environment_is_refused_without_being_tol
 
 
 @pytest.mark.soak
-def test_the_budget_of_the_agents_is_what_the_optimizer_goes_by(database: Path) -> None:
+def test_the_optimizer_uses_the_budget_of_the_command_line(database: Path) -> None:
     with serving("-d", database, "--budget", 1000) as (_, port, _):
         assert asked(port, "/overview")[1]["budget"] == 1000
         run_of_it = asked(port, "/learning/optimizer/run", namespace="acme/alice")[1]
@@ -204,7 +204,7 @@ def test_without_the_extra_of_figures_it_serves_all_the_rest(monkeypatch: pytest
 
 
 @pytest.mark.soak
-def test_a_memory_with_vectors_of_another_embedder_is_ranked_by_words_and_gets_no_others(
+def test_a_memory_with_vectors_of_another_embedder_is_ranked_by_words(
     database: Path,
 ) -> None:
     with MemoryEngine(database, embedder=HashEmbedder()) as engine:
