@@ -67,7 +67,7 @@ def test_facts_are_paged_oldest_first_and_by_state(engine: MemoryEngine, tenant:
     assert found == made
 
 
-def test_iteration_goes_on_behind_the_first_page(opened: MemoryEngine) -> None:
+def test_iteration_continues_after_the_first_page(opened: MemoryEngine) -> None:
     space = opened.namespace("a")
     lasting = opened.services.long_term
     facts = tuple(
@@ -86,7 +86,7 @@ def test_iteration_goes_on_behind_the_first_page(opened: MemoryEngine) -> None:
     assert texts(tuple(space.facts)) == [f"fact {number}" for number in range(1003)]
 
 
-def test_a_fact_keeps_everything_that_was_found_about_it(engine: MemoryEngine, tenant: str) -> None:
+def test_a_fact_keeps_all_its_fields(engine: MemoryEngine, tenant: str) -> None:
     space = engine.namespace(tenant)
     space.session("monday")
     fact = put(
@@ -135,7 +135,7 @@ def test_a_fact_promoted_by_hand_is_an_entry_that_names_its_source(
     assert texts(space.facts.page({"promoted"})) == [fact.content]
 
 
-def test_a_receipt_names_the_fact_that_it_comes_from(opened: MemoryEngine) -> None:
+def test_a_receipt_names_its_fact(opened: MemoryEngine) -> None:
     space = opened.namespace("a")
     fact = put(opened, space, "Ship the beta by noon.")
     assert space.facts.promote(fact.id).fact == fact.id
@@ -159,7 +159,7 @@ def test_promoting_twice_is_an_error_that_names_the_entry(engine: MemoryEngine, 
     assert len(space.long_term.entries(valid_at=None)) == 1
 
 
-def test_a_fact_that_an_entry_says_already_is_promoted_as_that_entry(
+def test_a_fact_equal_to_an_entry_is_promoted_as_that_entry(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     space = engine.namespace(tenant)
@@ -173,7 +173,7 @@ def test_a_fact_that_an_entry_says_already_is_promoted_as_that_entry(
     assert [entry.id for entry in space.long_term.entries(valid_at=None)] == [first.id]
 
 
-def test_an_entry_that_said_a_promoted_fact_already_counts_as_used(opened: MemoryEngine) -> None:
+def test_promoting_a_duplicate_fact_counts_as_access_to_its_entry(opened: MemoryEngine) -> None:
     space = opened.namespace("a")
     space.long_term.store("The deadline is March 5.")
     fact = put(opened, space, "The deadline is March 5.")
@@ -181,7 +181,7 @@ def test_an_entry_that_said_a_promoted_fact_already_counts_as_used(opened: Memor
     assert [entry.access_count for entry in space.long_term.entries()] == [1]
 
 
-def test_a_promoted_fact_takes_the_place_of_what_it_contradicts(
+def test_a_promoted_fact_supersedes_a_contradicting_entry(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     space = engine.namespace(tenant)
@@ -204,7 +204,7 @@ def test_a_rejected_fact_stays_listed_with_its_reason(engine: MemoryEngine, tena
     assert space.long_term.entries() == ()
 
 
-def test_a_promoted_fact_cannot_be_rejected_and_says_what_to_do(opened: MemoryEngine) -> None:
+def test_rejecting_a_promoted_fact_raises_an_error_with_advice(opened: MemoryEngine) -> None:
     space = opened.namespace("a")
     fact = put(opened, space, "Ship the beta by noon.")
     space.facts.promote(fact.id)
@@ -213,7 +213,7 @@ def test_a_promoted_fact_cannot_be_rejected_and_says_what_to_do(opened: MemoryEn
     assert state(space, fact.id)[0] is FactState.PROMOTED
 
 
-def test_tenants_see_nothing_of_each_others_facts(engine: MemoryEngine, tenant: str) -> None:
+def test_facts_of_tenants_are_isolated(engine: MemoryEngine, tenant: str) -> None:
     ours, theirs = engine.namespace(tenant), engine.namespace(tenant, "theirs")
     fact = put(engine, ours, "Ship the beta by noon.")
     assert theirs.facts.get(fact.id) is None
@@ -265,7 +265,7 @@ def test_facts_name_their_tenant(opened: MemoryEngine) -> None:
         ("Boats \u202esail at noon.", "it holds hidden characters"),
     ],
 )
-def test_hostile_text_is_kept_aside_with_a_reason_that_does_not_repeat_it(
+def test_hostile_text_is_quarantined_with_a_reason_that_does_not_repeat_it(
     opened: MemoryEngine, text: str, reason: str
 ) -> None:
     space = opened.namespace("a")
@@ -284,7 +284,7 @@ def test_hostile_text_is_kept_aside_with_a_reason_that_does_not_repeat_it(
 
 
 @pytest.mark.parametrize("text", [ORDER, SECRET])
-def test_what_is_kept_aside_is_not_recalled_until_somebody_promotes_it(
+def test_quarantined_text_is_not_recalled_until_promoted(
     engine: MemoryEngine, clock: FrozenClock, tenant: str, text: str
 ) -> None:
     space = engine.namespace(tenant)
@@ -302,7 +302,7 @@ def test_what_is_kept_aside_is_not_recalled_until_somebody_promotes_it(
     assert state(space, receipt.fact)[:2] == (FactState.PROMOTED, "by hand")
 
 
-def test_what_is_kept_aside_and_promoted_is_what_was_to_be_stored(opened: MemoryEngine) -> None:
+def test_promoting_quarantined_text_stores_the_original_entry(opened: MemoryEngine) -> None:
     space = opened.namespace("a")
     about: dict[str, Any] = {
         "kind": "procedure",
@@ -322,7 +322,7 @@ def test_what_is_kept_aside_and_promoted_is_what_was_to_be_stored(opened: Memory
 
 
 @pytest.mark.parametrize("text", [ORDER, SECRET])
-def test_what_is_trusted_is_stored_whatever_it_reads_like(opened: MemoryEngine, text: str) -> None:
+def test_trusted_text_is_stored_without_quarantine(opened: MemoryEngine, text: str) -> None:
     space = opened.namespace("a")
     receipt = space.long_term.store(text, trusted=True)
     assert receipt.outcome is Outcome.STORED
@@ -339,5 +339,5 @@ def test_what_is_trusted_is_stored_whatever_it_reads_like(opened: MemoryEngine, 
         "The deadline is March 5.",
     ],
 )
-def test_what_only_speaks_of_such_things_is_stored(opened: MemoryEngine, text: str) -> None:
+def test_harmless_text_about_prompts_is_stored(opened: MemoryEngine, text: str) -> None:
     assert opened.namespace("a").long_term.store(text).outcome is Outcome.STORED

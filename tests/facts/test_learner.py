@@ -76,7 +76,7 @@ def test_a_fact_is_validated_and_promoted_above_the_threshold(engine: MemoryEngi
     assert report.problems == ()
 
 
-def test_what_is_quarantined_is_not_recalled_as_an_entry(engine: MemoryEngine, tenant: str) -> None:
+def test_quarantined_facts_are_not_recalled_as_entries(engine: MemoryEngine, tenant: str) -> None:
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)
     taught(session, HOSTILE)
     session.learn()
@@ -87,7 +87,7 @@ def test_what_is_quarantined_is_not_recalled_as_an_entry(engine: MemoryEngine, t
     assert said(namespace) == Counter([HOSTILE])
 
 
-def test_pending_facts_are_kept_before_they_are_looked_at(
+def test_pending_facts_are_stored_before_their_review(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)
@@ -146,13 +146,13 @@ def test_each_message_is_read_once(engine: MemoryEngine, tenant: str) -> None:
     assert engine.session(tenant, "s").learn(whole=True).messages == 0
 
 
-def test_an_empty_session_teaches_nothing(engine: MemoryEngine, tenant: str) -> None:
+def test_learning_from_an_empty_session_finds_nothing(engine: MemoryEngine, tenant: str) -> None:
     report = engine.session(tenant, "s").learn(whole=True)
     assert (report.messages, report.facts, report.receipts, report.episodes) == (0, (), (), ())
     assert (report.chunks, report.problems) == ((), ())
 
 
-def test_many_messages_at_once_are_all_read(engine: MemoryEngine, tenant: str) -> None:
+def test_all_messages_of_a_long_session_are_read(engine: MemoryEngine, tenant: str) -> None:
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)
     fillers = [f"Line {n} of small talk." for n in range(300)]
     places = range(7, 300, 20)
@@ -181,7 +181,7 @@ def test_entries_link_back_to_message_and_session(engine: MemoryEngine, tenant: 
     assert session.get(message.id).content == DECIDED
 
 
-def test_a_receipt_names_the_fact_that_it_came_from(engine: MemoryEngine, tenant: str) -> None:
+def test_a_receipt_names_its_fact(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     taught(session, DECIDED)
     report = session.learn()
@@ -215,7 +215,7 @@ def test_a_run_that_was_stopped_after_extracting_links_its_episodes_too(
     assert episode.linked == (entry.id,)
 
 
-def test_facts_that_were_left_pending_are_finished_by_the_next_run(engine: MemoryEngine, tenant: str) -> None:
+def test_pending_facts_are_completed_by_the_next_run(engine: MemoryEngine, tenant: str) -> None:
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)
     messages = taught(session, DECIDED, HEDGED, HOSTILE)
     now = engine.services.now()
@@ -244,7 +244,7 @@ def test_facts_that_were_left_pending_are_finished_by_the_next_run(engine: Memor
     assert session.learn().receipts == ()
 
 
-def test_pending_facts_whose_message_is_gone_are_finished_too(engine: MemoryEngine, tenant: str) -> None:
+def test_pending_facts_of_deleted_messages_are_completed_too(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     session = engine.session(tenant, "s")
     fact = ExtractedFact(
@@ -266,7 +266,7 @@ def test_pending_facts_whose_message_is_gone_are_finished_too(engine: MemoryEngi
 
 
 @pytest.mark.soak
-def test_learning_in_many_threads_promotes_nothing_twice(engine: MemoryEngine, tenant: str) -> None:
+def test_concurrent_learning_promotes_each_fact_once(engine: MemoryEngine, tenant: str) -> None:
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)
     taught(session, *STATEMENTS)
     run_in_threads(5, session.learn)
@@ -287,7 +287,7 @@ def test_learning_in_many_threads_links_all_episodes(engine: MemoryEngine, tenan
         assert set(episode.linked) == wanted
 
 
-def test_what_is_said_again_is_no_second_entry(engine: MemoryEngine, tenant: str) -> None:
+def test_a_repeated_statement_is_stored_once(engine: MemoryEngine, tenant: str) -> None:
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)
     taught(session, DECIDED)
     session.learn()
@@ -312,7 +312,7 @@ def test_facts_that_contradict_each_other_at_one_moment_are_all_promoted() -> No
 
 
 @pytest.mark.timeout(LIMIT_SECONDS)  # it must come to its end
-def test_a_fact_that_cannot_be_stored_does_not_keep_learning_for_ever(
+def test_a_fact_that_cannot_be_stored_does_not_block_learning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with in_memory() as engine:
@@ -331,7 +331,7 @@ def test_a_fact_that_cannot_be_stored_does_not_keep_learning_for_ever(
         assert states(namespace)[DECIDED] is not FactState.PROMOTED  # and it is not lost
 
 
-def test_what_tools_and_systems_say_gives_no_fact(engine: MemoryEngine, tenant: str) -> None:
+def test_tool_and_system_messages_yield_no_facts(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     taught(session, DECIDED, role="system")
     report = session.learn()
@@ -342,7 +342,7 @@ def answer(*facts: dict[str, object]) -> str:
     return json.dumps(list(facts))
 
 
-def test_a_models_facts_come_beside_those_of_the_patterns() -> None:
+def test_facts_of_a_model_are_added_to_those_of_the_patterns() -> None:
     model = ScriptedLLM(
         [
             answer(
@@ -387,7 +387,7 @@ def test_a_hostile_fact_of_a_model_is_quarantined() -> None:
 
 
 @pytest.mark.parametrize("raw", ["I would rather not say.", "{{{", '[{"content": "Ada', "null", "🦜 \ud800"])
-def test_an_answer_that_cannot_be_used_is_kept_as_it_came(raw: str) -> None:
+def test_an_unusable_answer_is_quarantined_unchanged(raw: str) -> None:
     with in_memory(ScriptedLLM([raw])) as engine:
         session, namespace = engine.session("t", "s"), engine.namespace("t")
         taught(session, DECIDED)
@@ -401,7 +401,7 @@ def test_an_answer_that_cannot_be_used_is_kept_as_it_came(raw: str) -> None:
         assert report.messages == 1
 
 
-def test_every_answer_that_cannot_be_used_is_kept() -> None:
+def test_every_unusable_answer_is_quarantined() -> None:
     model = ScriptedLLM(["No JSON, the first time.", "No JSON, the second time."])
     with in_memory(model) as engine:
         session, namespace = engine.session("t", "s"), engine.namespace("t")
@@ -413,7 +413,7 @@ def test_every_answer_that_cannot_be_used_is_kept() -> None:
         assert kept == {"No JSON, the first time.", "No JSON, the second time."}
 
 
-def test_an_answer_is_kept_with_its_own_problem_also_where_another_failed() -> None:
+def test_an_unusable_answer_keeps_its_own_problem_if_another_call_failed() -> None:
     class Moody:
         def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
             if "Message 0" in prompt:
@@ -440,7 +440,7 @@ def test_a_model_that_fails_is_a_problem_and_no_error() -> None:
         assert states(namespace) == {DECIDED: FactState.PROMOTED}
 
 
-def test_a_model_that_is_not_to_be_asked_is_not_asked() -> None:
+def test_a_disabled_model_is_not_called() -> None:
     model = ScriptedLLM([])
     with in_memory(model, asks_model=False) as engine:
         session, namespace = engine.session("t", "s"), engine.namespace("t")
@@ -465,7 +465,7 @@ def test_a_rejected_fact_stays_rejected(engine: MemoryEngine, tenant: str) -> No
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_kill_at_any_commit_loses_no_fact_and_doubles_none(file_url: str, when: str) -> None:
+def test_a_kill_at_any_commit_loses_and_duplicates_no_fact(file_url: str, when: str) -> None:
     with MemoryEngine(file_url, embedder=None) as engine:
         session, namespace = engine.session(TENANT, SESSION), engine.namespace(TENANT)
         texts = [*STATEMENTS, HEDGED, HOSTILE, *(f"Line {n} of small talk." for n in range(20))]

@@ -54,7 +54,7 @@ def stopped(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
 # Since when
 
 
-def test_facts_that_are_learned_late_hold_since_they_were_said(
+def test_facts_learned_late_are_valid_since_their_message(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     session, memory = engine.session(tenant, "s"), engine.namespace(tenant).long_term
@@ -69,7 +69,7 @@ def test_facts_that_are_learned_late_hold_since_they_were_said(
     assert texts(memory.entries()) == [MYSQL]
 
 
-def test_what_was_said_later_is_in_force_whichever_session_is_learned_first(
+def test_the_later_statement_is_valid_in_any_order_of_learning(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     early, late = engine.session(tenant, "early"), engine.session(tenant, "late")
@@ -86,7 +86,7 @@ def test_what_was_said_later_is_in_force_whichever_session_is_learned_first(
     assert texts(memory.history(later.entry.id)) == [POSTGRES, MYSQL]
 
 
-def test_a_fact_that_is_promoted_weeks_later_holds_since_its_message(
+def test_a_fact_promoted_weeks_later_is_valid_since_its_message(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)
@@ -102,9 +102,7 @@ def test_a_fact_that_is_promoted_weeks_later_holds_since_its_message(
     assert texts(namespace.long_term.valid_at(NOW + 2 * DAY)) == [HEDGED]
 
 
-def test_a_fact_of_a_message_from_the_future_holds_since_it_was_learned(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_a_fact_of_a_future_message_is_valid_since_it_was_learned(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     said(session, POSTGRES, NOW + 5 * DAY)
     session.learn()
@@ -131,7 +129,7 @@ def test_episodes_carry_the_time_of_their_last_turn(
 # Whose facts
 
 
-def test_a_session_looks_through_its_own_pending_facts_only(
+def test_a_session_reviews_only_its_own_pending_facts(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, other = engine.session(tenant, "a"), engine.session(tenant, "b")
@@ -165,7 +163,7 @@ LAUNCH: dict[str, object] = {
 TALK = ("Hello there.", "Launch? Ada: Friday.", "Good.")
 
 
-def test_a_models_facts_are_quarantined_wherever_an_order_stands() -> None:
+def test_facts_of_a_model_are_quarantined_if_any_message_contains_an_instruction() -> None:
     places = [(place, role) for place in range(len(TALK) + 1) for role in ("user", "assistant")]
     with by_model(LAUNCH, len(places)) as engine:
         for place, role in places:
@@ -183,7 +181,7 @@ def test_a_models_facts_are_quarantined_wherever_an_order_stands() -> None:
             assert texts(namespace.long_term.entries()) == []
 
 
-def test_an_order_behind_quoted_memories_is_seen_as_the_model_sees_it() -> None:
+def test_an_instruction_after_quoted_memories_is_detected() -> None:
     # The model reads a message without what memory told in it: its 8,000 characters begin elsewhere.
     quoted = "\n".join([FENCE_OPENING, *["- tea is served at four"] * 400, FENCE_CLOSING])
     with by_model(LAUNCH) as engine:
@@ -193,7 +191,7 @@ def test_an_order_behind_quoted_memories_is_seen_as_the_model_sees_it() -> None:
         assert states(namespace)["Ada moved the launch to Friday."] is FactState.QUARANTINED
 
 
-def test_without_an_order_a_models_fact_is_promoted_from_the_message_that_says_it() -> None:
+def test_without_an_instruction_a_fact_of_a_model_is_promoted_from_its_message() -> None:
     with by_model(LAUNCH) as engine:
         session, namespace = engine.session("t", "s"), engine.namespace("t")
         ids = [said(session, text) for text in TALK]
@@ -207,7 +205,7 @@ def test_without_an_order_a_models_fact_is_promoted_from_the_message_that_says_i
 @pytest.mark.parametrize(
     "content", ["I recommend Redis for the session cache.", "Redis is best for the session cache."]
 )
-def test_an_assistants_suggestion_stays_doubted_though_a_model_found_it(content: str) -> None:
+def test_an_assistant_suggestion_found_by_a_model_keeps_low_confidence(content: str) -> None:
     with by_model({"content": content, "kind": "fact", "confidence": 0.8}) as engine:
         session, namespace = engine.session("t", "s"), engine.namespace("t")
         said(session, "What shall we do about the cache?")
@@ -225,7 +223,7 @@ def test_an_assistants_suggestion_stays_doubted_though_a_model_found_it(content:
 # What contexts tell
 
 
-def test_an_entry_that_only_contexts_tell_outlives_consolidation(
+def test_an_entry_used_only_in_contexts_survives_consolidation(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     namespace = engine.namespace(tenant)
@@ -245,7 +243,7 @@ def test_an_entry_that_only_contexts_tell_outlives_consolidation(
 # Chunks
 
 
-def test_a_tool_call_with_many_results_is_chunked_whole(engine: MemoryEngine, tenant: str) -> None:
+def test_a_tool_call_with_many_results_is_in_one_chunk(engine: MemoryEngine, tenant: str) -> None:
     session, before = engine.session(tenant, "s"), 3
     calls = tuple(ToolCall(f"call-{n}", "look", "{}") for n in range(260))
     drafts = [
@@ -261,7 +259,7 @@ def test_a_tool_call_with_many_results_is_chunked_whole(engine: MemoryEngine, te
     assert session.messages_of(chunks[0])[-1].content == "result of call-259"
 
 
-def test_chunks_of_a_session_that_is_learned_late_hold_since_their_last_message(
+def test_chunks_of_a_session_learned_late_are_valid_since_their_last_message(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     session = engine.session(tenant, "s")
