@@ -224,7 +224,7 @@ def test_json_inside_of_json_is_parsed_up_to_6_levels_and_searched_as_text_below
     assert list(extract_all_urls(in_json_texts(data, 10)).urls) == ["https://a.b/absolute"]
 
 
-def test_an_address_of_more_than_8192_characters_is_counted_as_left_out() -> None:
+def test_a_url_of_more_than_8192_characters_is_counted_as_omitted() -> None:
     longest = "https://a.b/".ljust(8192, "x")
     for data in ("{}", {"url": "{}"}, {"next": "{}"}):
         kept_whole = json.loads(json.dumps(data).replace("{}", longest))
@@ -233,7 +233,7 @@ def test_an_address_of_more_than_8192_characters_is_counted_as_left_out() -> Non
         assert extract_all_urls(too_long) == ExtractedUrls((), left_out_count=1)
 
 
-def test_10000_distinct_addresses_are_kept_and_the_others_are_counted_and_said() -> None:
+def test_10000_distinct_urls_are_kept_and_others_counted_and_reported() -> None:
     assert MAX_URLS == 10_000
     text = " ".join(f"https://a.b/{number} https://a.b/{number}" for number in range(10_050))
     done = compressor.compress(text)
@@ -243,7 +243,7 @@ def test_10000_distinct_addresses_are_kept_and_the_others_are_counted_and_said()
     assert done.validate_url_preservation(10_050) == (False, "50 of 10050 URLs lost")
 
 
-def test_addresses_are_counted_to_see_whether_all_are_there() -> None:
+def test_url_preservation_is_validated_by_count() -> None:
     done = CompressedExtraction(summary="", urls_mentioned=["/a", "/b"])
     assert done.validate_url_preservation(2) == (True, "all 2 URLs preserved")
     assert done.validate_url_preservation(3) == (False, "1 of 3 URLs lost")
@@ -264,13 +264,13 @@ def test_lost_addresses_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "urls"), [("page", 8_695), ("prose", MAX_URLS), ("broken", 0)])
-def test_of_a_page_of_a_megabyte_all_urls_are_kept_up_to_the_limit(name: str, urls: int) -> None:
+def test_all_urls_of_a_page_of_a_megabyte_are_kept_up_to_the_limit(name: str, urls: int) -> None:
     done = compressor.compress(page_of(PAGE_UNITS[name], 1_000_000))
     assert len(done.urls_mentioned) == urls
     assert done.problems == ("only a part of the text was searched for facts",)
 
 
-def test_of_a_page_of_2_mb_the_beginning_and_the_end_are_read_and_that_is_said() -> None:
+def test_both_ends_of_a_page_of_2_mb_are_read_and_this_is_reported() -> None:
     text = "It begins with $11.11 here.\n" + "word " * 400_000 + "\nIt ends with $99.99 there."
     done = compressor.compress(text, CompressionContentType.TEXT_CONTENT)
     assert "It begins with $11.11 here." in done.format_for_prompt()
