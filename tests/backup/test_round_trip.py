@@ -93,9 +93,7 @@ def test_a_memory_is_the_same_after_it_was_restored(
 
 @pytest.mark.smoke
 @pytest.mark.parametrize(("before", "after"), MOVES)
-def test_a_memory_that_moved_is_the_same_and_goes_on(
-    before: str, after: str, new_url: NewUrl, tmp_path: Path
-) -> None:
+def test_a_moved_memory_is_equal_and_usable(before: str, after: str, new_url: NewUrl, tmp_path: Path) -> None:
     with open_small_engine(new_url(before)) as source, open_small_engine(new_url(after), seed=1) as target:
         fill(source, "acme", "alice")
         there = seen(source, "acme", "alice")
@@ -109,7 +107,7 @@ def test_a_memory_that_moved_is_the_same_and_goes_on(
         assert [hit.entry.content for hit in hits] == ["The new walrus is called Olga."]
 
 
-def test_a_snapshot_reports_its_progress_and_opens_with_all_it_holds(tmp_path: Path) -> None:
+def test_a_snapshot_reports_its_progress_and_opens_with_all_content(tmp_path: Path) -> None:
     told: list[BackupProgress] = []
     with MemoryEngine(tmp_path / "memory.db", embedder=None) as engine:
         session = engine.session("acme", "s")
@@ -127,7 +125,7 @@ def test_a_snapshot_reports_its_progress_and_opens_with_all_it_holds(tmp_path: P
         assert copied.session("acme", "s").count() == 5
 
 
-def test_a_snapshot_that_its_progress_stops_leaves_no_file(tmp_path: Path) -> None:
+def test_a_snapshot_stopped_by_its_progress_leaves_no_file(tmp_path: Path) -> None:
     def stop(progress: BackupProgress) -> None:
         raise KeyboardInterrupt
 
@@ -139,7 +137,7 @@ def test_a_snapshot_that_its_progress_stops_leaves_no_file(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
-def test_every_table_is_in_a_backup_or_left_out_for_a_reason(backend: str, new_url: NewUrl) -> None:
+def test_every_table_is_in_a_backup_or_excluded_for_a_reason(backend: str, new_url: NewUrl) -> None:
     with open_small_engine(new_url(backend)) as engine, engine._database.read() as connection:
         there = {
             name
@@ -163,7 +161,7 @@ def test_every_table_is_in_a_backup_or_left_out_for_a_reason(backend: str, new_u
     }
 
 
-def test_every_key_is_known_to_be_one_and_every_tsvector_is_made_again() -> None:
+def test_every_key_column_is_declared_and_every_tsvector_rebuilt() -> None:
     for kept in get_backup_tables().values():
         for column in kept.table.c:
             if column.name == "pk" or column.name.endswith("_pk"):

@@ -54,9 +54,7 @@ def test_a_synced_copy_is_known_as_one_where_it_is_now(
         assert told(target, *READER) == []
 
 
-def test_one_who_gave_is_called_as_in_the_part_that_both_are_moved_to(
-    new_url: NewUrl, tmp_path: Path
-) -> None:
+def test_a_contributor_is_renamed_to_its_restored_namespace(new_url: NewUrl, tmp_path: Path) -> None:
     with open_small_engine(new_url("sqlite")) as engine:
         share(engine)
         engine.backup(tmp_path / "b.gz", namespace="acme", prefix=True)
@@ -67,7 +65,7 @@ def test_one_who_gave_is_called_as_in_the_part_that_both_are_moved_to(
         assert told(engine, *READER) == []
 
 
-def test_a_row_is_found_by_what_every_row_of_its_table_names() -> None:
+def test_every_namespace_table_has_a_scope_condition() -> None:
     for kept in get_backup_tables().values():
         if belongs_to_namespace(kept.table):
             assert str(build_scope_condition(kept.table, BackupScope(("acme",)))) != "true", kept.kind
