@@ -10,7 +10,7 @@ from benchmarks import agents
 
 
 @pytest.mark.soak
-def test_the_agent_benchmark_prints_figures_beside_their_baselines() -> None:
+def test_the_agent_benchmark_prints_figures_with_baselines() -> None:
     child = subprocess.run(
         [sys.executable, "-m", "benchmarks.agents", "--json", "--quick"],
         capture_output=True,
