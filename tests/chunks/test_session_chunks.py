@@ -61,7 +61,7 @@ def assert_every_message_once(session: Session) -> None:
     assert sum(chunk.message_count for chunk in chunks) == len(in_chunks)
 
 
-def test_up_to_20_messages_there_is_no_chunk(session: Session) -> None:
+def test_sessions_of_up_to_20_messages_have_no_chunk(session: Session) -> None:
     assert session.learn().chunks == ()  # not of an empty session either
     say(session, 20)
     assert session.learn().chunks == ()
@@ -106,7 +106,7 @@ def test_250_messages_are_23_chunks_and_25_once_it_is_over(session: Session) -> 
     assert session.learn(whole=True).chunks == ()
 
 
-def test_one_message_at_a_time_gives_the_same_chunks(session: Session) -> None:
+def test_learning_after_each_message_gives_the_same_chunks(session: Session) -> None:
     for number in range(1, 46):
         say(session, 1, number)
         session.learn()
@@ -149,7 +149,7 @@ def test_sizes_are_configurable(size: int, recent: int, messages: int, wanted: l
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("size", "recent"), [(10, 5), (30, 10), (4, 1)])
-def test_the_newest_message_is_in_no_chunk_while_the_session_goes_on(size: int, recent: int) -> None:
+def test_the_newest_message_of_an_active_session_is_in_no_chunk(size: int, recent: int) -> None:
     with small(chunk_messages=size, recent_messages=recent) as engine:
         session = engine.session("t", "s")
         for number in range(1, 2 * size):
@@ -173,7 +173,7 @@ def test_sizes_that_make_no_sense_are_refused_by_name(name: str, value: int) -> 
         LearningConfig(**{name: value})  # type: ignore[arg-type] # all of them are numbers
 
 
-def test_the_originals_come_back_word_for_word(engine: MemoryEngine, tenant: str) -> None:
+def test_the_original_messages_are_returned_verbatim(engine: MemoryEngine, tenant: str) -> None:
     odd = [
         "  spaces  kept \n",
         "nul \0 here",
@@ -216,7 +216,7 @@ def test_over_max_chunks_the_oldest_two_become_one() -> None:
         assert_every_message_once(session)
 
 
-def test_chunks_that_are_merged_again_and_again_stay_small_and_hold_every_message() -> None:
+def test_repeatedly_merged_chunks_stay_small_and_contain_every_message() -> None:
     with small(chunk_messages=2, recent_messages=1, max_chunks=3, chunk_tokens=40) as engine:
         session = engine.session("t", "s")
         for number in range(1, 42):
@@ -232,7 +232,7 @@ def test_chunks_that_are_merged_again_and_again_stay_small_and_hold_every_messag
         assert_every_message_once(session)
 
 
-def test_topics_that_differ_in_case_alone_are_one() -> None:
+def test_topics_that_differ_only_in_case_are_merged() -> None:
     model = ScriptedLLM(["First summary.", "Second summary.", "Third summary."])
     config = EngineConfig(
         learning=LearningConfig(chunk_messages=2, recent_messages=1, max_chunks=2, asks_model=False)
@@ -264,7 +264,7 @@ def assert_calls_are_whole(session: Session) -> None:
 
 
 @pytest.mark.parametrize("before", range(6, 11))
-def test_a_tool_call_and_its_results_are_never_parted(session: Session, before: int) -> None:
+def test_a_tool_call_and_its_results_are_never_separated(session: Session, before: int) -> None:
     say(session, before)
     session.add_many([*tool_turn("a", 3), MessageDraft("assistant", "There are three.")])
     say(session, 20, 50)
@@ -277,7 +277,9 @@ def test_a_tool_call_and_its_results_are_never_parted(session: Session, before: 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("size", "recent"), [(1, 1), (2, 3), (3, 2), (4, 7), (10, 5)])
-def test_calls_stay_whole_whatever_the_size_and_when_learned_at_each_message(size: int, recent: int) -> None:
+def test_tool_calls_stay_complete_for_any_chunk_size_and_learning_after_each_message(
+    size: int, recent: int
+) -> None:
     with small(chunk_messages=size, recent_messages=recent) as engine:
         session = engine.session("t", "s")
         for number in range(8):
@@ -305,7 +307,7 @@ def test_removed_messages_are_in_no_chunk(session: Session) -> None:
     assert not any(text in chunk.summary for text in said[2:5])
 
 
-def test_what_is_removed_after_its_chunk_was_made_is_not_shown_with_it(session: Session) -> None:
+def test_messages_removed_after_their_chunk_was_created_are_not_shown(session: Session) -> None:
     said = say(session, 21)
     session.learn()
     (chunk,) = session.chunks()
@@ -359,7 +361,7 @@ def test_two_processes_at_the_same_time_make_no_chunk_twice(file_url: str) -> No
         assert_every_message_once(session)
 
 
-def test_two_who_merge_at_the_same_time_lose_no_chunk(file_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_merges_lose_no_chunk(file_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else goes on learning while the first is about to write two chunks as one."""
     config = EngineConfig(learning=LearningConfig(chunk_messages=2, recent_messages=1, max_chunks=2))
     with (
@@ -385,7 +387,7 @@ def test_two_who_merge_at_the_same_time_lose_no_chunk(file_url: str, monkeypatch
         assert numbers == [(1, 4), (5, 1)]
 
 
-def test_deleting_the_session_takes_its_chunks_along(engine: MemoryEngine, tenant: str) -> None:
+def test_deleting_a_session_deletes_its_chunks(engine: MemoryEngine, tenant: str) -> None:
     session, other = engine.session(tenant, "s"), engine.session(tenant, "other")
     for one in (session, other):
         say(one, 21)
@@ -401,7 +403,7 @@ def test_deleting_the_session_takes_its_chunks_along(engine: MemoryEngine, tenan
     assert [chunk.number for chunk in again.chunks()] == [1]
 
 
-def test_chunks_belong_to_their_session_and_namespace_alone(engine: MemoryEngine, tenant: str) -> None:
+def test_chunks_belong_only_to_their_session_and_namespace(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     say(session, 21)
     session.learn()
@@ -432,7 +434,7 @@ def test_a_chunk_is_recalled_with_its_session_its_size_and_its_times(
     assert (entry.access_count, entry.last_access_at) == (0, made)
 
 
-def test_a_summary_that_the_model_does_not_give_is_told_as_a_problem_and_made_without_it() -> None:
+def test_a_failed_model_summary_is_reported_and_replaced() -> None:
     config = EngineConfig(learning=LearningConfig(asks_model=False))
     model = ScriptedLLM([RuntimeError("down")])
     with MemoryEngine(config=config, model=model, embedder=None) as engine:

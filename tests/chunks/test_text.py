@@ -27,7 +27,7 @@ TALK = [
 ]
 
 
-def test_without_a_model_a_chunk_is_told_in_its_own_sentences_without_a_head() -> None:
+def test_without_a_model_a_chunk_is_summarized_by_its_own_sentences() -> None:
     chunk = summarize_chunk(TALK, Summarizer(COUNTER))
     assert "User: We decided to use PostgreSQL for bookings." in chunk.summary
     assert "[Summary of" not in chunk.summary
@@ -45,13 +45,13 @@ def test_with_a_model_its_words_are_the_summary() -> None:
     assert len(model.prompts) == 1
 
 
-def test_a_model_that_fails_is_named_and_the_chunk_is_told_without_it() -> None:
+def test_a_failing_model_is_reported_and_the_chunk_summarized_without_it() -> None:
     chunk = summarize_chunk(TALK, Summarizer(COUNTER, ScriptedLLM([RuntimeError("down")])))
     assert "We decided to use PostgreSQL" in chunk.summary
     assert chunk.problems == ("the model raised RuntimeError",)
 
 
-def test_many_facts_do_not_crowd_the_story_out() -> None:
+def test_many_facts_do_not_displace_the_story() -> None:
     figures = ", ".join(f"{number}.5 ms at /srv/app/run{number}.log" for number in range(100, 200))
     messages = [
         message("We decided to cache the slots."),
@@ -80,7 +80,7 @@ def test_a_target_without_room_for_a_sentence_is_refused(target: int) -> None:
         summarize_chunk(TALK, Summarizer(COUNTER), target)
 
 
-def test_nothing_is_said_of_no_messages() -> None:
+def test_no_messages_have_an_empty_summary() -> None:
     assert summarize_chunk([], Summarizer(COUNTER)) == ChunkText(summary="", topics=())
 
 
@@ -97,14 +97,14 @@ def test_nothing_is_said_of_no_messages() -> None:
     ],
 )
 @pytest.mark.parametrize("target", [16, 150])
-def test_a_chunk_always_says_something_within_its_target(messages: list[Message], target: int) -> None:
+def test_a_chunk_summary_is_never_empty_and_within_its_target(messages: list[Message], target: int) -> None:
     chunk = summarize_chunk(messages, Summarizer(COUNTER), target)
     assert chunk.summary.strip()
     assert COUNTER.count(chunk.summary) <= target
     assert "Kafka" not in chunk.summary
 
 
-def test_topics_are_what_people_speak_of_and_only_otherwise_what_tools_print() -> None:
+def test_topics_come_from_people_and_only_otherwise_from_tools() -> None:
     printed = message("kiosk kiosk kiosk printer printer", "tool")
     spoken = message("The invoices are late.")
     assert summarize_chunk([spoken, printed], Summarizer(COUNTER)).topics == ("invoices", "late")
@@ -117,7 +117,7 @@ def test_a_merged_summary_that_fits_is_in_the_same_format_word_for_word() -> Non
     assert nested == "Earlier: Earlier: One.\n\nThen: Two.\n\nThen: Three."
 
 
-def test_a_merged_summary_that_does_not_fit_keeps_the_ends_of_the_first_part() -> None:
+def test_a_merged_summary_that_does_not_fit_keeps_both_ends_of_the_first_part() -> None:
     middle = " ".join(f"Sentence {number} is in the middle of it." for number in range(40))
     first = f"It began with Redis. {middle} It ended with Kafka."
     text = merge_chunk_summaries(first, "Then came Rust.", COUNTER, 60)
@@ -127,7 +127,7 @@ def test_a_merged_summary_that_does_not_fit_keeps_the_ends_of_the_first_part() -
     assert COUNTER.count(text) <= 60
 
 
-def test_where_only_a_part_of_a_sentence_fits_it_ends_at_a_word() -> None:
+def test_a_truncated_sentence_ends_at_a_word() -> None:
     counter = CharCounter()
     first = "A beginning of considerable length that goes on and on. " + "An end that goes on as well. " * 3
     text = merge_chunk_summaries(first, "Two.", counter, 14)
