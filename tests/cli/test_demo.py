@@ -57,7 +57,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 
 
 @pytest.mark.soak
-def test_the_demo_plays_everything_and_keeps_it_where_asked(played: Played) -> None:
+def test_the_demo_plays_everything_and_keeps_its_database_on_request(played: Played) -> None:
     total = sum(len(chapter.messages) for chapter in load_chapters())
     assert f"{total}/{total}" in played.output
     for word in ("working", "long_term", "07-opening", "The memory is in"):
@@ -92,7 +92,7 @@ def join(above: list[str], below: list[str]) -> list[str]:
 
 
 @pytest.mark.soak
-def test_its_table_has_the_facts_with_memory_and_none_without(played: Played) -> None:
+def test_the_demo_table_has_facts_only_with_memory(played: Played) -> None:
     rows = cells(played.output, "each question in a new thread")
     assert len(rows) == 9
     facts = {question.text: question.fact for question in load_questions()}
@@ -106,7 +106,7 @@ def test_its_table_has_the_facts_with_memory_and_none_without(played: Played) ->
 
 @pytest.mark.soak
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of LlamaIndex's agents
-def test_an_agent_of_llamaindex_tells_the_same(played: Played) -> None:
+def test_an_agent_of_llamaindex_gives_the_same_answers(played: Played) -> None:
     result = CliRunner().invoke(app, ["demo", "--framework", "llama-index"], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
     title = "each question in a new thread"
@@ -116,7 +116,7 @@ def test_an_agent_of_llamaindex_tells_the_same(played: Played) -> None:
 
 
 @pytest.mark.soak
-def test_it_shows_a_prompt_with_a_reason_for_each_memory(played: Played) -> None:
+def test_the_demo_shows_a_prompt_with_a_reason_for_each_memory(played: Played) -> None:
     shown = played.output.partition("why each memory is in it")[2].partition("└")[0]
     lines = [line.strip("│").split("│") for line in shown.splitlines() if line.startswith("│")]
     speakers = ("user:", "assistant:", "run_shell:", "write_file:", "search_docs:", "sql:", "- ")
@@ -128,7 +128,7 @@ def test_it_shows_a_prompt_with_a_reason_for_each_memory(played: Played) -> None
 
 
 @pytest.mark.soak
-def test_the_readme_shows_what_it_prints(played: Played) -> None:
+def test_the_readme_shows_the_output_of_the_demo(played: Played) -> None:
     (shown,) = re.findall(r"```text\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     printed = {line.rstrip() for line in played.output.splitlines()}
     assert [line for line in shown.splitlines() if line not in printed] == []
@@ -136,7 +136,7 @@ def test_the_readme_shows_what_it_prints(played: Played) -> None:
 
 
 @pytest.mark.soak
-def test_it_fits_80_columns_and_has_no_colours_in_a_pipe(played: Played) -> None:
+def test_the_demo_fits_80_columns_and_has_no_colors_in_a_pipe(played: Played) -> None:
     assert "\x1b" not in played.output
     lines = [line for line in played.output.splitlines() if str(played.database) not in line]
     assert max(map(len, lines)) <= 80
@@ -230,7 +230,7 @@ def test_the_demo_prints_the_answers_the_score_an_old_thread_and_a_prompt() -> N
         assert len(set(agent.threads)) == len(agent.threads)  # a new thread for each question
 
 
-def test_the_tables_of_what_is_stored_count_it_and_give_each_session_one_line() -> None:
+def test_the_tables_of_stored_records_have_one_line_per_session() -> None:
     with MemoryEngine(embedder=None) as engine:
         tenant, contexts = engine.namespace("tidepool"), dict[str, MemoryContext]()
         for name, said in (("01-first", ["It costs 49 SEK."]), ("02-second", ["Hello.", "We met at 9:40."])):
@@ -265,7 +265,7 @@ def test_the_tables_of_what_is_stored_count_it_and_give_each_session_one_line() 
     assert re.findall(r" (\d+) │$", held, re.MULTILINE) == [f"{second.token_count}", f"{stored}", "0"]
 
 
-def test_the_demo_does_not_touch_a_file_that_is_there(tmp_path: Path) -> None:
+def test_the_demo_does_not_change_an_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.db"
     path.write_text("mine")
     result = CliRunner().invoke(app, ["demo", "--database", str(path)])
@@ -285,7 +285,9 @@ def test_the_demo_does_not_touch_a_file_that_is_there(tmp_path: Path) -> None:
         ("llama-index", "langmem_tiers_llamaindex"),
     ],
 )
-def test_without_the_framework_it_says_what_to_install(framework: str, missing: str, tmp_path: Path) -> None:
+def test_without_the_framework_the_demo_names_the_package_to_install(
+    framework: str, missing: str, tmp_path: Path
+) -> None:
     begin = f"import sys; sys.modules[{missing!r}] = None; from langmem_tiers.cli import main; main()"
     path = tmp_path / "kept.db"
     child = subprocess.run(
@@ -307,7 +309,7 @@ def test_the_command_runs_as_a_module_too() -> None:
     assert child.stdout.strip() == f"langmem-tiers {__version__}"
 
 
-def test_the_story_is_whole() -> None:
+def test_the_demo_story_is_complete() -> None:
     told = [message for chapter in load_chapters() for message in chapter.messages]
     assert len(told) >= 300
     assert len(load_chapters()) == 7
@@ -320,7 +322,7 @@ def test_the_story_is_whole() -> None:
     assert sorted(calls) == sorted(answer for answer in answers if answer)
 
 
-def test_each_question_has_a_fact_that_its_evidence_says_and_it_does_not() -> None:
+def test_each_question_has_a_fact_that_only_its_evidence_contains() -> None:
     said = {message.id: message.content for chapter in load_chapters() for message in chapter.messages}
     for question in load_questions():
         assert question.fact not in question.text
