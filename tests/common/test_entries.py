@@ -42,7 +42,7 @@ def test_there_are_six_tiers_and_five_changes() -> None:
 
 
 @given(st.floats(allow_nan=True))
-def test_scores_lie_between_0_and_1(score: float) -> None:
+def test_scores_are_between_0_and_1(score: float) -> None:
     if 0.0 <= score <= 1.0:
         assert entry(importance=score).importance == score
     else:
@@ -60,12 +60,12 @@ def test_validity_is_half_open() -> None:
     assert entry().is_valid_at(NOW)
 
 
-def test_validity_cannot_end_before_it_begins() -> None:
+def test_validity_cannot_end_before_it_starts() -> None:
     with pytest.raises(InvalidInputError, match="must lie after"):
         entry(valid_from=NOW, valid_until=NOW - timedelta(microseconds=1))
 
 
-def test_what_was_contradicted_at_once_held_at_no_time() -> None:
+def test_an_entry_ended_at_its_start_is_never_valid() -> None:
     never = entry(valid_from=NOW, valid_until=NOW)
     assert not any(never.is_valid_at(NOW + timedelta(microseconds=step)) for step in (-1, 0, 1))
 
