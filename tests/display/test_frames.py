@@ -52,7 +52,7 @@ def test_a_recall_becomes_a_frame_with_a_column_for_each_signal(memory: Memory) 
     assert made.equals(frame(iter(recall)))
 
 
-def test_a_context_has_a_row_for_each_message_and_each_that_it_left_out(memory: Memory) -> None:
+def test_a_context_has_a_row_for_each_included_and_omitted_message(memory: Memory) -> None:
     context = memory.session.build_context(budget=TokenBudget.of(500))
     made = frame(context).set_index("id")
     assert context.dropped or context.compressed
@@ -135,7 +135,7 @@ def test_a_report_becomes_one_row(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("kind", [Hit, Message, Entry, Knowledge, TuningSnapshot])
-def test_what_is_empty_has_its_columns(kind: type) -> None:
+def test_an_empty_frame_has_its_columns(kind: type) -> None:
     made = frame((), of=kind)
     assert len(made) == 0
     assert list(made.columns) == [column.name for column in COLUMNS[kind]]
@@ -149,7 +149,7 @@ def test_an_empty_recall_has_the_types_of_a_full_one(memory: Memory) -> None:
     assert dict(nothing.dtypes) == {name: kind for name, kind in full.dtypes.items() if name in nothing}
 
 
-def test_texts_come_through_whole(tmp_path: Path) -> None:
+def test_texts_are_complete_in_a_frame(tmp_path: Path) -> None:
     texts = ["", "\x00", "中文 שלום 😀", "x" * 100_000, "a\nb", "\ud800"]
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         session = engine.session("alice", "s")
@@ -159,7 +159,7 @@ def test_texts_come_through_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "text", b"bytes", {"a": 1}, [1, 2], object()])
-def test_what_is_nothing_of_ours_is_refused(wrong: Any) -> None:
+def test_an_unsupported_object_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="does not support"):
         frame(wrong)
 
@@ -176,7 +176,7 @@ def test_without_pandas_the_error_names_the_extra(memory: Memory, monkeypatch: p
 
 
 @pytest.mark.soak
-def test_nothing_is_imported_before_it_is_needed() -> None:
+def test_optional_packages_are_imported_lazily() -> None:
     look = (
         "import sys\n"
         "import langmem_tiers.display.frames, langmem_tiers.display.plots, langmem_tiers.display.progress\n"

@@ -99,7 +99,7 @@ def is_name(text: str) -> bool:
 @example(ATTACKS[1])
 @example(ATTACKS[7])
 @example("x" * 100_000)
-def test_hostile_text_is_shown_and_never_obeyed(text: str) -> None:
+def test_hostile_text_is_displayed_and_never_interpreted(text: str) -> None:
     for value in values(text):
         html = value._repr_html_()
         page = Page(html)  # fails on any element or attribute that is none of ours
@@ -123,7 +123,7 @@ def safe(text: str) -> bool:
 
 
 @pytest.mark.parametrize("text", ATTACKS[:5])
-def test_what_was_said_stands_there_letter_by_letter(text: str) -> None:
+def test_message_text_is_displayed_literally(text: str) -> None:
     message = values(text)[0]
     assert page_of(DisplayableTuple([message])).column("text") == [text]
 
@@ -146,6 +146,6 @@ def test_pages_of_a_site_are_words_too() -> None:
     assert page_of(site).column("failure")[1] == "<b>gone</b>"
 
 
-def test_text_of_any_direction_keeps_to_itself() -> None:
+def test_text_of_any_direction_is_isolated() -> None:
     html = values("שלום")[0]._repr_html_()
     assert '<bdi dir="auto">שלום</bdi>' in html

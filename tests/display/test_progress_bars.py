@@ -51,7 +51,7 @@ def test_a_bar_ends_with_its_block_even_if_the_work_fails() -> None:
     assert "1/4" in out.getvalue()
 
 
-def test_a_bar_that_is_switched_off_takes_everything() -> None:
+def test_a_disabled_bar_accepts_all_updates() -> None:
     with bar("moving", disable=True) as progress:
         progress(1, 4)
         progress(2)

@@ -102,14 +102,14 @@ def shown(value: object, kind: str) -> str:
     return str(data[kind])
 
 
-def test_ipython_takes_both_forms(memory: Memory) -> None:
+def test_ipython_uses_the_html_and_text_forms(memory: Memory) -> None:
     recall = memory.namespace.recall("dog")
     assert shown(recall, "text/html") == recall._repr_html_()
     assert shown(recall, "text/plain") == str(recall)
     assert shown(memory.namespace.search("dog"), "text/html").startswith("<div")
 
 
-def test_print_tells_a_value_and_repr_stays_complete(memory: Memory) -> None:
+def test_str_is_short_and_repr_stays_complete(memory: Memory) -> None:
     hit = memory.namespace.recall("dog")[0]
     assert str(hit).startswith("Hit: ")
     assert repr(hit).startswith("Hit(entry=Entry(id=")
@@ -128,7 +128,7 @@ def test_a_recall_shows_the_rows_that_it_has(memory: Memory) -> None:
     )
 
 
-def test_a_context_says_what_became_of_each_message(memory: Memory) -> None:
+def test_a_context_has_the_state_of_each_message(memory: Memory) -> None:
     context = memory.session.build_context(budget=TokenBudget.of(700))
     states = context.states
     assert list(states)[: len(context.messages)] == [message.id for message in context.messages]
@@ -193,7 +193,7 @@ def test_an_empty_memory_shows_itself(tmp_path: Path) -> None:
             assert "cannot be shown" not in page_of(value).text
 
 
-def test_a_closed_engine_says_so_and_nothing_raises(tmp_path: Path) -> None:
+def test_a_closed_engine_is_displayed_without_raising(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         namespace = engine.namespace("alice")
         session = namespace.session("s")
@@ -205,7 +205,7 @@ def test_a_closed_engine_says_so_and_nothing_raises(tmp_path: Path) -> None:
     assert "not running" in page_of(engine.optimizer).text
 
 
-def test_a_session_that_is_gone_says_so(tmp_path: Path) -> None:
+def test_a_deleted_session_is_displayed_as_missing(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db") as engine:
         session = engine.session("alice", "s")
         session.delete()
@@ -214,7 +214,7 @@ def test_a_session_that_is_gone_says_so(tmp_path: Path) -> None:
         assert "does not exist" in page_of(session).text
 
 
-def test_a_view_asks_for_little_however_much_there_is(tmp_path: Path) -> None:
+def test_a_view_runs_few_queries_for_any_size(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         counts = []
         for sessions in (3, 60):
@@ -235,7 +235,7 @@ def test_a_view_asks_for_little_however_much_there_is(tmp_path: Path) -> None:
     assert max(counts[1]) <= 8
 
 
-def test_to_show_something_changes_nothing(memory: Memory) -> None:
+def test_displaying_a_value_changes_nothing(memory: Memory) -> None:
     before = [item.use_count for item in memory.namespace.knowledge], memory.session.count()
     for make in VALUES.values():
         make(memory)._repr_html_()
@@ -272,7 +272,7 @@ def is_result(name: str) -> bool:
     return name.endswith(ends) and name != "Summary"
 
 
-def test_a_listing_is_a_tuple_for_all_who_take_one() -> None:
+def test_a_displayable_tuple_behaves_like_a_tuple() -> None:
     listed: DisplayableTuple[int] = DisplayableTuple([3, 1, 2])
     assert listed == (3, 1, 2)
     assert hash(listed) == hash((3, 1, 2))
@@ -281,7 +281,7 @@ def test_a_listing_is_a_tuple_for_all_who_take_one() -> None:
     assert "value" in page_of(listed).text
 
 
-def test_values_that_fail_to_show_themselves_say_so() -> None:
+def test_values_that_fail_to_render_show_the_error() -> None:
     class Broken(NotebookDisplayable):
         def __repr__(self) -> str:
             raise ValueError("no")
@@ -292,7 +292,7 @@ def test_values_that_fail_to_show_themselves_say_so() -> None:
     assert page_of(Broken()).text.strip() == "Brokencannot be shown RuntimeError: <b>lost</b>"
 
 
-def test_a_value_that_holds_none_everywhere_shows_itself() -> None:
+def test_a_value_with_empty_fields_is_displayed() -> None:
     context = MemoryContext(messages=(), token_count=0, token_budget=1)
     assert "0 of 1 tokens" in page_of(context).text
     assert "MemoryEngine" in page_of(MemoryEngine(config=EngineConfig())).text

@@ -29,7 +29,7 @@ def test_engine_tenant_and_session_show_themselves_on_each_database(
 
 
 @pytest.mark.soak
-def test_a_view_may_be_asked_for_while_others_write(tmp_path: Path) -> None:
+def test_views_can_be_rendered_during_concurrent_writes(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine, ThreadPoolExecutor(4) as pool:
         session = engine.session("alice", "s")
         writes = [pool.submit(session.add, "user", f"Remark {n}.") for n in range(60)]
@@ -41,7 +41,7 @@ def test_a_view_may_be_asked_for_while_others_write(tmp_path: Path) -> None:
         assert all(write.result().tokens for write in writes)
 
 
-def test_what_shows_itself_can_still_be_pickled_and_compared(tmp_path: Path) -> None:
+def test_displayable_values_can_be_pickled_and_compared(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         session = engine.session("alice", "s")
         report = session.add("user", "My cat is called Tom.")
