@@ -62,12 +62,12 @@ def applied(episodes: list[Episode], merged: list[MergedEpisode]) -> list[Episod
         (0, 1, "end"),
     ],
 )
-def test_an_episode_belongs_to_the_third_in_which_it_begins(turns: int, first_turn: int, part: str) -> None:
+def test_an_episode_belongs_to_the_third_in_which_it_starts(turns: int, first_turn: int, part: str) -> None:
     arc = build_narrative_arc("s", turns, [episode(first_turn, first_turn + 20)])
     assert [name for name in ("beginning", "middle", "end") if getattr(arc, name)] == [part]
 
 
-def test_key_moments_have_a_significance_of_at_least_0_7_and_come_in_the_order_of_their_turns() -> None:
+def test_key_moments_have_significance_of_at_least_0_7_and_are_sorted_by_turn() -> None:
     told = [episode(8, significance=0.7), episode(1, significance=0.9), episode(4, significance=0.69)]
     arc = build_narrative_arc("s", 9, told)
     assert [moment.first_turn for moment in arc.key_moments] == [1, 8]
@@ -92,13 +92,13 @@ def test_the_order_is_by_first_turn_last_turn_time_and_id() -> None:
     ]
 
 
-def test_an_empty_session_has_an_empty_arc_and_other_sessions_are_left_out() -> None:
+def test_an_empty_session_has_an_empty_arc_and_other_sessions_are_ignored() -> None:
     for turns in (0, 1):
         arc = build_narrative_arc("s", turns, [episode(1, session="other")])
         assert (arc.beginning, arc.middle, arc.end, arc.key_moments) == ((), (), (), ())
 
 
-def test_the_most_significant_of_a_group_keeps_its_name_and_takes_over_the_rest() -> None:
+def test_the_most_significant_of_a_group_absorbs_the_others() -> None:
     issue = episode(
         2,
         5,
@@ -147,33 +147,35 @@ def test_the_most_significant_of_a_group_keeps_its_name_and_takes_over_the_rest(
     )
 
 
-def test_the_last_outcome_that_there_is_stays() -> None:
+def test_the_last_existing_outcome_is_kept() -> None:
     told = [episode(1, 3, outcome="a"), episode(2, 3, outcome="b"), episode(3, outcome=None)]
     assert merge_overlapping_episodes(told)[0].keeper.outcome == "b"
 
 
-def test_overlaps_reach_on_and_touching_ends_overlap_but_neighbours_do_not() -> None:
+def test_overlaps_are_transitive_and_shared_turns_overlap_but_adjacent_do_not() -> None:
     told = [episode(1, 4), episode(4, 6), episode(6, 6), episode(7, 8), episode(9, 9)]
     (merged,) = merge_overlapping_episodes(told)
     assert (merged.keeper.first_turn, merged.keeper.last_turn, len(merged.absorbed)) == (1, 6, 2)
 
 
-def test_a_long_episode_overlaps_all_that_lie_inside_it() -> None:
+def test_a_long_episode_overlaps_all_episodes_inside_it() -> None:
     (merged,) = merge_overlapping_episodes([episode(1, 9), episode(2), episode(8)])
     assert len(merged.absorbed) == 2
 
 
-def test_of_equally_significant_ones_the_earliest_is_kept() -> None:
+def test_the_earliest_of_equally_significant_episodes_is_kept() -> None:
     told = [episode(2, 3, id="a"), episode(1, 3, id="c"), episode(1, 3, id="b", created_at=NOW)]
     assert merge_overlapping_episodes(told)[0].keeper.id == "b"
 
 
 @pytest.mark.parametrize("other", [{"session": "t"}, {"namespace": ("else",)}, {"is_archived": True}])
-def test_other_sessions_other_namespaces_and_archived_ones_are_left_alone(other: dict[str, object]) -> None:
+def test_other_sessions_other_namespaces_and_archived_episodes_are_not_merged(
+    other: dict[str, object],
+) -> None:
     assert merge_overlapping_episodes([episode(1, 5), episode(2, 3, **other)]) == []
 
 
-def test_a_summary_is_told_once_and_the_whole_is_cut_at_a_word() -> None:
+def test_merged_summaries_are_deduplicated_and_truncated_at_a_word() -> None:
     told = [episode(1, 4, summary="Same."), episode(2, 4, summary="Same."), episode(3, 4, summary="New.")]
     assert merge_overlapping_episodes(told)[0].keeper.summary == "Same. New."
     long = [episode(n, 9, summary=f"word{n} " * 100) for n in range(1, 6)]
@@ -232,7 +234,7 @@ def test_the_order_of_episodes_does_not_matter(told: list[Episode], chance: Rand
 
 
 @given(many())
-def test_merging_twice_changes_nothing_more(told: list[Episode]) -> None:
+def test_merging_is_idempotent(told: list[Episode]) -> None:
     assert merge_overlapping_episodes(applied(told, merge_overlapping_episodes(told))) == []
 
 
@@ -254,7 +256,7 @@ def test_merging_loses_no_turn_and_no_access_and_names_all_that_it_absorbs(told:
 
 
 @given(many(), st.integers(0, 30))
-def test_every_episode_of_a_session_lies_in_one_part_of_its_arc(told: list[Episode], turns: int) -> None:
+def test_every_episode_of_a_session_is_in_one_part_of_its_arc(told: list[Episode], turns: int) -> None:
     arc = build_narrative_arc("s", turns, told)
     parts = [*arc.beginning, *arc.middle, *arc.end]
     assert sorted(episode.id for episode in parts) == sorted(
