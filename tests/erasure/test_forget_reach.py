@@ -42,7 +42,7 @@ def engine(url: str) -> Iterator[MemoryEngine]:
         yield opened
 
 
-def test_no_user_is_named_like_the_place_of_pools(engine: MemoryEngine, tenant: str) -> None:
+def test_a_user_named_like_the_pool_namespace_erases_no_pool(engine: MemoryEngine, tenant: str) -> None:
     pool = engine.pools.create(tenant, members=[(tenant, "a"), (tenant, "b")])
     pool.contribute((tenant, "a"), "The lamp of the harbour is green.")
     for user in ("pools", pool.id):
@@ -51,7 +51,7 @@ def test_no_user_is_named_like_the_place_of_pools(engine: MemoryEngine, tenant: 
     assert len(pool.members()) == 2
 
 
-def test_a_user_who_only_shared_something_is_forgotten(engine: MemoryEngine, tenant: str) -> None:
+def test_a_user_with_only_pool_contributions_is_forgotten(engine: MemoryEngine, tenant: str) -> None:
     giver, reader = (tenant, f"giver {tenant}"), (tenant, "reader")
     pool = engine.pools.create(tenant, members=[reader, giver])
     pool.contribute(giver, f"The code is {SECRET}.")
@@ -63,7 +63,7 @@ def test_a_user_who_only_shared_something_is_forgotten(engine: MemoryEngine, ten
     assert not [entry for entry in engine.namespace(reader).long_term if SECRET in entry.content]
 
 
-def test_a_user_who_left_the_pool_is_found_by_what_was_shared(engine: MemoryEngine, tenant: str) -> None:
+def test_a_user_who_left_a_pool_is_found_by_contributions(engine: MemoryEngine, tenant: str) -> None:
     giver, reader = (tenant, f"giver {tenant}"), (tenant, "reader")
     pool = engine.pools.create(tenant, members=[reader, giver])
     pool.contribute(giver, f"The code is {SECRET}.")
@@ -103,7 +103,7 @@ def test_no_right_to_work_on_a_namespace_outlives_it(
 
 
 @pytest.mark.parametrize("size", [8, 960, 961, 1000, 1024])
-def test_what_was_set_aside_from_a_session_with_a_long_name_goes_with_it(
+def test_archived_parts_of_a_session_with_a_long_name_are_forgotten_with_it(
     engine: MemoryEngine, tenant: str, size: int
 ) -> None:
     name = "x" * size
@@ -118,7 +118,9 @@ def test_what_was_set_aside_from_a_session_with_a_long_name_goes_with_it(
     assert len(engine.namespace(tenant).sessions().sessions) == 1
 
 
-def test_what_was_learned_from_a_message_goes_with_its_session(engine: MemoryEngine, tenant: str) -> None:
+def test_knowledge_learned_from_a_message_is_forgotten_with_its_session(
+    engine: MemoryEngine, tenant: str
+) -> None:
     ids = ["plain", "a/b%c", "nul \0", "lone \ud83d"]
     engine.session(tenant, "s").add_many(
         [MessageDraft("user", "Hello.", id=message_id) for message_id in ids]
@@ -137,7 +139,7 @@ def test_what_was_learned_from_a_message_goes_with_its_session(engine: MemoryEng
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("source", ["session s", "message m", "m"])
 @pytest.mark.parametrize("what", ["session", "message"])
-def test_a_value_that_was_replaced_from_elsewhere_goes_with_where_it_came_from(
+def test_a_replaced_value_is_forgotten_with_its_source(
     engine: MemoryEngine, tenant: str, source: str, what: str
 ) -> None:
     engine.session(tenant, "s").add(MessageDraft("user", "Hello.", id="m"))
@@ -161,9 +163,7 @@ def test_a_value_that_was_replaced_from_elsewhere_goes_with_where_it_came_from(
 
 
 @pytest.mark.parametrize("what", ["message", "session"])
-def test_a_value_that_was_replaced_since_goes_from_pools_too(
-    engine: MemoryEngine, tenant: str, what: str
-) -> None:
+def test_a_replaced_value_is_forgotten_in_pools_too(engine: MemoryEngine, tenant: str, what: str) -> None:
     giver, reader = (tenant, "giver"), (tenant, "reader")
     engine.session(giver, "s").add(MessageDraft("user", "Hello.", id="m"))
     knowledge = engine.namespace(giver).knowledge
@@ -182,7 +182,7 @@ def test_a_value_that_was_replaced_since_goes_from_pools_too(
 
 
 @pytest.mark.parametrize("what", ["namespace", "session"])
-def test_what_came_from_a_context_file_goes_with_its_session(
+def test_imports_from_a_context_file_are_forgotten_with_their_session(
     engine: MemoryEngine, tenant: str, tmp_path: Path, what: str
 ) -> None:
     files = ContextFiles(tmp_path / "files")
@@ -198,7 +198,7 @@ def test_what_came_from_a_context_file_goes_with_its_session(
 
 
 @pytest.mark.parametrize("what", ["a fact", "a message"])
-def test_what_came_from_a_context_file_goes_alone_too(
+def test_imports_from_a_context_file_can_be_forgotten_individually(
     engine: MemoryEngine, tenant: str, tmp_path: Path, what: str
 ) -> None:
     files = ContextFiles(tmp_path / "files")
@@ -234,7 +234,7 @@ def test_what_came_from_a_context_file_goes_alone_too(
 
 
 @pytest.mark.parametrize("how", ["session", "namespace", "retention"])
-def test_what_came_from_a_context_file_outlives_its_session_in_no_way(
+def test_imports_from_a_context_file_never_outlive_their_session(
     url: str, clock: FrozenClock, tenant: str, tmp_path: Path, how: str
 ) -> None:
     config = EngineConfig(maintenance=MaintenanceConfig(retention_days=1))
@@ -255,7 +255,7 @@ def test_what_came_from_a_context_file_outlives_its_session_in_no_way(
 
 
 @pytest.mark.parametrize("what", ["namespace", "session", "user"])
-def test_what_a_project_wrote_for_people_holds_nothing_either(tmp_path: Path, what: str) -> None:
+def test_project_files_do_not_contain_forgotten_text(tmp_path: Path, what: str) -> None:
     with MemorySystem(memory_dir=tmp_path, project_name="P") as memory:
         name = memory.start_conversation().id
         memory.add_message("user", f"We decided to use {SECRET}.")
@@ -289,7 +289,7 @@ def procedures(engine: MemoryEngine, namespace: tuple[str, str]) -> str:
     return str([entry.details for entry in kept])
 
 
-def test_what_was_learned_from_a_task_goes_with_it(engine: MemoryEngine, tenant: str) -> None:
+def test_patterns_learned_from_a_task_are_forgotten_with_it(engine: MemoryEngine, tenant: str) -> None:
     where = (tenant, "agent")
     play(engine, where, "hours", SECRET)
     play(engine, where, "prices", "bread")
@@ -300,7 +300,7 @@ def test_what_was_learned_from_a_task_goes_with_it(engine: MemoryEngine, tenant:
     assert "bread" in procedures(engine, where)
 
 
-def test_what_another_task_did_as_well_stays_learned(engine: MemoryEngine, tenant: str) -> None:
+def test_patterns_confirmed_by_another_task_are_kept(engine: MemoryEngine, tenant: str) -> None:
     where = (tenant, "agent")
     for task, typed in (("hours", SECRET), ("prices", "bread")):
         with AgentMemory(engine=engine, task=task, namespace=where) as memory:
@@ -319,7 +319,7 @@ def test_what_another_task_did_as_well_stays_learned(engine: MemoryEngine, tenan
     assert "#query" in procedures(engine, where)
 
 
-def test_what_may_be_learned_one_day_goes_with_its_cycle(engine: MemoryEngine, tenant: str) -> None:
+def test_pattern_candidates_are_forgotten_with_their_cycle(engine: MemoryEngine, tenant: str) -> None:
     where = (tenant, "agent")
     typed, *_ = play(engine, where, "hours", SECRET, times=1)
     assert SECRET in procedures(engine, where)
@@ -327,7 +327,7 @@ def test_what_may_be_learned_one_day_goes_with_its_cycle(engine: MemoryEngine, t
     assert SECRET not in procedures(engine, where)
 
 
-def test_what_retention_erases_leaves_what_was_known(clock: FrozenClock) -> None:
+def test_retention_keeps_knowledge_of_erased_messages(clock: FrozenClock) -> None:
     with MemoryEngine(embedder=None, clock=clock) as engine:
         engine.session("acme", "s").add(MessageDraft("user", "Hello.", id="m"))
         knowledge = engine.namespace("acme").knowledge
