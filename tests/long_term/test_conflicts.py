@@ -91,7 +91,7 @@ def test_other_words_for_the_same_are_the_same(old: str, new: str) -> None:
         ("The user smokes", "The user does not smoke — "),
     ],
 )
-def test_what_cannot_hold_at_once_contradicts(old: str, new: str) -> None:
+def test_statements_that_cannot_both_be_valid_contradict(old: str, new: str) -> None:
     found = judged(old, new)
     assert found.verdict is Verdict.CONTRADICTS, found.reason
 
@@ -131,7 +131,7 @@ def test_what_cannot_hold_at_once_contradicts(old: str, new: str) -> None:
         ("The invoice is 10000000000000000000000001", "The invoice is 10000000000000000000000002x"),
     ],
 )
-def test_what_can_hold_at_once_is_different(old: str, new: str) -> None:
+def test_statements_that_can_both_be_valid_are_different(old: str, new: str) -> None:
     found = judged(old, new)
     assert found.verdict is Verdict.DIFFERENT, found.reason
 

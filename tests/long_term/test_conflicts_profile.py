@@ -205,7 +205,7 @@ Telemetry is disabled by default
 
 
 @pytest.mark.soak
-def test_facts_that_hold_at_once_leave_each_other_alone() -> None:
+def test_compatible_profile_facts_do_not_conflict() -> None:
     assert len(FACTS) >= 150
     read = [read_statement(fact) for fact in FACTS]
     kin = WordSimilarity(OfflineEmbedder().embed_documents)

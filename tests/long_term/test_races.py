@@ -101,7 +101,7 @@ def recall_often(engine: MemoryEngine) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_recall_does_not_wait_for_another_writer(tmp_path: Path) -> None:
+def test_recall_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with opened(path, patience_seconds=3600) as engine:
         engine.namespace("a").long_term.store(BOAT)
@@ -128,7 +128,7 @@ def test_uses_that_could_not_be_written_are_written_by_close(
 
 
 @pytest.mark.timeout(120)
-def test_uses_are_seen_also_while_they_are_being_written(tmp_path: Path) -> None:
+def test_accesses_are_visible_while_they_are_being_written(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with opened(path, patience_seconds=3600) as engine:
         engine.namespace("a").long_term.store(BOAT)
@@ -142,7 +142,7 @@ def test_uses_are_seen_also_while_they_are_being_written(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("forgotten", ["Chose tea", "Warmed the pot"])  # the one that is kept, and another
-def test_an_episode_that_is_forgotten_meanwhile_does_not_come_back(
+def test_an_episode_forgotten_during_consolidation_is_not_restored(
     engine: MemoryEngine, namespace: Namespace, monkeypatch: pytest.MonkeyPatch, forgotten: str
 ) -> None:
     drafts = [moment("Chose tea", 1, 3, 0.9), moment("Warmed the pot", 2, 5), moment("Cut the lemon", 3, 6)]
@@ -173,7 +173,9 @@ def test_merging_doubles_no_uses(engine: MemoryEngine, namespace: Namespace) -> 
     assert left.access_count <= 2
 
 
-def test_consolidation_adds_up_the_uses_of_what_it_merges(engine: MemoryEngine, namespace: Namespace) -> None:
+def test_consolidation_adds_up_the_accesses_of_merged_episodes(
+    engine: MemoryEngine, namespace: Namespace
+) -> None:
     for draft in (moment("Chose the tea", 1, 3), moment("Warmed the tea pot", 2, 5)):
         namespace.episodes.record("s", draft)
     only = RecallFilters(messages=False, tiers={Tier.EPISODIC})
@@ -255,7 +257,7 @@ def test_as_of_a_time_before_they_were_merged_chunks_are_single(
 # Iterating
 
 
-def test_entries_can_be_forgotten_while_all_are_gone_through(namespace: Namespace) -> None:
+def test_entries_can_be_forgotten_during_iteration(namespace: Namespace) -> None:
     drafts = [EntryDraft(content=f"Jar {n} holds tea.") for n in range(700)]
     namespace.long_term.store_many(drafts, compared=True)
     for number, entry in enumerate(namespace.long_term, start=1):
@@ -265,7 +267,7 @@ def test_entries_can_be_forgotten_while_all_are_gone_through(namespace: Namespac
     assert len(namespace.long_term.entries(limit=1000)) == 665
 
 
-def test_episodes_can_be_forgotten_while_all_are_gone_through(namespace: Namespace, session: Session) -> None:
+def test_episodes_can_be_forgotten_during_iteration(namespace: Namespace, session: Session) -> None:
     drafts = [moment(f"Chose tea {n}", 1, 1) for n in range(700)]
     namespace.episodes.save(session.key, namespace.episodes.build_episodes("s", drafts))
     for number, episode in enumerate(namespace.episodes, start=1):

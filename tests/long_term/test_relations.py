@@ -47,7 +47,7 @@ def reached(memory: LongTerm, start: str, **how: Any) -> list[tuple[str, int]]:
     return [(related.entry.id, related.depth) for related in memory.related(start, **how)]
 
 
-def test_the_kinds_of_the_design_document_are_there() -> None:
+def test_the_kinds_of_the_design_document_exist() -> None:
     assert {"related_to", "depends_on", "contradicts", "supersedes"} <= {kind.value for kind in RelationKind}
 
 
@@ -84,13 +84,13 @@ def test_relations_are_kept_on_every_database(engine: MemoryEngine, clock: Froze
     assert reached(memory, a, depth=9) == []
 
 
-def test_what_is_not_said_is_related_to_in_full(memory: LongTerm) -> None:
+def test_relations_default_to_related_to_with_full_strength(memory: LongTerm) -> None:
     one, other = entries(memory, 2)
     relation = memory.relate(one, other)
     assert (relation.kind, relation.strength) == ("related_to", 1.0)
 
 
-def test_one_of_the_same_kind_takes_the_place_of_the_one_before(memory: LongTerm, clock: FrozenClock) -> None:
+def test_a_relation_replaces_the_earlier_one_of_the_same_kind(memory: LongTerm, clock: FrozenClock) -> None:
     one, other = entries(memory, 2)
     memory.relate(one, other, strength=0.2)
     clock.advance(days=1)
@@ -100,7 +100,7 @@ def test_one_of_the_same_kind_takes_the_place_of_the_one_before(memory: LongTerm
     assert set(memory.relations(one)) == {again, back, beside}
 
 
-def test_a_walk_goes_as_deep_as_it_is_told_and_either_way(memory: LongTerm) -> None:
+def test_related_respects_its_depth_and_follows_both_directions(memory: LongTerm) -> None:
     ids = entries(memory, 5)
     for number in range(4):
         pair = (ids[number], ids[number + 1])
@@ -120,7 +120,7 @@ def test_cycles_are_walked_once(memory: LongTerm) -> None:
     assert sorted(found) == sorted([(ids[1], 1), (ids[3], 1), (ids[2], 2)])
 
 
-def test_of_two_ways_of_one_length_the_stronger_counts(memory: LongTerm) -> None:
+def test_the_stronger_of_two_equally_long_paths_counts(memory: LongTerm) -> None:
     start, weak, strong, end = entries(memory, 4)
     memory.relate(start, weak, strength=0.9)
     memory.relate(weak, end, strength=0.2)
@@ -132,7 +132,7 @@ def test_of_two_ways_of_one_length_the_stronger_counts(memory: LongTerm) -> None
     assert found[2].path == (first, second)
 
 
-def test_of_two_relations_between_two_entries_the_stronger_counts(memory: LongTerm) -> None:
+def test_the_stronger_of_two_relations_between_two_entries_counts(memory: LongTerm) -> None:
     one, other = entries(memory, 2)
     memory.relate(one, other, "depends_on", strength=0.4)
     strong = memory.relate(other, one, "supports", strength=0.8)
@@ -142,7 +142,7 @@ def test_of_two_relations_between_two_entries_the_stronger_counts(memory: LongTe
     assert found.strength == 0.4
 
 
-def test_only_relations_of_the_kinds_that_are_asked_for_are_walked(memory: LongTerm) -> None:
+def test_only_relations_of_the_requested_kinds_are_followed(memory: LongTerm) -> None:
     a, b, c, d = entries(memory, 4)
     memory.relate(a, b, "depends_on")
     memory.relate(b, c, "supports")
@@ -194,7 +194,7 @@ def test_a_relation_that_makes_no_sense_is_refused(memory: LongTerm, about: Any,
     assert memory.relations(one) == ()
 
 
-def test_nothing_supersedes_what_supersedes_it_itself_or_by_way_of_others(
+def test_an_entry_cannot_supersede_its_direct_or_indirect_successor(
     engine: MemoryEngine, tenant: str
 ) -> None:
     memory = engine.namespace(tenant).long_term
@@ -226,7 +226,7 @@ def history_work(count: int) -> tuple[int, int]:
         return count_statements(engine, read), count_sqlite_steps(engine, read)
 
 
-def test_the_history_of_a_chain_takes_two_statements_and_work_by_its_length() -> None:
+def test_the_history_of_a_chain_takes_two_statements_and_linear_work() -> None:
     (few, few_steps), (many, many_steps) = history_work(50), history_work(100)
     assert few == many == 2  # the entry, and all that are connected with it
     assert many_steps < 2.2 * few_steps
