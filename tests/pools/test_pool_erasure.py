@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("what", ["namespace", "entry", "user"])
-def test_what_is_forgotten_leaves_pools_and_what_others_synced(url: str, tenant: str, what: str) -> None:
+def test_forgotten_entries_are_erased_from_pools_and_synced_copies(url: str, tenant: str, what: str) -> None:
     giver, reader = (tenant, f"giver {tenant}"), (tenant, "reader")
     with MemoryEngine(url, embedder=None) as engine:
         pool = engine.pools.create(f"{tenant} {what}", members=[reader, giver])
@@ -35,7 +35,7 @@ def test_what_is_forgotten_leaves_pools_and_what_others_synced(url: str, tenant:
         pool.delete()
 
 
-def test_an_engine_that_searched_before_ranks_without_the_copies_that_are_gone(
+def test_an_engine_with_a_cached_index_ranks_without_erased_copies(
     url: str, tenant: str, clock: FrozenClock
 ) -> None:
     giver, reader = (tenant, "giver"), (tenant, "reader")
