@@ -142,14 +142,14 @@ def test_every_setting_has_the_default_of_the_design() -> None:
     }
 
 
-def test_settings_come_by_name_or_as_a_config_or_as_both(opened: Callable[..., MemorySystem]) -> None:
+def test_settings_are_accepted_by_keyword_config_or_both(opened: Callable[..., MemorySystem]) -> None:
     config = MemorySystemConfig(chunk_size=5, retrieval_top_k=3)
     memory = opened(config=config, retrieval_top_k=4)
     assert (memory.config.chunk_size, memory.config.retrieval_top_k) == (5, 4)
     assert config.retrieval_top_k == 3
 
 
-def test_settings_reach_what_they_are_for(opened: Callable[..., MemorySystem]) -> None:
+def test_settings_are_passed_to_their_components(opened: Callable[..., MemorySystem]) -> None:
     memory = opened(
         chunk_size=4,
         max_recent_messages=6,
@@ -287,7 +287,7 @@ def test_an_ended_conversation_cannot_be_continued(memory: MemorySystem) -> None
     assert memory.conversations()[0].status is ConversationStatus.ENDED
 
 
-def test_a_conversation_that_somebody_else_ended_cannot_be_continued(
+def test_a_conversation_ended_elsewhere_cannot_be_continued(
     opened: Callable[..., MemorySystem],
 ) -> None:
     ours, theirs = opened(), opened()
@@ -299,7 +299,7 @@ def test_a_conversation_that_somebody_else_ended_cannot_be_continued(
         ours.add_message("user", "Am I too late?")
 
 
-def test_without_a_conversation_the_error_says_what_to_do(memory: MemorySystem) -> None:
+def test_without_a_conversation_the_error_gives_advice(memory: MemorySystem) -> None:
     for ask in (
         lambda: memory.add_message("user", "Hello."),
         memory.build_context,
@@ -313,7 +313,7 @@ def test_without_a_conversation_the_error_says_what_to_do(memory: MemorySystem) 
     assert memory.conversations() == ()
 
 
-def test_bad_messages_are_refused_and_nothing_is_stored(memory: MemorySystem) -> None:
+def test_invalid_messages_are_refused_and_nothing_is_stored(memory: MemorySystem) -> None:
     memory.start_conversation("monday")
     with pytest.raises(InvalidInputError, match="'robot'"):
         memory.add_message("robot", "Hello.")
@@ -324,7 +324,7 @@ def test_bad_messages_are_refused_and_nothing_is_stored(memory: MemorySystem) ->
         memory.start_conversation("")
 
 
-def test_a_second_one_on_the_same_folder_knows_what_the_first_was_told(
+def test_a_second_system_on_the_same_folder_sees_the_messages_of_the_first(
     opened: Callable[..., MemorySystem],
 ) -> None:
     first = opened()
@@ -343,7 +343,7 @@ def test_a_second_one_on_the_same_folder_knows_what_the_first_was_told(
     assert DECIDED in context.messages[0].content
 
 
-def test_projects_in_one_folder_are_apart(opened: Callable[..., MemorySystem]) -> None:
+def test_projects_in_one_folder_are_isolated(opened: Callable[..., MemorySystem]) -> None:
     one, other = opened(project_name="one"), opened(project_name="other")
     one.start_conversation("monday")
     one.add_message("user", DECIDED)
@@ -525,7 +525,7 @@ ODD = [
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("text", ODD)
-def test_the_files_are_valid_utf8_whatever_was_said(memory: MemorySystem, text: str) -> None:
+def test_the_files_are_valid_utf8_for_any_text(memory: MemorySystem, text: str) -> None:
     memory.start_conversation("monday")
     memory.add_message("user", f"We decided to say {text} to everybody in Oslo.")
     memory.end_conversation(f"Said {text}")
@@ -577,7 +577,7 @@ def test_each_change_is_written(opened: Callable[..., MemorySystem]) -> None:
 
 
 @pytest.mark.soak
-def test_what_was_told_before_a_crash_is_written_by_the_next_flush(
+def test_messages_from_before_a_crash_are_written_by_the_next_flush(
     opened: Callable[..., MemorySystem],
 ) -> None:
     first = opened()
@@ -590,7 +590,7 @@ def test_what_was_told_before_a_crash_is_written_by_the_next_flush(
     assert [entry["content"] for entry in read(second, "long-term-memory.json")] == [DECIDED]
 
 
-def test_what_is_stored_in_the_project_itself_is_written_too(memory: MemorySystem) -> None:
+def test_entries_stored_directly_in_the_project_are_written_too(memory: MemorySystem) -> None:
     memory.start_conversation("monday")
     memory.flush()
     memory.project.long_term.store("The kettle is blue.")
@@ -598,7 +598,7 @@ def test_what_is_stored_in_the_project_itself_is_written_too(memory: MemorySyste
     assert [entry["content"] for entry in read(memory, "long-term-memory.json")] == ["The kettle is blue."]
 
 
-def test_a_full_disk_while_flushing_leaves_the_last_good_files(
+def test_a_full_disk_while_flushing_keeps_the_last_good_files(
     memory: MemorySystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.start_conversation("monday")
@@ -643,7 +643,7 @@ except StorageFullError as error:
 
 
 @pytest.mark.soak
-def test_files_that_outgrow_the_disk_are_whole_afterwards(tmp_path: Path) -> None:
+def test_files_on_a_full_disk_stay_complete(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(folder)],
@@ -664,7 +664,7 @@ def test_files_that_outgrow_the_disk_are_whole_afterwards(tmp_path: Path) -> Non
         assert read(memory, "conversations.json")[0]["totalTurns"] == 12
 
 
-def test_search_can_ask_how_things_stood(memory: MemorySystem, clock: FrozenClock) -> None:
+def test_search_accepts_a_past_time(memory: MemorySystem, clock: FrozenClock) -> None:
     memory.start_conversation()
     before = clock.now()
     clock.advance(days=1)
@@ -682,7 +682,7 @@ def test_search_can_ask_how_things_stood(memory: MemorySystem, clock: FrozenCloc
     assert found(before) == []
 
 
-def test_each_hit_tells_what_its_five_signals_gave(memory: MemorySystem) -> None:
+def test_each_hit_has_its_five_signals(memory: MemorySystem) -> None:
     memory.start_conversation()
     memory.add_message("user", DECIDED)
     (hit, *_) = memory.search("PostgreSQL", filters=RecallFilters(episodic=False))
@@ -693,7 +693,7 @@ def test_each_hit_tells_what_its_five_signals_gave(memory: MemorySystem) -> None
     assert hit.signals["importance"] == pytest.approx(0.4 / 1.4 * 0.7)
 
 
-def test_the_story_of_a_conversation_is_told(memory: MemorySystem) -> None:
+def test_a_conversation_has_a_narrative_arc(memory: MemorySystem) -> None:
     memory.start_conversation("monday")
     memory.add_message("user", DECIDED)
     for number in range(10):
@@ -740,7 +740,7 @@ def test_chunks_of_the_last_turns_are_in_every_context(opened: Callable[..., Mem
     assert opened(short_term_retention_turns=0).config.short_term_retention_turns == 0
 
 
-def test_a_context_asks_for_the_newest_user_message_if_nothing_is_asked(memory: MemorySystem) -> None:
+def test_a_context_uses_the_newest_user_message_as_the_default_query(memory: MemorySystem) -> None:
     memory.project.long_term.store("The zeppelin landed in Oslo.")
     memory.start_conversation()
     assert memory.build_context().messages == ()
@@ -762,7 +762,7 @@ def test_the_newest_message_is_in_the_context_whatever_the_sizes(
         assert memory.build_context().messages[-1].content == f"Line {number}."
 
 
-def test_a_context_keeps_to_its_budget(opened: Callable[..., MemorySystem]) -> None:
+def test_a_context_respects_its_budget(opened: Callable[..., MemorySystem]) -> None:
     memory = opened(max_context_tokens=600, working_memory_tokens=100, system_prompt_tokens=50)
     memory.start_conversation()
     for number in range(40):
@@ -783,7 +783,7 @@ def test_a_token_is_about_four_characters(memory: MemorySystem) -> None:
     assert isinstance(memory.engine.counter, CharCounter)
 
 
-def test_a_model_that_is_handed_in_writes_the_summaries_and_is_asked_for_nothing_else(
+def test_a_given_model_is_called_only_for_summaries(
     opened: Callable[..., MemorySystem],
 ) -> None:
     model = ScriptedLLM(["They spoke of tea at length."])
@@ -796,7 +796,7 @@ def test_a_model_that_is_handed_in_writes_the_summaries_and_is_asked_for_nothing
     assert len(model.prompts) == 1
 
 
-def test_after_closing_nothing_works_any_more(memory: MemorySystem) -> None:
+def test_a_closed_system_refuses_calls(memory: MemorySystem) -> None:
     memory.start_conversation()
     memory.close()
     memory.close()
@@ -804,7 +804,7 @@ def test_after_closing_nothing_works_any_more(memory: MemorySystem) -> None:
         memory.search("anything")
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_raises(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OSError, match="could not be made"):
         MemorySystem(memory_dir=tmp_path / "file" / "memory")

@@ -96,7 +96,7 @@ def test_each_change_of_an_entry_is_written_by_the_next_flush(memory: MemorySyst
     assert memory.flush() == ()
 
 
-def test_one_entry_restored_and_another_archived_is_written_too(
+def test_restoring_one_entry_and_archiving_another_is_written_too(
     memory: MemorySystem, clock: FrozenClock
 ) -> None:
     green, black = stored(memory, TEAS[0], importance=1.0), stored(memory, TEAS[1], importance=0.1)
@@ -116,7 +116,7 @@ def test_one_entry_restored_and_another_archived_is_written_too(
 
 
 @pytest.mark.parametrize("outcome", ["", " \n", None])
-def test_an_empty_outcome_is_none(memory: MemorySystem, outcome: str | None) -> None:
+def test_a_blank_outcome_is_stored_as_none(memory: MemorySystem, outcome: str | None) -> None:
     memory.start_conversation("monday")
     memory.add_message("user", "Hello.")
     ended = memory.end_conversation(outcome)
@@ -124,7 +124,7 @@ def test_an_empty_outcome_is_none(memory: MemorySystem, outcome: str | None) -> 
     assert memory.project.episodes.page() == ()
 
 
-def test_ending_again_after_a_crash_tells_the_end_once(
+def test_ending_again_after_a_crash_records_one_end(
     opened: Callable[..., MemorySystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*given: object) -> Any:
@@ -149,7 +149,9 @@ def test_ending_again_after_a_crash_tells_the_end_once(
 
 
 @pytest.mark.parametrize("is_added", [False, True], ids=["asked", "added"])
-def test_a_short_question_asks_for_what_was_just_spoken_of(memory: MemorySystem, *, is_added: bool) -> None:
+def test_a_short_question_is_extended_with_the_preceding_messages(
+    memory: MemorySystem, *, is_added: bool
+) -> None:
     memory.start_conversation("monday")
     memory.add_message("user", DECIDED)
     memory.end_conversation()
@@ -178,7 +180,7 @@ def test_weights_of_a_search_act(memory: MemorySystem) -> None:
 
 @pytest.mark.parametrize("limit", [None, 1])
 @pytest.mark.parametrize("wanted", [0, 1])
-def test_what_was_spoken_of_comes_first_of_what_is_as_good(
+def test_conversation_context_breaks_ties_between_equal_hits(
     memory: MemorySystem, wanted: int, limit: int | None
 ) -> None:
     memory.project.long_term.store_many([EntryDraft(content=text) for text in TEAS], compared=True)
@@ -188,7 +190,7 @@ def test_what_was_spoken_of_comes_first_of_what_is_as_good(
 
 
 @pytest.mark.parametrize("context", ["", "...", "and of the"])
-def test_a_context_without_a_word_to_look_for_changes_no_order(memory: MemorySystem, context: str) -> None:
+def test_conversation_context_without_terms_keeps_the_order(memory: MemorySystem, context: str) -> None:
     memory.project.long_term.store_many([EntryDraft(content=text) for text in TEAS], compared=True)
     question = "Where does the green tea come from?"
     assert found(memory, question, context=context) == found(memory, question) == [*TEAS]
