@@ -144,7 +144,7 @@ def told(goal: str) -> str:
 
 @examples(40)
 @given(goal=texts.filter(str.strip), done=st.lists(changes, max_size=5))
-def test_the_goal_is_told_while_there_is_room_for_it(goal: str, done: list[Change]) -> None:
+def test_the_goal_is_included_while_it_fits(goal: str, done: list[Change]) -> None:
     memory = AgentMemory(5_000, engine=ENGINE, namespace="goals")
     memory.start_task(goal)
     for change in done:

@@ -129,7 +129,9 @@ def assert_rest_is_equal(
 
 @examples(25)
 @given(st.lists(talks, min_size=1, max_size=3), st.data())
-def test_nothing_of_a_message_is_left_and_the_rest_is_equal(held: list[Talk], data: st.DataObject) -> None:
+def test_forgetting_a_message_leaves_no_trace_and_keeps_the_rest_equal(
+    held: list[Talk], data: st.DataObject
+) -> None:
     path = ("acme", "alice")
     with open_test_engine("sqlite://", ids=seeded_ids()) as engine:
         groups = [hold(engine, path, number, talk) for number, talk in enumerate(held)]
@@ -161,7 +163,7 @@ def test_nothing_of_a_message_is_left_and_the_rest_is_equal(held: list[Talk], da
 
 @examples(25)
 @given(st.lists(talks, min_size=1, max_size=3), st.data())
-def test_nothing_of_a_session_or_a_user_is_left_and_the_rest_is_equal(
+def test_forgetting_a_session_or_user_leaves_no_trace_and_keeps_the_rest_equal(
     held: list[Talk], data: st.DataObject
 ) -> None:
     mine, others = ("acme", "alice"), ("acme", "alice2")

@@ -88,7 +88,7 @@ def store(engine: MemoryEngine, namespace: str, messages: list[Said]) -> dict[st
 
 @examples(50)
 @given(st.lists(said, min_size=1, max_size=8), some_filters(), st.sampled_from(["best", "recency", "hybrid"]))
-def test_exactly_what_the_filters_allow_comes(
+def test_recall_returns_exactly_the_filtered_messages(
     messages: list[Said], filters: RecallFilters, strategy: str
 ) -> None:
     with MemoryEngine(embedder=HashEmbedder(16), clock=FrozenClock()) as engine:
@@ -111,7 +111,7 @@ def test_exactly_what_the_filters_allow_comes(
     st.sampled_from(list(Strategy)),
     st.integers(1, 5),
 )
-def test_hits_are_whole_ordered_and_explained(
+def test_hits_are_complete_ordered_and_explained(
     messages: list[Said], query: str, strategy: Strategy, limit: int
 ) -> None:
     with MemoryEngine(embedder=HashEmbedder(16), clock=FrozenClock()) as engine:
@@ -130,9 +130,7 @@ def test_hits_are_whole_ordered_and_explained(
 
 @examples(60)
 @given(st.text(min_size=1, max_size=60), st.lists(said, max_size=4), st.sampled_from(list(Strategy)))
-def test_any_text_that_says_something_is_a_query(
-    query: str, messages: list[Said], strategy: Strategy
-) -> None:
+def test_any_non_blank_text_is_a_valid_query(query: str, messages: list[Said], strategy: Strategy) -> None:
     with MemoryEngine(embedder=HashEmbedder(16), clock=FrozenClock()) as engine:
         store(engine, "a", messages)
         where = engine.namespace("a")
@@ -143,9 +141,7 @@ def test_any_text_that_says_something_is_a_query(
 
 @examples(25)
 @given(st.lists(said, min_size=1, max_size=6), st.lists(said, max_size=6))
-def test_a_recall_is_the_same_however_often_it_was_asked_while_writing(
-    before: list[Said], after: list[Said]
-) -> None:
+def test_recalls_between_writes_do_not_change_later_recalls(before: list[Said], after: list[Said]) -> None:
     answers = []
     for asks in (True, False):
         with MemoryEngine(embedder=HashEmbedder(16), clock=FrozenClock()) as engine:

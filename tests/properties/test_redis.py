@@ -122,7 +122,7 @@ class TwoWorkersAndTheTruth(RuleBasedStateMachine):
             assert self.session(name, 1).transcript.latest(WINDOW) == listed
 
 
-def test_engines_with_redis_show_what_the_database_holds(tmp_path: Path) -> None:
+def test_engines_with_redis_match_the_database(tmp_path: Path) -> None:
     clock, off = FrozenClock(), CacheConfig(max_characters=0)
     with ExitStack() as stack:
         server = stack.enter_context(TemporaryRedis())

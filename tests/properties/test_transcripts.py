@@ -200,7 +200,7 @@ def check(session: Session, model: Model, before: Sequence[Message]) -> None:
         Move([1], ACTIVE),
     ]
 )
-def test_a_list_is_what_a_plain_list_would_be(shared: MemoryEngine, steps: list[Step]) -> None:
+def test_a_message_list_behaves_like_a_plain_list(shared: MemoryEngine, steps: list[Step]) -> None:
     tenant, model = uuid.uuid4().hex, Model()
     session = shared.session(tenant, "s")
     for step in steps:
