@@ -17,7 +17,7 @@ def test_an_operation_without_metrics_or_tracer_takes_four_more_calls() -> None:
     assert count_function_calls(watched) <= 4 * 100 + 3  # the three are of the measurement itself
 
 
-def test_an_engine_that_is_handed_nothing_is_silent() -> None:
+def test_an_engine_without_instruments_is_silent() -> None:
     with MemoryEngine() as engine:
         instruments = engine.services.instruments
         assert instruments.measure(Operation.ADD) is instruments.measure(Operation.RECALL)

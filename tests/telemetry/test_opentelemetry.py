@@ -40,7 +40,7 @@ def traced() -> Traced:
     return Traced()
 
 
-def test_each_verb_has_a_span_with_counts(url: str, traced: Traced) -> None:
+def test_each_operation_has_a_span_with_counts(url: str, traced: Traced) -> None:
     with MemoryEngine(url, config=SMALL, embedder=EMBEDDER, tracer=traced.tracer) as engine:
         do_everything(engine)
         engine.namespace("tenant-8231").delete()
@@ -54,7 +54,7 @@ def test_each_verb_has_a_span_with_counts(url: str, traced: Traced) -> None:
         assert all(isinstance(value, int | float) for value in span.attributes.values())
 
 
-def test_what_a_verb_does_for_another_is_inside_its_span(traced: Traced) -> None:
+def test_nested_operations_are_child_spans(traced: Traced) -> None:
     with MemoryEngine(embedder=EMBEDDER, tracer=traced.tracer) as engine:
         engine.session("a", "s").add("user", "The walrus swims.")
         with traced.otel.start_as_current_span("agent"):
@@ -70,7 +70,7 @@ def test_what_a_verb_does_for_another_is_inside_its_span(traced: Traced) -> None
     }
 
 
-def test_an_error_is_told_by_its_class_alone(traced: Traced) -> None:
+def test_an_error_is_recorded_only_by_its_class(traced: Traced) -> None:
     with MemoryEngine(tracer=traced.tracer) as engine:
         session = engine.session("tenant-8231", "session-5512")
         session.add(MessageDraft("user", "one", id="walrus"))
@@ -83,7 +83,7 @@ def test_an_error_is_told_by_its_class_alone(traced: Traced) -> None:
     assert not bad.events
 
 
-def test_neither_texts_nor_names_are_told(url: str, traced: Traced) -> None:
+def test_spans_contain_neither_texts_nor_names(url: str, traced: Traced) -> None:
     with MemoryEngine(url, config=SMALL, tracer=traced.tracer) as engine:
         do_everything(engine)
         engine.namespace("tenant-8231").delete()
@@ -91,7 +91,7 @@ def test_neither_texts_nor_names_are_told(url: str, traced: Traced) -> None:
     assert not [secret for secret in SECRETS if secret.lower() in told]
 
 
-def test_what_is_no_tracer_is_refused() -> None:
+def test_an_invalid_tracer_is_refused() -> None:
     wrong: Any = TracerProvider()
     with pytest.raises(InvalidConfigError, match="get_tracer"):
         OpenTelemetryTracer(wrong)
