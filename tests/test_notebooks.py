@@ -69,7 +69,7 @@ def by_name(path: Path) -> str:
     ],
     ids=by_name,
 )
-def test_a_notebook_runs_and_shows_what_it_tells(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_runs_and_shows_the_described_output(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = read(path)
     with tempfile.TemporaryDirectory(prefix="nb-") as folder:
         monkeypatch.setenv("JUPYTER_RUNTIME_DIR", folder)
@@ -92,7 +92,7 @@ def test_a_notebook_runs_and_shows_what_it_tells(path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=by_name)
-def test_a_notebook_holds_no_outputs_and_nothing_of_the_machine_it_was_written_on(path: Path) -> None:
+def test_a_notebook_contains_no_outputs_and_no_machine_details(path: Path) -> None:
     notebook = read(path)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.outputs for cell in cells] == [[]] * len(cells)
@@ -104,7 +104,7 @@ def test_a_notebook_holds_no_outputs_and_nothing_of_the_machine_it_was_written_o
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=by_name)
-def test_a_notebook_says_why_first_and_where_to_go_at_the_end(path: Path) -> None:
+def test_a_notebook_starts_with_its_purpose_and_ends_with_next_steps(path: Path) -> None:
     cells = read(path).cells
     first, last = cells[0], cells[-1]
     assert first.cell_type == last.cell_type == "markdown"
@@ -123,7 +123,7 @@ def test_the_readme_lists_each_notebook_once() -> None:
     assert set(SHOWN) == {path.stem for path in NOTEBOOKS}
 
 
-def test_the_data_of_the_notebooks_is_what_the_benchmark_reads() -> None:
+def test_the_data_of_the_notebooks_has_the_benchmark_format() -> None:
     (sample,) = json.loads((FOLDER / "data" / "bakery.json").read_text(encoding="utf-8"))
     turns = [turn for part in sample["conversation"].values() if isinstance(part, list) for turn in part]
     ids = {turn["dia_id"] for turn in turns}
