@@ -269,6 +269,6 @@ def test_an_unknown_strategy_is_refused(bad: object) -> None:
 @pytest.mark.parametrize(
     "bad", [{"target_tokens": 0}, {"target_tokens": 2.5}, {"chunk_messages": 1}, {"time_limit_seconds": 0}]
 )
-def test_settings_that_make_no_sense_are_refused(bad: dict[str, float]) -> None:
+def test_invalid_settings_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(InvalidConfigError, match=next(iter(bad))):
         SummaryConfig(**bad)  # type: ignore[arg-type]

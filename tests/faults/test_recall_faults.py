@@ -175,7 +175,7 @@ def test_the_minimum_and_maximum_datetime_are_accepted(small: Namespace, now: da
         {"hybrid": 1},
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidConfigError, match=next(iter(settings))):
         RecallConfig(**settings)
 

@@ -325,7 +325,7 @@ def test_a_report_keeps_refused_messages(engine: MemoryEngine, tenant: str, tmp_
         ({"report_path": 3}, "path"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], said_so: str) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, Any], said_so: str) -> None:
     with MemoryEngine() as engine, pytest.raises(InvalidConfigError, match=said_so):
         engine.writer(**wrong)
 

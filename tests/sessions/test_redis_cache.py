@@ -411,7 +411,7 @@ def test_an_unknown_url_parameter_is_refused_without_showing_secrets(tmp_path: P
     "settings",
     [{"prefix": ""}, {"prefix": "a\0"}, {"ttl_seconds": 0}, {"window": 0}, {"timeout_seconds": -1}],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, object]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(InvalidConfigError, match=next(iter(settings))):
         RedisConfig(**settings)  # type: ignore[arg-type]
     with pytest.raises(InvalidConfigError, match="must be a RedisConfig or None"):

@@ -231,7 +231,7 @@ def test_a_stale_handle_deletes_nothing_of_a_new_conversation(small: MemoryEngin
     assert held(small, "a") == ["new"]
 
 
-def test_a_read_only_database_loses_no_message(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_database_that_refuses_writes_loses_no_message(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock, path = FrozenClock(), tmp_path / "memory.db"
     engine = opened(path, clock, max_agents=2, flush_tokens=100)
     for agent in ("a", "b"):
