@@ -86,7 +86,7 @@ def test_a_notebook_runs_and_shows_the_described_output(path: Path, monkeypatch:
     assert [text for cell in notebook.cells for text in errors(cell)] == []
     assert made == set()
     drawn, printed = SHOWN[path.stem]
-    text = "\n".join(shown(cell) for cell in notebook.cells)
+    text = "\n".join(read_output(cell) for cell in notebook.cells)
     assert [words for words in printed if words not in text] == []
     assert sum(pictures(cell) for cell in notebook.cells) == drawn
 
@@ -143,7 +143,7 @@ def streams(cell: Any, name: str) -> str:
     )
 
 
-def shown(cell: Any) -> str:
+def read_output(cell: Any) -> str:
     """What a cell printed, and what its last line is, as text."""
     values = (output.data.get("text/plain", "") for output in cell.get("outputs", ()) if "data" in output)
     return "\n".join([streams(cell, "stdout"), *values])

@@ -56,7 +56,7 @@ def refused(
 
 @examples(60)
 @given(st.data())
-def test_a_file_that_was_cut_is_refused(
+def test_a_truncated_file_is_refused(
     sound: Path, target: MemoryEngine, tmp_path: Path, data: st.DataObject
 ) -> None:
     whole = sound.read_bytes()

@@ -43,7 +43,7 @@ def test_a_backup_of_one_namespace_contains_no_other(backend: str, new_url: NewU
     assert sorted(below) == ["acme", "acme", "acme/below", "acme/below"]
 
 
-def test_related_label_namespaces_are_moved_with_a_namespace(
+def test_context_files_are_restored_with_their_namespace(
     backend: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
     files = ContextFiles(tmp_path / "files")

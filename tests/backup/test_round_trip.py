@@ -43,7 +43,7 @@ SERVERS = pytest.param("postgresql", "postgresql", id="postgresql-to-postgresql"
 SHADOWS = ("_config", "_content", "_data", "_docsize", "_idx", "_places", "_terms")
 
 
-def seen(engine: MemoryEngine, *labels: str) -> dict[str, Any]:
+def read_contents(engine: MemoryEngine, *labels: str) -> dict[str, Any]:
     """What the verbs of an engine tell of a namespace."""
     namespace = engine.namespace(*labels)
     monday = namespace.session("monday/%\0")
@@ -87,7 +87,7 @@ def test_a_memory_is_the_same_after_it_was_restored(
         assert restored.vectors_left_out == 0
         assert read_records(target, tmp_path / "again.gz") == read_records(source, tmp_path / "b.gz")
         for labels in (("acme", "alice"), ("acme/%",), ("bob",)):
-            assert seen(target, *labels) == seen(source, *labels)
+            assert read_contents(target, *labels) == read_contents(source, *labels)
             assert target.namespace(*labels).embed() == 0  # the vectors came along
 
 
@@ -96,9 +96,9 @@ def test_a_memory_is_the_same_after_it_was_restored(
 def test_a_moved_memory_is_equal_and_usable(before: str, after: str, new_url: NewUrl, tmp_path: Path) -> None:
     with open_small_engine(new_url(before)) as source, open_small_engine(new_url(after), seed=1) as target:
         fill(source, "acme", "alice")
-        there = seen(source, "acme", "alice")
+        there = read_contents(source, "acme", "alice")
         source.move_to(target)
-        assert seen(target, "acme", "alice") == there == seen(source, "acme", "alice")
+        assert read_contents(target, "acme", "alice") == there == read_contents(source, "acme", "alice")
         session = target.session(("acme", "alice"), "monday/%\0")
         session.add("user", "The new walrus is called Olga.")
         session.compress(session.latest(1)[0].id, "Anew.")

@@ -27,7 +27,7 @@ def share(engine: MemoryEngine) -> None:
     assert len(pool.sync_to(READER).copied) == 1
 
 
-def told(engine: MemoryEngine, *labels: str) -> list[str]:
+def list_contents(engine: MemoryEngine, *labels: str) -> list[str]:
     return [entry.content for entry in engine.namespace(*labels).long_term]
 
 
@@ -51,7 +51,7 @@ def test_a_synced_copy_is_known_as_one_where_it_is_now(
         with pytest.raises(InvalidInputError, match="synced"):
             other.contribute(READER, copy)
         assert target.forget(namespace=GIVER, scrub=False).elsewhere == {"pool copies": 1}
-        assert told(target, *READER) == []
+        assert list_contents(target, *READER) == []
 
 
 def test_a_contributor_is_renamed_to_its_restored_namespace(new_url: NewUrl, tmp_path: Path) -> None:
@@ -60,9 +60,9 @@ def test_a_contributor_is_renamed_to_its_restored_namespace(new_url: NewUrl, tmp
         engine.backup(tmp_path / "b.gz", namespace="acme", prefix=True)
         engine.restore(tmp_path / "b.gz", into="copy")
         engine.forget(namespace=("copy", "giver"), scrub=False)
-        assert (told(engine, *READER), told(engine, "copy", "reader")) == ([LAMP], [])
+        assert (list_contents(engine, *READER), list_contents(engine, "copy", "reader")) == ([LAMP], [])
         engine.forget(namespace=GIVER, scrub=False)
-        assert told(engine, *READER) == []
+        assert list_contents(engine, *READER) == []
 
 
 def test_every_namespace_table_has_a_scope_condition() -> None:

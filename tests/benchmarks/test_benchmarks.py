@@ -95,7 +95,7 @@ def test_recall_over_a_limit_is_not_ok() -> None:
     assert not recall_speed.is_ok({**kept, "tenants": {"ok": False}})
 
 
-def test_made_up_questions_differ_and_are_the_same_every_time() -> None:
+def test_generated_questions_differ_and_are_deterministic() -> None:
     asked = recall_speed.questions("one", 100, seed=1)
     assert len(set(asked)) == recall_speed.QUESTIONS
     assert asked == recall_speed.questions("one", 100, seed=1)

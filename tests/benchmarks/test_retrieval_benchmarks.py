@@ -263,7 +263,7 @@ def test_evidence_after_rank_five_counts_only_at_ten() -> None:
     assert set(tally.figures()["turn"].values()) == {0.0}
 
 
-def test_a_file_may_be_gzipped_whatever_its_name(tmp_path: Path) -> None:
+def test_a_file_with_any_name_can_be_gzipped(tmp_path: Path) -> None:
     path = tmp_path / "data.json"
     path.write_bytes(gzip.compress(json.dumps([longmemeval_sample()]).encode()))
     assert len(load(path, "questions", longmemeval.parse)) == 1

@@ -68,7 +68,7 @@ def test_sessions_of_up_to_20_messages_have_no_chunk(session: Session) -> None:
     assert session.chunks() == ()
 
 
-def test_the_21st_message_makes_a_chunk_of_the_oldest_ten(session: Session, clock: FrozenClock) -> None:
+def test_the_21st_message_creates_a_chunk_of_the_oldest_ten(session: Session, clock: FrozenClock) -> None:
     said = say(session, 21)
     (chunk,) = session.learn().chunks
     assert session.chunks() == (chunk,)
@@ -118,7 +118,7 @@ def test_learning_after_each_message_gives_the_same_chunks(session: Session) -> 
     assert_every_message_once(session)
 
 
-def test_a_session_that_is_over_may_end_with_a_smaller_chunk(session: Session) -> None:
+def test_a_finished_session_can_end_with_a_smaller_chunk(session: Session) -> None:
     say(session, 13)
     session.learn(whole=True)
     assert sizes(session) == [10, 3]
@@ -168,7 +168,7 @@ def test_the_sizes_are_10_and_20_and_50_by_default() -> None:
     ("name", "value"),
     [("chunk_messages", 0), ("recent_messages", 0), ("max_chunks", 1), ("chunk_tokens", 15)],
 )
-def test_sizes_that_make_no_sense_are_refused_by_name(name: str, value: int) -> None:
+def test_invalid_sizes_are_refused_by_name(name: str, value: int) -> None:
     with pytest.raises(InvalidConfigError, match=f"{name} must be .* got {value}"):
         LearningConfig(**{name: value})  # type: ignore[arg-type] # all of them are numbers
 

@@ -67,7 +67,7 @@ def test_many_facts_do_not_displace_the_story() -> None:
     assert told.summary.startswith("They decided to cache. It was slow.\nKey facts: ")
 
 
-def test_a_long_answer_of_a_model_is_cut_at_the_end_of_a_sentence() -> None:
+def test_a_long_model_answer_is_truncated_at_a_sentence_end() -> None:
     model = ScriptedLLM(["They spoke of the kiosk for a very long time. " * 30])
     chunk = summarize_chunk([message("The kiosk is slow.")], Summarizer(COUNTER, model))
     assert chunk.summary.endswith("long time.")
@@ -138,7 +138,7 @@ def test_a_truncated_sentence_ends_at_a_word() -> None:
     assert first.startswith(kept + " ")
 
 
-def test_a_second_part_that_does_not_fit_is_cut_too() -> None:
+def test_a_second_part_that_does_not_fit_is_truncated_too() -> None:
     text = merge_chunk_summaries("One.", "word " * 500, COUNTER, 30)
     assert COUNTER.count(text) <= 30
     assert text.startswith("Earlier: \n\nThen: word word")

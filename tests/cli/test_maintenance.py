@@ -38,7 +38,7 @@ def test_maintenance_erases_messages_older_than_the_given_days(
     assert done.parsed["compacted"] is not None
 
 
-def test_maintenance_compacts_only_if_it_may(aged: Path) -> None:
+def test_maintenance_compacts_only_if_allowed(aged: Path) -> None:
     assert run("maintain", "-d", aged, "--no-compact", "--yes", "--json").parsed["compacted"] is None
 
 

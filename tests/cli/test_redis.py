@@ -34,10 +34,10 @@ def server() -> Iterator[TemporaryRedis]:
 
 @pytest.fixture
 def memory(tmp_path: Path, server: TemporaryRedis) -> Path:
-    return filled(tmp_path / "agents.db", RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS))
+    return create_memory(tmp_path / "agents.db", RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS))
 
 
-def filled(path: Path, redis: RedisConfig) -> Path:
+def create_memory(path: Path, redis: RedisConfig) -> Path:
     """A memory whose agents use a Redis."""
     with MemoryEngine(path, embedder=None, config=EngineConfig(redis=redis)) as engine:
         session = engine.session("alice", "monday")
@@ -85,7 +85,7 @@ def test_messages_beyond_retention_are_removed_from_redis(memory: Path, server: 
 
 
 def test_keys_of_another_prefix_are_found_with_the_prefix(tmp_path: Path, server: TemporaryRedis) -> None:
-    memory = filled(
+    memory = create_memory(
         tmp_path / "agents.db",
         RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS, prefix="our agents"),
     )
@@ -115,7 +115,7 @@ def test_the_status_includes_redis(memory: Path, server: TemporaryRedis) -> None
 def test_a_password_of_redis_is_never_printed(tmp_path: Path, command: list[str]) -> None:
     with TemporaryRedis("--requirepass", "s3cret") as server:
         url = f"unix://:s3cret@{server.socket}"
-        memory = filled(tmp_path / "agents.db", RedisConfig(url=url, timeout_seconds=LIMIT_SECONDS))
+        memory = create_memory(tmp_path / "agents.db", RedisConfig(url=url, timeout_seconds=LIMIT_SECONDS))
         for given in (url, f"{url}?password=s3cret", url.replace("s3cret", "s3cret-and-wrong"), f"http{url}"):
             done = run(*command, "-d", memory, "--redis", given)
             assert "s3cret" not in done.out + done.err

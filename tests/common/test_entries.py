@@ -75,7 +75,7 @@ def test_an_entry_cannot_be_changed() -> None:
         entry().content = "y"  # type: ignore[misc] # that is the case
 
 
-def test_durability_may_be_written_as_text() -> None:
+def test_durability_can_be_given_as_text() -> None:
     assert EngineConfig(durability="normal").durability is Durability.NORMAL  # type: ignore[arg-type] # as text
 
 
@@ -89,7 +89,7 @@ def test_durability_may_be_written_as_text() -> None:
         {"connect_timeout_seconds": -1},
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused_by_its_value(setting: dict[str, object]) -> None:
+def test_an_invalid_setting_is_refused_with_its_value(setting: dict[str, object]) -> None:
     with pytest.raises(InvalidConfigError) as caught:
         EngineConfig(**setting)  # type: ignore[arg-type] # that is the case
     assert repr(next(iter(setting.values()))) in str(caught.value)
@@ -98,7 +98,7 @@ def test_a_setting_that_makes_no_sense_is_refused_by_its_value(setting: dict[str
 @pytest.mark.parametrize(
     "setting", [{"max_characters": -1}, {"ttl_seconds": 0}, {"window": 0}, {"window": 1.5}]
 )
-def test_a_cache_setting_that_makes_no_sense_is_refused(setting: dict[str, object]) -> None:
+def test_an_invalid_cache_setting_is_refused(setting: dict[str, object]) -> None:
     with pytest.raises(InvalidConfigError, match=next(iter(setting))):
         CacheConfig(**setting)  # type: ignore[arg-type] # that is the case
 

@@ -151,7 +151,7 @@ def test_non_json_arguments_are_converted_to_json(arguments: object, written: st
     assert read(given).tool_calls == (ToolCall(id="c1", name="look_up", arguments=written),)
 
 
-def test_a_call_may_have_other_names_for_its_parts_or_lack_them() -> None:
+def test_a_call_can_have_other_field_names_or_lack_fields() -> None:
     calls = [
         {"tool_id": 7, "tool_name": "look_up", "tool_kwargs": {}},
         {"tool_call_id": "c2", "name": "go", "input": {"n": 0}},

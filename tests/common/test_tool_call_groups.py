@@ -81,7 +81,7 @@ words = st.lists(st.sampled_from(["u", "a", "A1", "A2", "A12", "A34", "1", "2", 
 
 
 @given(words, st.integers(0, 25))
-def test_no_safe_cut_parts_a_call_from_its_result(pattern: list[str], cut: int) -> None:
+def test_no_safe_cut_separates_a_call_from_its_result(pattern: list[str], cut: int) -> None:
     messages = history(" ".join(pattern))
     place = find_safe_cut(messages, min(cut, len(messages)))
     opened: dict[str, int] = {}

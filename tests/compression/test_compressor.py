@@ -50,7 +50,7 @@ def test_a_text_of_201_characters_is_compressed() -> None:
     assert compressor.compress(text).text == "[user] Head\n... Tail of the text."
 
 
-def test_long_lines_are_cut_to_200_characters() -> None:
+def test_long_lines_are_truncated_to_200_characters() -> None:
     text = "a" * 500 + "\n" + FILLER * 5 + "\n" + "b" * 500
     assert compressor.compress(text).text == f"[user] {'a' * 200}\n... {'b' * 200}"
 

@@ -14,7 +14,7 @@ from tests.messages import COUNTER, message
 finder = FactFinder()
 
 
-def again(
+def render_next(
     earlier: Digest | None, messages: list[Message], max_tokens: int | None = None
 ) -> tuple[Digest, Summary]:
     """The next summary, as the engine makes it: from what the one before carried."""
@@ -84,8 +84,8 @@ def test_facts_that_fit_are_chosen_by_weight_then_recency() -> None:
 
 
 def test_a_summary_of_a_summary_keeps_count_facts_and_steps() -> None:
-    first, _ = again(None, [message(f"Visit https://example.com/{n}") for n in range(5)])
-    _, done = again(first, [message("It is not done yet", "assistant"), message("Pay $42")])
+    first, _ = render_next(None, [message(f"Visit https://example.com/{n}") for n in range(5)])
+    _, done = render_next(first, [message("It is not done yet", "assistant"), message("Pay $42")])
     assert done.text.startswith("[Summary of 7 messages]")
     assert all(f"https://example.com/{n}" in done.text for n in range(5))
     assert "$42" in done.text
@@ -96,7 +96,7 @@ def test_ten_summaries_of_summaries_lose_no_fact_that_had_room() -> None:
     earlier: Digest | None = None
     for round_ in range(10):
         new = [message(f"Round {round_}: https://example.com/{round_}/{n}") for n in range(3)]
-        earlier, done = again(earlier, new, 2000)
+        earlier, done = render_next(earlier, new, 2000)
     assert done.text.startswith("[Summary of 30 messages]")
     for round_ in range(10):
         for n in range(3):

@@ -22,7 +22,7 @@ COUNTER = ContentAwareCounter()
 OWN = "Thanks. We decided to meet at https://own.example/room on Friday."
 
 
-def said(content: str, *calls: ToolCall) -> Message:
+def build_message(content: str, *calls: ToolCall) -> Message:
     return Message(
         id="m",
         role=Role.ASSISTANT if calls else Role.USER,
@@ -42,20 +42,20 @@ def holds_injected(text: str) -> bool:
     "content", [f"{INJECTED}\n{OWN}", f"{OWN}\n{INJECTED}", f"{INJECTED}{OWN}{INJECTED}"]
 )
 def test_a_digest_contains_only_text_outside_a_fence(content: str) -> None:
-    digest = Digest.from_messages([said(content)], FactFinder())
+    digest = Digest.from_messages([build_message(content)], FactFinder())
     assert "https://own.example/room" in [fact.text for fact in digest.facts]
     assert not holds_injected(digest.render(COUNTER).text)
     assert not holds_injected(str(digest.to_dict(digest.render(COUNTER))))
 
 
 def test_a_digest_of_only_a_fence_is_empty() -> None:
-    digest = Digest.from_messages([said(INJECTED)], FactFinder())
+    digest = Digest.from_messages([build_message(INJECTED)], FactFinder())
     assert (digest.count, digest.steps, digest.facts) == (1, (), ())
 
 
 def test_a_fence_in_call_arguments_is_omitted() -> None:
     call = ToolCall(id="1", name="note", arguments=json.dumps({"text": INJECTED}))
-    digest = Digest.from_messages([said("", call)], FactFinder())
+    digest = Digest.from_messages([build_message("", call)], FactFinder())
     assert [step.text for step in digest.steps] == ["Agent: note text:"]
     assert digest.facts == ()
 
@@ -63,7 +63,9 @@ def test_a_fence_in_call_arguments_is_omitted() -> None:
 @pytest.mark.parametrize("strategy", list(SummaryStrategy))
 def test_no_strategy_includes_injected_text(strategy: SummaryStrategy) -> None:
     model = ScriptedLLM(["They met."] * 9)
-    report = Summarizer(COUNTER, model).summarize([said(f"{INJECTED}\n{OWN}")] * 3, strategy=strategy)
+    report = Summarizer(COUNTER, model).summarize(
+        [build_message(f"{INJECTED}\n{OWN}")] * 3, strategy=strategy
+    )
     assert "own.example" in report.text
     assert not holds_injected(report.text)
     assert not any(holds_injected(prompt) for prompt in model.prompts)

@@ -45,7 +45,7 @@ def test_a_long_text_keeps_whole_lines_at_both_ends_and_states_the_omission() ->
     assert 900 < len(short) <= 1000
 
 
-def test_a_line_without_end_is_cut_between_words() -> None:
+def test_a_line_without_end_is_truncated_between_words() -> None:
     short = keep_head_and_tail("word " * 1000, 500)
     assert short.partition("\n")[0].endswith("word")
     assert short.rpartition("\n")[2].startswith("word")
@@ -90,7 +90,7 @@ def test_the_newest_extractions_have_priority_and_keep_their_order() -> None:
     assert fitted.text == f"### mid\n{'b' * 400}\n\n### new\n{'c' * 400}"
 
 
-def test_an_extraction_that_is_too_long_for_the_rest_is_cut() -> None:
+def test_an_extraction_too_long_for_the_rest_is_truncated() -> None:
     fitted = fit_extractions([("old", "word " * 400), ("new", "c" * 400)], 1500, CHARS)
     assert fitted.truncated_labels == ("old",)
     assert "characters left out" in fitted.texts[0][1]
@@ -117,7 +117,7 @@ def test_a_context_that_fits_is_unchanged() -> None:
     assert (done.tokens, done.dropped_sections, done.truncated_sections) == (CHARS.count(done.text), (), ())
 
 
-def test_extractions_are_cut_before_history_is_pruned() -> None:
+def test_extractions_are_truncated_before_history_is_pruned() -> None:
     done = handle_large_context([GOAL, PAGE, extraction(8000), history(20)], 500, CHARS)
     assert done.truncated_sections == ("Extracted",)
     assert history(20).text in done.text
@@ -179,7 +179,7 @@ def test_other_sections_are_dropped_last() -> None:
     assert GOAL.text in done.text
 
 
-def test_too_large_an_essential_section_is_cut_with_a_note() -> None:
+def test_a_too_large_essential_section_is_truncated_with_a_note() -> None:
     done = handle_large_context(
         [ContextSection("Goal", "word " * 1000 + "at the end", "essential")], 100, CHARS
     )

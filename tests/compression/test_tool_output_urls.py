@@ -47,7 +47,7 @@ some = st.lists(address, min_size=1, max_size=8, unique=True)
 words = st.text("abc defg hij. klm, n", max_size=200)
 
 
-def kept(data: object, kind: str | None, tier: int) -> set[str]:
+def list_kept_values(data: object, kind: str | None, tier: int) -> set[str]:
     """What stands behind a name or a dash on the lines of the prompt."""
     text = compressor.compress(data, kind, tier).format_for_prompt()
     found = set()
@@ -102,7 +102,7 @@ FORMS = [as_page, as_json, as_page_json, as_slashed_json, as_markdown, as_tree]
 def test_every_address_of_the_input_is_in_the_prompt(
     form: Any, urls: list[str], text: str, tier: int, kind: str | None
 ) -> None:
-    assert set(urls) <= kept(form(urls, text), kind, tier)
+    assert set(urls) <= list_kept_values(form(urls, text), kind, tier)
 
 
 @given(urls=st.lists(absolute, min_size=1, max_size=8, unique=True), text=words, tier=st.integers(1, 3))
@@ -122,7 +122,7 @@ def test_every_address_in_prose_is_in_the_prompt(urls: list[str], text: str, tie
     prose = " ".join(
         f"{text} {left}{url}{right}" for url, (left, right) in zip(urls, marks * len(urls), strict=False)
     )
-    assert set(urls) <= kept(prose, "page_state", tier)
+    assert set(urls) <= list_kept_values(prose, "page_state", tier)
 
 
 nested = st.recursive(
@@ -181,7 +181,7 @@ def test_every_address_in_nested_data_is_in_the_prompt(data: Any, tier: int) -> 
         ("nothing: here / there", []),
     ],
 )
-def test_addresses_are_found_as_they_are_meant(text: str, urls: list[str]) -> None:
+def test_urls_are_found_as_intended(text: str, urls: list[str]) -> None:
     assert list(extract_all_urls(text).urls) == urls
 
 
@@ -200,11 +200,11 @@ def test_addresses_are_found_as_they_are_meant(text: str, urls: list[str]) -> No
         ({"set": {"https://a.b"}, "tuple": ("https://c.d",)}, ["https://a.b", "https://c.d"]),
     ],
 )
-def test_addresses_are_found_in_data(data: object, urls: list[str]) -> None:
+def test_urls_are_found_in_data(data: object, urls: list[str]) -> None:
     assert list(extract_all_urls(data).urls) == urls
 
 
-def test_addresses_are_found_in_every_json_text_of_a_list() -> None:
+def test_urls_are_found_in_every_json_text_of_a_list() -> None:
     results = [json.dumps({"url": f"/page/{number}", "tags": []}) for number in range(50)]
     assert list(extract_all_urls({"results": results}).urls) == [f"/page/{number}" for number in range(50)]
 
@@ -249,7 +249,7 @@ def test_url_preservation_is_validated_by_count() -> None:
     assert done.validate_url_preservation(3) == (False, "1 of 3 URLs lost")
 
 
-def test_lost_addresses_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_urls_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     class Forgetful(ContextCompressor):
         def _build_draft(self, job: Any, told: Any) -> Any:
             draft, lines = super()._build_draft(job, told)

@@ -88,7 +88,7 @@ def test_a_question_injects_relevant_memories_fenced_and_in_chronological_order(
     assert context.token_count == count_messages(COUNTER, context.messages)
 
 
-def test_the_same_memories_make_the_same_text_whatever_the_question(words: MemoryEngine) -> None:
+def test_the_same_memories_give_the_same_text_for_any_question(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, *TRIPS)
     one, two = (where.build_context(query).messages[0] for query in ("red boat", "Is the boat red?"))

@@ -233,7 +233,7 @@ def test_knowledge_counts_as_used_once_for_each_question(
     assert (item.use_count, item.confidence) == (2, 0.6)
 
 
-def test_no_knowledge_no_message(engine: MemoryEngine, tenant: str) -> None:
+def test_without_knowledge_there_is_no_message(engine: MemoryEngine, tenant: str) -> None:
     engine.namespace(tenant).knowledge.store("domain", "example.com", "an online shop")
     session = engine.session(tenant, "s")
     session.add("user", "How warm is it in Malmö?")

@@ -211,7 +211,7 @@ def test_a_session_id_that_cannot_be_used_is_refused(name: Any) -> None:
         (lambda: ContextFilesConfig(compaction=None), "CompactionConfig"),  # type: ignore[arg-type] # refused
     ],
 )
-def test_limits_that_make_no_sense_are_refused(make: Any, message: str) -> None:
+def test_invalid_limits_are_refused(make: Any, message: str) -> None:
     with pytest.raises(InvalidConfigError, match=message):
         make()
 

@@ -138,7 +138,9 @@ def test_a_session_is_exported_and_imported_without_loss(
         assert again == context
 
 
-def test_summarized_messages_are_not_exported(engine: MemoryEngine, tenant: str, files: ContextFiles) -> None:
+def test_summarized_messages_stay_summarized_after_an_import(
+    engine: MemoryEngine, tenant: str, files: ContextFiles
+) -> None:
     session = engine.session(tenant, "s")
     ids = [session.add("user", f"message {n}").message.id for n in range(6)]
     session.compress(older_than=ids[4], summary="four messages")

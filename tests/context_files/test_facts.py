@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def said(*texts: str, role: str = "user") -> ContextData:
+def build_conversation(*texts: str, role: str = "user") -> ContextData:
     context = ContextData(session_id="s")
     for number, text in enumerate(texts):
         context = context.with_message(role, text, at=number)
@@ -27,7 +27,7 @@ def said(*texts: str, role: str = "user") -> ContextData:
 
 
 def test_decisions_preferences_and_urls_become_facts_verbatim() -> None:
-    context = said(
+    context = build_conversation(
         "Good morning! I prefer short answers. How are you?",
         "We decided to use PostgreSQL for the bookings.",
         "The dashboards are at https://grafana.example/d/7 now. Nice weather today.",
@@ -46,7 +46,9 @@ def test_decisions_preferences_and_urls_become_facts_verbatim() -> None:
 
 
 def test_known_facts_are_not_added_again() -> None:
-    context = said("I prefer short answers.", "i  prefer short answers").with_fact("I prefer short answers")
+    context = build_conversation("I prefer short answers.", "i  prefer short answers").with_fact(
+        "I prefer short answers"
+    )
     report = extract_facts(context)
     assert report.added == ()
     assert report.known == 2
@@ -54,7 +56,7 @@ def test_known_facts_are_not_added_again() -> None:
 
 def test_facts_that_differ_in_a_number_or_a_negation_are_two() -> None:
     report = extract_facts(
-        said(
+        build_conversation(
             "We decided to use port 8080.",
             "We decided to use port 8081.",
             "We decided not to use port 8081.",
@@ -64,17 +66,17 @@ def test_facts_that_differ_in_a_number_or_a_negation_are_two() -> None:
 
 
 def test_questions_secrets_tools_and_small_talk_yield_no_facts() -> None:
-    context = said(
+    context = build_conversation(
         "Have we decided to use https://example.org?",
         "The password is hunter2 at https://example.org/login.",
         "Thanks, that is great.",
     )
     assert extract_facts(context).added == ()
-    assert extract_facts(said("See https://example.org/log", role="tool")).added == ()
+    assert extract_facts(build_conversation("See https://example.org/log", role="tool")).added == ()
 
 
 def test_only_new_messages_are_searched_for_facts() -> None:
-    context = said("I prefer tea.", "I prefer coffee.")
+    context = build_conversation("I prefer tea.", "I prefer coffee.")
     assert extract_facts(context, since=0).added == ("I prefer coffee.",)
 
 

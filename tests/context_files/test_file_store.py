@@ -331,7 +331,7 @@ def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "missing").exists()
 
 
-def test_a_save_that_was_cut_off_between_its_two_files_is_not_in_the_list(
+def test_an_interrupted_save_between_its_two_files_is_not_listed(
     store: FileContextStore, saved: ContextData, folder: Path
 ) -> None:
     (folder / ".versions" / ID / "00000003.json").write_text('{"facts": ["never acknowledged"]}')

@@ -164,7 +164,7 @@ def test_an_unsupported_object_is_refused(wrong: Any) -> None:
         frame(wrong)
 
 
-def test_two_kinds_make_two_frames(memory: Memory) -> None:
+def test_two_kinds_give_two_frames(memory: Memory) -> None:
     with pytest.raises(InvalidInputError, match="among Entry"):
         frame([memory.entries[0], memory.session.latest(1)[0]])
 

@@ -385,7 +385,7 @@ def test_an_arc_shows_each_episode_and_names_key_moments(memory: Memory) -> None
     assert f"{len(arc.key_moments)} key moments" in axes.get_title(loc="left")
 
 
-def test_axes_without_data_say_so_and_show_no_scale() -> None:
+def test_axes_without_data_show_a_note_and_no_scale() -> None:
     axes = plots.relations(entry(0), related(0))
     assert not axes.axison
     assert "no relations" in axes.texts[0].get_text()

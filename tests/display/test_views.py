@@ -77,7 +77,7 @@ TELLING = {
 @pytest.mark.parametrize("kind", VALUES)
 def test_each_kind_shows_itself_as_sound_html_and_as_text(memory: Memory, kind: str) -> None:
     value = VALUES[kind](memory)
-    page, plain = page_of(value), shown(value, "text/plain")
+    page, plain = page_of(value), render(value, "text/plain")
     for told in (page.text, plain):
         assert TELLING.get(kind, "") in told
         assert "cannot be shown" not in told
@@ -96,7 +96,7 @@ def test_a_view_sets_no_ground_and_no_colour_of_letters(memory: Memory, kind: st
     assert "class=" not in html
 
 
-def shown(value: object, kind: str) -> str:
+def render(value: object, kind: str) -> str:
     """What IPython shows of a value."""
     data, _ = DisplayFormatter().format(value)  # type: ignore[no-untyped-call]  # it has no types
     return str(data[kind])
@@ -104,9 +104,9 @@ def shown(value: object, kind: str) -> str:
 
 def test_ipython_uses_the_html_and_text_forms(memory: Memory) -> None:
     recall = memory.namespace.recall("dog")
-    assert shown(recall, "text/html") == recall._repr_html_()
-    assert shown(recall, "text/plain") == str(recall)
-    assert shown(memory.namespace.search("dog"), "text/html").startswith("<div")
+    assert render(recall, "text/html") == recall._repr_html_()
+    assert render(recall, "text/plain") == str(recall)
+    assert render(memory.namespace.search("dog"), "text/html").startswith("<div")
 
 
 def test_str_is_short_and_repr_stays_complete(memory: Memory) -> None:
@@ -142,7 +142,7 @@ def test_a_context_has_the_state_of_each_message(memory: Memory) -> None:
         assert not tokens or f"{name} {tokens:,}" in page.text
 
 
-def test_long_lists_are_cut_and_counted(tmp_path: Path) -> None:
+def test_long_lists_are_truncated_and_counted(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         session = engine.session("alice", "long")
         session.add_many(MessageDraft("user", f"Remark {n}.") for n in range(50))
@@ -162,7 +162,7 @@ def test_long_lists_are_cut_and_counted(tmp_path: Path) -> None:
         )
 
 
-def test_long_texts_are_cut_and_counted(tmp_path: Path) -> None:
+def test_long_texts_are_truncated_and_counted(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         report = engine.session("alice", "s").add("user", "x" * 5000)
     assert "(+4,840 characters)" in page_of(report).text
@@ -201,7 +201,7 @@ def test_a_closed_engine_is_displayed_without_raising(tmp_path: Path) -> None:
     assert page_of(engine).text == repr(engine)
     for value in (namespace, session, namespace.long_term, namespace.knowledge, namespace.episodes):
         assert "EngineClosedError" in page_of(value).text
-        assert "EngineClosedError" in shown(value, "text/plain")
+        assert "EngineClosedError" in render(value, "text/plain")
     assert "not running" in page_of(engine.optimizer).text
 
 

@@ -223,7 +223,7 @@ def test_the_summary_includes_a_reason_in_the_next_sentence() -> None:
     assert found.title == "We decided on Kafka."
 
 
-def test_title_and_summary_are_cut_at_a_word() -> None:
+def test_title_and_summary_are_truncated_at_a_word() -> None:
     found = moment("We decided on " + "a very long and winding name for the thing, " * 30)
     assert len(found.title) <= 60
     assert len(found.summary) <= 400

@@ -112,9 +112,7 @@ def test_there_are_six_kinds() -> None:
         ({"kind": None}, "unknown kind of episode None"),
     ],
 )
-def test_a_draft_that_makes_no_sense_is_refused_and_names_the_value(
-    wrong: dict[str, Any], message: str
-) -> None:
+def test_an_invalid_draft_is_refused_with_its_value(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         draft(**wrong)
 

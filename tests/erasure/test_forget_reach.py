@@ -91,7 +91,7 @@ def test_the_oldest_member_owns_a_pool_whose_only_owner_is_forgotten(
 
 
 @pytest.mark.parametrize("kind", LeaseKind)
-def test_no_right_to_work_on_a_namespace_outlives_it(
+def test_leases_of_a_namespace_are_deleted_with_it(
     engine: MemoryEngine, tenant: str, kind: LeaseKind
 ) -> None:
     engine.session(tenant, "s").add("user", "Hello.")

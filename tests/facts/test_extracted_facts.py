@@ -24,7 +24,7 @@ SECRET = f"The API key is {KEY}."
 
 
 @pytest.fixture
-def opened(clock: FrozenClock) -> Iterator[MemoryEngine]:
+def memory_engine(clock: FrozenClock) -> Iterator[MemoryEngine]:
     """An engine where the database does not matter."""
     with MemoryEngine(embedder=None, clock=clock, ids=seeded_ids()) as engine:
         yield engine
@@ -67,9 +67,9 @@ def test_facts_are_paged_oldest_first_and_by_state(engine: MemoryEngine, tenant:
     assert found == made
 
 
-def test_iteration_continues_after_the_first_page(opened: MemoryEngine) -> None:
-    space = opened.namespace("a")
-    lasting = opened.services.long_term
+def test_iteration_continues_after_the_first_page(memory_engine: MemoryEngine) -> None:
+    space = memory_engine.namespace("a")
+    lasting = memory_engine.services.long_term
     facts = tuple(
         ExtractedFact(
             id=lasting.new_id(),
@@ -135,16 +135,16 @@ def test_a_fact_promoted_by_hand_is_an_entry_that_names_its_source(
     assert texts(space.facts.page({"promoted"})) == [fact.content]
 
 
-def test_a_receipt_names_its_fact(opened: MemoryEngine) -> None:
-    space = opened.namespace("a")
-    fact = put(opened, space, "Ship the beta by noon.")
+def test_a_receipt_names_its_fact(memory_engine: MemoryEngine) -> None:
+    space = memory_engine.namespace("a")
+    fact = put(memory_engine, space, "Ship the beta by noon.")
     assert space.facts.promote(fact.id).fact == fact.id
 
 
 @pytest.mark.parametrize("before", [state for state in FactState if state is not FactState.PROMOTED])
-def test_a_fact_in_any_other_state_can_be_promoted(opened: MemoryEngine, before: FactState) -> None:
-    space = opened.namespace("a")
-    fact = put(opened, space, "Ship the beta by noon.", state=before)
+def test_a_fact_in_any_other_state_can_be_promoted(memory_engine: MemoryEngine, before: FactState) -> None:
+    space = memory_engine.namespace("a")
+    fact = put(memory_engine, space, "Ship the beta by noon.", state=before)
     assert space.facts.promote(fact.id, importance=0.25).is_stored
     assert [entry.importance for entry in space.long_term.entries()] == [0.25]
 
@@ -173,10 +173,10 @@ def test_a_fact_equal_to_an_entry_is_promoted_as_that_entry(
     assert [entry.id for entry in space.long_term.entries(valid_at=None)] == [first.id]
 
 
-def test_promoting_a_duplicate_fact_counts_as_access_to_its_entry(opened: MemoryEngine) -> None:
-    space = opened.namespace("a")
+def test_promoting_a_duplicate_fact_counts_as_access_to_its_entry(memory_engine: MemoryEngine) -> None:
+    space = memory_engine.namespace("a")
     space.long_term.store("The deadline is March 5.")
-    fact = put(opened, space, "The deadline is March 5.")
+    fact = put(memory_engine, space, "The deadline is March 5.")
     assert space.facts.promote(fact.id).outcome is Outcome.DUPLICATE  # "that one counts as used"
     assert [entry.access_count for entry in space.long_term.entries()] == [1]
 
@@ -204,9 +204,9 @@ def test_a_rejected_fact_stays_listed_with_its_reason(engine: MemoryEngine, tena
     assert space.long_term.entries() == ()
 
 
-def test_rejecting_a_promoted_fact_raises_an_error_with_advice(opened: MemoryEngine) -> None:
-    space = opened.namespace("a")
-    fact = put(opened, space, "Ship the beta by noon.")
+def test_rejecting_a_promoted_fact_raises_an_error_with_advice(memory_engine: MemoryEngine) -> None:
+    space = memory_engine.namespace("a")
+    fact = put(memory_engine, space, "Ship the beta by noon.")
     space.facts.promote(fact.id)
     with pytest.raises(InvalidInputError, match=rf"'{fact.id}' is promoted: use .*forget.*close"):
         space.facts.reject(fact.id)
@@ -232,21 +232,21 @@ def test_facts_of_tenants_are_isolated(engine: MemoryEngine, tenant: str) -> Non
         ({"limit": 0}, "0"),
     ],
 )
-def test_a_page_that_makes_no_sense_is_refused(opened: MemoryEngine, how: Any, named: str) -> None:
+def test_an_invalid_page_is_refused(memory_engine: MemoryEngine, how: Any, named: str) -> None:
     with pytest.raises(InvalidInputError, match=named):
-        opened.namespace("a").facts.page(**how)
+        memory_engine.namespace("a").facts.page(**how)
 
 
-def test_an_unknown_fact_is_named_with_the_next_step(opened: MemoryEngine) -> None:
-    facts = opened.namespace("a").facts
+def test_an_unknown_fact_is_named_with_the_next_step(memory_engine: MemoryEngine) -> None:
+    facts = memory_engine.namespace("a").facts
     assert facts.get("nowhere") is None
     for use in (facts.promote, facts.reject, lambda name: facts.page(after=name)):
         with pytest.raises(EntryNotFoundError, match=r"no fact 'nowhere': use an id returned by page\(\)"):
             use("nowhere")
 
 
-def test_facts_name_their_tenant(opened: MemoryEngine) -> None:
-    assert repr(opened.namespace("a", "b").facts) == "Facts('a/b')"
+def test_facts_name_their_tenant(memory_engine: MemoryEngine) -> None:
+    assert repr(memory_engine.namespace("a", "b").facts) == "Facts('a/b')"
 
 
 # What is kept aside
@@ -266,9 +266,9 @@ def test_facts_name_their_tenant(opened: MemoryEngine) -> None:
     ],
 )
 def test_hostile_text_is_quarantined_with_a_reason_that_does_not_repeat_it(
-    opened: MemoryEngine, text: str, reason: str
+    memory_engine: MemoryEngine, text: str, reason: str
 ) -> None:
-    space = opened.namespace("a")
+    space = memory_engine.namespace("a")
     receipt = space.long_term.store(text, category="release", tags=frozenset({"x"}), session="monday")
     assert receipt.outcome is Outcome.QUARANTINED
     assert receipt.reason.startswith(reason)
@@ -302,8 +302,8 @@ def test_quarantined_text_is_not_recalled_until_promoted(
     assert state(space, receipt.fact)[:2] == (FactState.PROMOTED, "by hand")
 
 
-def test_promoting_quarantined_text_stores_the_original_entry(opened: MemoryEngine) -> None:
-    space = opened.namespace("a")
+def test_promoting_quarantined_text_stores_the_original_entry(memory_engine: MemoryEngine) -> None:
+    space = memory_engine.namespace("a")
     about: dict[str, Any] = {
         "kind": "procedure",
         "category": "release",
@@ -322,8 +322,8 @@ def test_promoting_quarantined_text_stores_the_original_entry(opened: MemoryEngi
 
 
 @pytest.mark.parametrize("text", [ORDER, SECRET])
-def test_trusted_text_is_stored_without_quarantine(opened: MemoryEngine, text: str) -> None:
-    space = opened.namespace("a")
+def test_trusted_text_is_stored_without_quarantine(memory_engine: MemoryEngine, text: str) -> None:
+    space = memory_engine.namespace("a")
     receipt = space.long_term.store(text, trusted=True)
     assert receipt.outcome is Outcome.STORED
     assert [entry.content for entry in space.long_term.entries()] == [text]
@@ -339,5 +339,5 @@ def test_trusted_text_is_stored_without_quarantine(opened: MemoryEngine, text: s
         "The deadline is March 5.",
     ],
 )
-def test_harmless_text_about_prompts_is_stored(opened: MemoryEngine, text: str) -> None:
-    assert opened.namespace("a").long_term.store(text).outcome is Outcome.STORED
+def test_harmless_text_about_prompts_is_stored(memory_engine: MemoryEngine, text: str) -> None:
+    assert memory_engine.namespace("a").long_term.store(text).outcome is Outcome.STORED

@@ -202,7 +202,7 @@ def test_a_child_forked_while_a_thread_waits_for_a_lock_can_write(tmp_path: Path
         assert session.count() == 4 - len(refused)
 
 
-def test_a_fork_hook_of_the_users_own_may_use_the_engine(tmp_path: Path) -> None:
+def test_a_user_fork_hook_can_use_the_engine(tmp_path: Path) -> None:
     program = """
 import os, sys
 os.register_at_fork(before=lambda: use(), after_in_parent=lambda: use(), after_in_child=lambda: use())

@@ -36,7 +36,7 @@ def server() -> Iterator[TemporaryRedis]:
         yield started
 
 
-def opened(path: Path, url: str, clock: FrozenClock | None = None, **redis: float) -> MemoryEngine:
+def open_engine(path: Path, url: str, clock: FrozenClock | None = None, **redis: float) -> MemoryEngine:
     given = RedisConfig(url=url, **{"timeout_seconds": LIMIT_SECONDS, **redis})  # type: ignore[arg-type]
     config = EngineConfig(cache=CacheConfig(max_characters=0), redis=given)
     return MemoryEngine(path / "memory.db", config=config, clock=clock, embedder=None)
@@ -61,7 +61,7 @@ def test_an_unreachable_redis_is_logged_once_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = FrozenClock()
-    with opened(tmp_path, f"unix://u:hidden@{tmp_path}/none.sock", clock) as engine:
+    with open_engine(tmp_path, f"unix://u:hidden@{tmp_path}/none.sock", clock) as engine:
         use(engine)
         clock.advance(seconds=6)
         use(engine)
@@ -77,12 +77,12 @@ def test_an_unreachable_redis_is_logged_once_and_counted(
 def test_a_wrong_password_is_reported_and_not_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with TemporaryRedis("--requirepass", "right-one") as server:
         path = server.url.removeprefix("unix://")
-        with opened(tmp_path, f"unix://:wrong-one@{path}") as engine:
+        with open_engine(tmp_path, f"unix://:wrong-one@{path}") as engine:
             use(engine)
             assert not status(engine).is_connected
         assert "(AuthenticationError)" in caplog.text
         assert "wrong-one" not in caplog.text
-        with opened(tmp_path, f"unix://:right-one@{path}") as engine:
+        with open_engine(tmp_path, f"unix://:right-one@{path}") as engine:
             use(engine)
             assert (status(engine).is_connected, status(engine).failures) == (True, 0)
 
@@ -113,7 +113,7 @@ def test_a_server_that_answers_garbage_is_not_believed(tmp_path: Path, answer: b
     clock = FrozenClock()
     with (
         FixedReplyServer(answer) as server,
-        opened(tmp_path, server.url, clock, timeout_seconds=0.05) as engine,
+        open_engine(tmp_path, server.url, clock, timeout_seconds=0.05) as engine,
     ):
         for _ in range(2):
             use(engine, times=3)
@@ -123,7 +123,7 @@ def test_a_server_that_answers_garbage_is_not_believed(tmp_path: Path, answer: b
 
 
 def test_a_damaged_redis_window_is_not_used(tmp_path: Path) -> None:
-    with TemporaryRedis() as server, opened(tmp_path, server.url) as engine, server.client as client:
+    with TemporaryRedis() as server, open_engine(tmp_path, server.url) as engine, server.client as client:
         session = engine.session("acme", "s")
         session.add("user", "one")
         (key,) = client.keys()
@@ -136,7 +136,7 @@ def test_calls_after_a_timeout_do_not_wait_for_a_redis_that_hangs(
     tmp_path: Path, server: TemporaryRedis
 ) -> None:
     clock = FrozenClock()
-    with opened(tmp_path, server.url, clock, timeout_seconds=0.2) as engine:
+    with open_engine(tmp_path, server.url, clock, timeout_seconds=0.2) as engine:
         use(engine)
         before = status(engine)
         clock.advance(seconds=6)
@@ -159,7 +159,7 @@ def test_writes_during_a_redis_outage_are_visible_after_redis_returns_with_old_d
     clock = FrozenClock()
     with (
         TemporaryRedis(*KEEPS_ITS_DATA) as server,
-        opened(tmp_path, server.url, clock) as engine,
+        open_engine(tmp_path, server.url, clock) as engine,
         engine.writer() as writer,
     ):
         names = ("left alone", "added to", "written to by a writer")
@@ -181,7 +181,7 @@ def test_writes_during_a_redis_outage_are_visible_after_redis_returns_with_old_d
 
 def test_a_call_contacts_a_hanging_redis_at_most_once(tmp_path: Path, server: TemporaryRedis) -> None:
     clock = FrozenClock()
-    with opened(tmp_path, server.url, clock, timeout_seconds=0.1) as engine, engine.writer() as writer:
+    with open_engine(tmp_path, server.url, clock, timeout_seconds=0.1) as engine, engine.writer() as writer:
         session = engine.session("acme", "s")
         session.add("user", "first")
         before = status(engine).failures
@@ -210,7 +210,7 @@ def test_messages_erased_during_a_redis_outage_are_removed_when_it_returns(
     tmp_path: Path, server: TemporaryRedis
 ) -> None:
     clock, hidden = FrozenClock(), server.folder / "hidden.sock"
-    with opened(tmp_path, server.url, clock) as engine, server.client as client:
+    with open_engine(tmp_path, server.url, clock) as engine, server.client as client:
         engine.session("acme", "s").add("user", "a secret")
         client.ping()
         server.socket.rename(hidden)  # nobody finds it, and those who had are thrown out
@@ -233,7 +233,7 @@ def test_messages_erased_during_a_redis_outage_are_removed_when_it_returns(
 def test_a_redis_that_is_full_is_only_slower(tmp_path: Path, policy: str) -> None:
     with (
         TemporaryRedis("--maxmemory", "2mb", "--maxmemory-policy", policy) as server,
-        opened(tmp_path, server.url, retry_seconds=0.001) as engine,
+        open_engine(tmp_path, server.url, retry_seconds=0.001) as engine,
     ):
         for n in range(60):
             session = engine.session("acme", f"s{n % 20}")
@@ -243,7 +243,7 @@ def test_a_redis_that_is_full_is_only_slower(tmp_path: Path, policy: str) -> Non
 
 
 def test_a_forked_child_has_connections_of_its_own(tmp_path: Path, server: TemporaryRedis) -> None:
-    with opened(tmp_path, server.url) as engine:
+    with open_engine(tmp_path, server.url) as engine:
         use(engine)
         assert wait(fork(lambda: use(engine))) == 0
         use(engine)
@@ -272,7 +272,7 @@ def test_a_redis_kill_and_restart_under_load_lose_and_invent_nothing(
         before = dict(written)
         wait_until(lambda: all(written[name] > before[name] + 1 for name in before), "all workers go on")
 
-    with TemporaryRedis(*settings) as server, opened(tmp_path, server.url, retry_seconds=0.05) as engine:
+    with TemporaryRedis(*settings) as server, open_engine(tmp_path, server.url, retry_seconds=0.05) as engine:
         workers = [threading.Thread(target=work, args=(engine, name)) for name in "abcd"]
         for worker in workers:
             worker.start()

@@ -164,7 +164,7 @@ def test_an_empty_namespace_has_nothing_to_consolidate(engine: MemoryEngine, ten
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True])
-def test_a_number_of_batches_that_makes_no_sense_is_refused(wrong: Any) -> None:
+def test_an_invalid_number_of_batches_is_refused(wrong: Any) -> None:
     with (
         MemoryEngine(embedder=None) as engine,
         pytest.raises(InvalidConfigError, match=f"max_batches must be .* got {wrong}"),

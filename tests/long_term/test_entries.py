@@ -514,7 +514,7 @@ def test_invalid_values_are_refused_by_value_and_nothing_is_stored(
         ({"min_importance": 2}, r"min_importance.*got 2"),
     ],
 )
-def test_a_filter_that_makes_no_sense_is_refused_by_name(memory: LongTerm, which: Any, named: str) -> None:
+def test_an_invalid_filter_is_refused_by_name(memory: LongTerm, which: Any, named: str) -> None:
     with pytest.raises(InvalidInputError, match=named):
         memory.entries(**which)
     with pytest.raises(InvalidInputError, match=named):

@@ -86,7 +86,7 @@ def locked(path: Path) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
-def opened(path: Path, patience_seconds: float = 60.0) -> MemoryEngine:
+def open_engine(path: Path, patience_seconds: float = 60.0) -> MemoryEngine:
     config = EngineConfig(busy_timeout_seconds=patience_seconds)
     return MemoryEngine(path, config=config, embedder=None, clock=FrozenClock(), ids=seeded_ids())
 
@@ -103,12 +103,12 @@ def recall_often(engine: MemoryEngine) -> None:
 @pytest.mark.timeout(120)
 def test_recall_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with opened(path, patience_seconds=3600) as engine:
+    with open_engine(path, patience_seconds=3600) as engine:
         engine.namespace("a").long_term.store(BOAT)
         engine.namespace("a").recall("red boat")
         with locked(path):
             recall_often(engine)
-    with opened(path) as engine:
+    with open_engine(path) as engine:
         assert used(engine) == [USES + 1]
 
 
@@ -116,21 +116,21 @@ def test_uses_that_could_not_be_written_are_written_by_close(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "memory.db"
-    with opened(path, patience_seconds=0.1) as engine:
+    with open_engine(path, patience_seconds=0.1) as engine:
         engine.namespace("a").long_term.store(BOAT)
         with locked(path), caplog.at_level(logging.WARNING, "langmem_tiers"):
             recall_often(engine)
             wait_until(lambda: caplog.text and used(engine) == [USES], "a warning is logged")
         assert "access counts of entries will be written later" in caplog.text
         assert used(engine) == [USES]
-    with opened(path) as engine:
+    with open_engine(path) as engine:
         assert used(engine) == [USES]
 
 
 @pytest.mark.timeout(120)
 def test_accesses_are_visible_while_they_are_being_written(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with opened(path, patience_seconds=3600) as engine:
+    with open_engine(path, patience_seconds=3600) as engine:
         engine.namespace("a").long_term.store(BOAT)
         with locked(path):
             recall_often(engine)

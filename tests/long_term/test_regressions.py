@@ -42,7 +42,7 @@ def stored(memory: LongTerm, content: str, **about: Any) -> Entry:
     return entry
 
 
-def kept(memory: LongTerm, entry: Entry) -> Entry:
+def get_entry(memory: LongTerm, entry: Entry) -> Entry:
     found = memory.get(entry.id)
     assert found is not None
     return found
@@ -60,7 +60,7 @@ def days_of(interval: Interval) -> set[int]:
     return set(range(start, DAYS + 1 if end is None else end))
 
 
-def held(memory: LongTerm, first: datetime) -> set[int]:
+def list_valid_days(memory: LongTerm, first: datetime) -> set[int]:
     """The days on which some entry holds, the last of them standing for all that follow."""
     entries = memory.entries(valid_at=None, limit=1000)
     return {day for day in range(DAYS + 1) if any(entry.is_valid_at(first + day * DAY) for entry in entries)}
@@ -89,7 +89,7 @@ def test_a_statement_is_valid_in_all_its_given_periods(
         until = None if end is None else start_of_all + end * DAY
         memory.store(BOAT, valid_from=start_of_all + start * DAY, valid_until=until)
         expected |= days_of((start, end))
-        assert held(memory, start_of_all) == expected
+        assert list_valid_days(memory, start_of_all) == expected
 
 
 def test_an_archived_statement_is_valid_when_stored_again(space: Namespace, clock: FrozenClock) -> None:
@@ -112,11 +112,11 @@ def test_a_duplicate_merges_new_fields_and_reports_them(engine: MemoryEngine, te
     assert (receipt.outcome, receipt.duplicate_of) == (Outcome.DUPLICATE, first.id)
     assert receipt.reason.endswith("its tags and importance were added")
     assert receipt.entry is not None
-    for entry in (receipt.entry, kept(memory, first)):
+    for entry in (receipt.entry, get_entry(memory, first)):
         assert (entry.tags, entry.importance, entry.category) == (frozenset({"sea", "noon"}), 0.9, "trips")
     assert [entry.id for entry in memory.entries(tags={"noon"}, categories={"trips"})] == [first.id]
     assert [entry.id for entry in memory.search("trips")] == [first.id]
-    assert kept(memory, first).access_count == 3  # found, said again, found
+    assert get_entry(memory, first).access_count == 3  # found, said again, found
 
 
 def test_a_duplicate_that_adds_nothing_is_not_written(engine: MemoryEngine, tenant: str) -> None:
@@ -134,7 +134,7 @@ def test_a_duplicate_that_adds_nothing_is_not_written(engine: MemoryEngine, tena
 def test_a_duplicate_without_importance_keeps_the_given_one(space: Namespace) -> None:
     first = stored(space.long_term, BOAT, importance=0.2)
     receipt = space.long_term.store(BOAT)
-    assert (receipt.outcome, kept(space.long_term, first).importance) == (Outcome.DUPLICATE, 0.2)
+    assert (receipt.outcome, get_entry(space.long_term, first).importance) == (Outcome.DUPLICATE, 0.2)
 
 
 # Ends
@@ -158,7 +158,7 @@ def test_a_stale_close_never_moves_an_end_later(
         patch.setattr(LongTerm, "_require", then_closed)
         with pytest.raises(InvalidInputError, match="nothing was changed"):
             space.long_term.close(entry.id, NOW + 5 * DAY)
-    assert kept(space.long_term, entry).valid_until == NOW + 2 * DAY
+    assert get_entry(space.long_term, entry).valid_until == NOW + 2 * DAY
 
 
 def test_an_entry_ends_when_related_as_superseded(
@@ -169,7 +169,7 @@ def test_an_entry_ends_when_related_as_superseded(
     clock.advance(days=3)
     new = stored(memory, "Grace has a van for fruit.")
     memory.relate(new.id, old.id, RelationKind.SUPERSEDES)
-    assert kept(memory, old).valid_until == kept(memory, new).valid_from == NOW + 3 * DAY
+    assert get_entry(memory, old).valid_until == get_entry(memory, new).valid_from == NOW + 3 * DAY
     assert [entry.id for entry in memory.entries()] == [new.id]
     assert [entry.id for entry in memory.valid_at(NOW)] == [old.id]
 

@@ -24,15 +24,15 @@ NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 
 
 @pytest.fixture
-def opened(clock: FrozenClock) -> Iterator[MemoryEngine]:
+def memory_engine(clock: FrozenClock) -> Iterator[MemoryEngine]:
     """An engine where the database does not matter."""
     with MemoryEngine(embedder=None, clock=clock, ids=seeded_ids()) as engine:
         yield engine
 
 
 @pytest.fixture
-def memory(opened: MemoryEngine) -> LongTerm:
-    return opened.namespace("a").long_term
+def memory(memory_engine: MemoryEngine) -> LongTerm:
+    return memory_engine.namespace("a").long_term
 
 
 def entries(memory: LongTerm, count: int) -> list[str]:
@@ -43,7 +43,7 @@ def entries(memory: LongTerm, count: int) -> list[str]:
     return [receipt.entry.id for receipt in receipts if receipt.entry is not None]
 
 
-def reached(memory: LongTerm, start: str, **how: Any) -> list[tuple[str, int]]:
+def list_related(memory: LongTerm, start: str, **how: Any) -> list[tuple[str, int]]:
     return [(related.entry.id, related.depth) for related in memory.related(start, **how)]
 
 
@@ -76,12 +76,12 @@ def test_relations_are_kept_on_every_database(engine: MemoryEngine, clock: Froze
     assert memory.relations(a) == (made[0],)
     assert memory.relations(b) == (made[0], made[1])
     assert memory.relations(c) == (made[1], made[2])
-    assert reached(memory, a, depth=3) == [(b, 1), (c, 2), (d, 3)]
+    assert list_related(memory, a, depth=3) == [(b, 1), (c, 2), (d, 3)]
     far = memory.related(a, depth=3)[-1]
     assert (far.strength, far.path) == (0.0, tuple(made))
     assert memory.forget(b)
     assert memory.relations(a) == ()
-    assert reached(memory, a, depth=9) == []
+    assert list_related(memory, a, depth=9) == []
 
 
 def test_relations_default_to_related_to_with_full_strength(memory: LongTerm) -> None:
@@ -105,10 +105,12 @@ def test_related_respects_its_depth_and_follows_both_directions(memory: LongTerm
     for number in range(4):
         pair = (ids[number], ids[number + 1])
         memory.relate(*(pair if number % 2 else pair[::-1]))
-    assert reached(memory, ids[0]) == [(ids[1], 1)]
-    assert reached(memory, ids[0], depth=3) == [(ids[1], 1), (ids[2], 2), (ids[3], 3)]
-    assert reached(memory, ids[2], depth=9) == [(ids[number], abs(number - 2)) for number in (1, 3, 0, 4)]
-    assert reached(memory, ids[4], depth=9)[-1] == (ids[0], 4)
+    assert list_related(memory, ids[0]) == [(ids[1], 1)]
+    assert list_related(memory, ids[0], depth=3) == [(ids[1], 1), (ids[2], 2), (ids[3], 3)]
+    assert list_related(memory, ids[2], depth=9) == [
+        (ids[number], abs(number - 2)) for number in (1, 3, 0, 4)
+    ]
+    assert list_related(memory, ids[4], depth=9)[-1] == (ids[0], 4)
 
 
 def test_cycles_are_walked_once(memory: LongTerm) -> None:
@@ -116,7 +118,7 @@ def test_cycles_are_walked_once(memory: LongTerm) -> None:
     for number in range(4):
         memory.relate(ids[number], ids[(number + 1) % 4])
         memory.relate(ids[(number + 1) % 4], ids[number], "supports")
-    found = reached(memory, ids[0], depth=1000)
+    found = list_related(memory, ids[0], depth=1000)
     assert sorted(found) == sorted([(ids[1], 1), (ids[3], 1), (ids[2], 2)])
 
 
@@ -147,10 +149,13 @@ def test_only_relations_of_the_requested_kinds_are_followed(memory: LongTerm) ->
     memory.relate(a, b, "depends_on")
     memory.relate(b, c, "supports")
     memory.relate(a, d, "supports")
-    assert reached(memory, a, depth=9, kinds={"depends_on"}) == [(b, 1)]
-    assert reached(memory, a, depth=9, kinds=["supports"]) == [(d, 1)]
-    assert reached(memory, a, depth=9, kinds=[RelationKind.DEPENDS_ON, RelationKind.SUPPORTS])[2] == (c, 2)
-    assert reached(memory, a, depth=9, kinds=set()) == []
+    assert list_related(memory, a, depth=9, kinds={"depends_on"}) == [(b, 1)]
+    assert list_related(memory, a, depth=9, kinds=["supports"]) == [(d, 1)]
+    assert list_related(memory, a, depth=9, kinds=[RelationKind.DEPENDS_ON, RelationKind.SUPPORTS])[2] == (
+        c,
+        2,
+    )
+    assert list_related(memory, a, depth=9, kinds=set()) == []
 
 
 def test_kinds_given_as_one_text_are_refused_by_name(memory: LongTerm) -> None:
@@ -187,7 +192,7 @@ def test_an_entry_cannot_be_related_to_itself(memory: LongTerm) -> None:
         ({"kind": ""}, "relation"),
     ],
 )
-def test_a_relation_that_makes_no_sense_is_refused(memory: LongTerm, about: Any, named: str) -> None:
+def test_an_invalid_relation_is_refused(memory: LongTerm, about: Any, named: str) -> None:
     one, other = entries(memory, 2)
     with pytest.raises(InvalidInputError, match=named):
         memory.relate(one, other, **about)
@@ -234,9 +239,9 @@ def test_the_history_of_a_chain_takes_two_statements_and_linear_work() -> None:
 
 @pytest.mark.soak
 def test_a_chain_longer_than_the_recursion_limit_is_read_in_order_and_refuses_a_cycle(
-    opened: MemoryEngine, memory: LongTerm
+    memory_engine: MemoryEngine, memory: LongTerm
 ) -> None:
-    ids = chain(opened, sys.getrecursionlimit() + 100)
+    ids = chain(memory_engine, sys.getrecursionlimit() + 100)
     assert [entry.id for entry in memory.history(ids[len(ids) // 2])] == ids
     with pytest.raises(InvalidInputError, match="cannot supersede"):
         memory.relate(ids[0], ids[-1], "supersedes")

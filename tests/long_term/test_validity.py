@@ -236,7 +236,7 @@ def test_any_number_of_contradictions_can_be_stored_at_one_moment(space: Namespa
     ]
 
 
-def test_the_one_in_force_is_found_however_many_were_before_it(space: Namespace) -> None:
+def test_the_valid_entry_is_found_after_any_number_of_past_ones(space: Namespace) -> None:
     memory = space.long_term
     for day in range(1, 30):  # each held before the one before it
         memory.store(deadline(day), valid_from=NOW - day * DAY)
@@ -319,7 +319,7 @@ def test_times_of_other_zones_are_the_same_moments(space: Namespace) -> None:
 # For any order of times
 
 
-def told(memory: LongTerm, times: list[int], days: list[int]) -> list[Receipt]:
+def store_deadlines(memory: LongTerm, times: list[int], days: list[int]) -> list[Receipt]:
     return [
         memory.store(deadline(day), valid_from=NOW - hours * timedelta(hours=1))
         for hours, day in zip(times, days, strict=False)
@@ -362,7 +362,7 @@ def test_contradictions_at_different_times_are_valid_one_at_a_time(
     open_engine: MemoryEngine, times: list[int]
 ) -> None:
     memory = open_engine.namespace(f"different {next(_numbers)}").long_term
-    told(memory, times, list(range(1, 29)))
+    store_deadlines(memory, times, list(range(1, 29)))
     check_one_at_a_time(memory)
     (now,) = memory.entries()
     assert now.content == deadline(1 + times.index(min(times)))
@@ -375,7 +375,7 @@ def test_contradictions_at_any_times_are_valid_one_at_a_time(
     open_engine: MemoryEngine, times: list[int]
 ) -> None:
     memory = open_engine.namespace(f"any {next(_numbers)}").long_term
-    told(memory, times, list(range(1, 29)))
+    store_deadlines(memory, times, list(range(1, 29)))
     check_one_at_a_time(memory)
     latest = max(number for number, hours in enumerate(times) if hours == min(times))
     assert texts(memory.entries()) == [deadline(1 + latest)]
@@ -385,5 +385,5 @@ def test_contradictions_at_any_times_are_valid_one_at_a_time(
 @given(said=st.dictionaries(st.integers(1, 90), st.integers(1, 3), min_size=1, max_size=6))
 def test_repeated_statements_are_valid_one_at_a_time(open_engine: MemoryEngine, said: dict[int, int]) -> None:
     memory = open_engine.namespace(f"again {next(_numbers)}").long_term
-    told(memory, list(said), list(said.values()))
+    store_deadlines(memory, list(said), list(said.values()))
     check_one_at_a_time(memory)

@@ -92,7 +92,7 @@ def test_a_pool_contains_only_contributions_of_its_members(
     assert engine.namespace(a).recall("harbour").hits  # a copy: what was shared stays where it was
 
 
-def test_the_source_of_a_contribution_is_shown_only_on_request(
+def test_the_source_of_a_contribution_is_shown_only_if_given(
     engine: MemoryEngine, pool: Pool, a: tuple[str, str], b: tuple[str, str]
 ) -> None:
     known = engine.namespace(a).knowledge.store("domain", "tea", "green", source="session therapy").knowledge
@@ -210,7 +210,7 @@ def test_a_pool_is_got_by_its_name_or_its_id(engine: MemoryEngine, pool: Pool, a
         engine.pools.create(pool.name, members=[a])
 
 
-def test_input_that_makes_no_sense_is_refused(engine: MemoryEngine, pool: Pool, a: tuple[str, str]) -> None:
+def test_invalid_input_is_refused(engine: MemoryEngine, pool: Pool, a: tuple[str, str]) -> None:
     anything: Any = 5
     with pytest.raises(InvalidInputError, match="needs an owner"):
         engine.pools.create("x")

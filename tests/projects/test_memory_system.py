@@ -48,7 +48,7 @@ DECIDED = "We decided to use PostgreSQL."
 
 
 @pytest.fixture
-def opened(tmp_path: Path, clock: FrozenClock) -> Iterator[Callable[..., MemorySystem]]:
+def open_system(tmp_path: Path, clock: FrozenClock) -> Iterator[Callable[..., MemorySystem]]:
     """Opens memory of the same folder, again if asked to."""
     systems: list[MemorySystem] = []
 
@@ -64,8 +64,8 @@ def opened(tmp_path: Path, clock: FrozenClock) -> Iterator[Callable[..., MemoryS
 
 
 @pytest.fixture
-def memory(opened: Callable[..., MemorySystem]) -> MemorySystem:
-    return opened(ids=seeded_ids())
+def memory(open_system: Callable[..., MemorySystem]) -> MemorySystem:
+    return open_system(ids=seeded_ids())
 
 
 def read(memory: MemorySystem, name: str) -> list[dict[str, Any]]:
@@ -142,15 +142,15 @@ def test_every_setting_has_the_default_of_the_design() -> None:
     }
 
 
-def test_settings_are_accepted_by_keyword_config_or_both(opened: Callable[..., MemorySystem]) -> None:
+def test_settings_are_accepted_by_keyword_config_or_both(open_system: Callable[..., MemorySystem]) -> None:
     config = MemorySystemConfig(chunk_size=5, retrieval_top_k=3)
-    memory = opened(config=config, retrieval_top_k=4)
+    memory = open_system(config=config, retrieval_top_k=4)
     assert (memory.config.chunk_size, memory.config.retrieval_top_k) == (5, 4)
     assert config.retrieval_top_k == 3
 
 
-def test_settings_are_passed_to_their_components(opened: Callable[..., MemorySystem]) -> None:
-    memory = opened(
+def test_settings_are_passed_to_their_components(open_system: Callable[..., MemorySystem]) -> None:
+    memory = open_system(
         chunk_size=4,
         max_recent_messages=6,
         consolidation_threshold_days=7,
@@ -213,8 +213,8 @@ def test_a_project_needs_a_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["v2.0 of a/b", "Projekt „Öl“", "100%", "a" * 300, "\0"])
-def test_a_project_may_be_called_anything(opened: Callable[..., MemorySystem], name: str) -> None:
-    memory = opened(project_name=name)
+def test_a_project_can_have_any_name(open_system: Callable[..., MemorySystem], name: str) -> None:
+    memory = open_system(project_name=name)
     conversation = memory.start_conversation()
     memory.add_message("user", DECIDED)
     assert conversation.project_id == name
@@ -222,23 +222,25 @@ def test_a_project_may_be_called_anything(opened: Callable[..., MemorySystem], n
     assert read(memory, "conversations.json")[0]["projectId"] == name
 
 
-def test_every_top_k_that_is_allowed_can_be_used(opened: Callable[..., MemorySystem]) -> None:
-    memory = opened(retrieval_top_k=150)
+def test_every_top_k_that_is_allowed_can_be_used(open_system: Callable[..., MemorySystem]) -> None:
+    memory = open_system(retrieval_top_k=150)
     memory.start_conversation()
     memory.add_message("user", DECIDED)
     assert [hit.entry.content for hit in memory.search("PostgreSQL")][:1] == [DECIDED]
     assert memory.build_context("PostgreSQL?").retrieval_results
 
 
-def test_at_most_top_k_memories_above_the_threshold_are_found(opened: Callable[..., MemorySystem]) -> None:
-    memory = opened(retrieval_top_k=3)
+def test_at_most_top_k_memories_above_the_threshold_are_found(
+    open_system: Callable[..., MemorySystem],
+) -> None:
+    memory = open_system(retrieval_top_k=3)
     drafts = [EntryDraft(content=f"Shelf {n} holds jar number {n} of green tea.") for n in range(8)]
     memory.project.long_term.store_many(drafts, compared=True)
     found = memory.search("green tea jar")
     assert len(found) == 3
     assert all(hit.score >= 0.3 for hit in found)
     assert len(memory.search("green tea jar", limit=5)) == 5
-    strict = opened(relevance_threshold=1.0)
+    strict = open_system(relevance_threshold=1.0)
     assert strict.search("green tea jar") == ()
 
 
@@ -288,9 +290,9 @@ def test_an_ended_conversation_cannot_be_continued(memory: MemorySystem) -> None
 
 
 def test_a_conversation_ended_elsewhere_cannot_be_continued(
-    opened: Callable[..., MemorySystem],
+    open_system: Callable[..., MemorySystem],
 ) -> None:
-    ours, theirs = opened(), opened()
+    ours, theirs = open_system(), open_system()
     ours.start_conversation("monday")
     ours.add_message("user", "Hello.")
     theirs.start_conversation("monday")
@@ -325,26 +327,26 @@ def test_invalid_messages_are_refused_and_nothing_is_stored(memory: MemorySystem
 
 
 def test_a_second_system_on_the_same_folder_sees_the_messages_of_the_first(
-    opened: Callable[..., MemorySystem],
+    open_system: Callable[..., MemorySystem],
 ) -> None:
-    first = opened()
+    first = open_system()
     first.start_conversation("monday")
     first.add_message("user", DECIDED)
-    second = opened()  # while the first is open, and has not flushed
+    second = open_system()  # while the first is open, and has not flushed
     assert DECIDED in [hit.entry.content for hit in second.search("PostgreSQL")]
     assert [conversation.id for conversation in second.conversations()] == ["monday"]
     first.end_conversation("Chosen")
     first.close()
     assert second.conversations()[0].status is ConversationStatus.ENDED
-    third = opened()
+    third = open_system()
     third.start_conversation("tuesday")
     context = third.build_context("Which database did we decide on?")
     assert DECIDED in [hit.entry.content for hit in context.retrieval_results]
     assert DECIDED in context.messages[0].content
 
 
-def test_projects_in_one_folder_are_isolated(opened: Callable[..., MemorySystem]) -> None:
-    one, other = opened(project_name="one"), opened(project_name="other")
+def test_projects_in_one_folder_are_isolated(open_system: Callable[..., MemorySystem]) -> None:
+    one, other = open_system(project_name="one"), open_system(project_name="other")
     one.start_conversation("monday")
     one.add_message("user", DECIDED)
     assert other.search("PostgreSQL") == ()
@@ -402,7 +404,7 @@ CHUNK = {
 }
 
 
-def told(memory: MemorySystem, clock: FrozenClock) -> None:
+def play_conversation(memory: MemorySystem, clock: FrozenClock) -> None:
     memory.start_conversation("monday")
     memory.add_message("user", "What database should we use?")
     memory.add_message("user", DECIDED)
@@ -418,7 +420,7 @@ def told(memory: MemorySystem, clock: FrozenClock) -> None:
 
 
 def test_flush_writes_the_long_term_file_of_the_design(memory: MemorySystem, clock: FrozenClock) -> None:
-    told(memory, clock)
+    play_conversation(memory, clock)
     assert {path.name for path in memory.flush()} == set(FILES)
     entries = read(memory, "long-term-memory.json")
     assert len(entries) == 3
@@ -446,7 +448,7 @@ def test_flush_writes_the_long_term_file_of_the_design(memory: MemorySystem, clo
 
 
 def test_flush_writes_the_episodic_file_of_the_design(memory: MemorySystem, clock: FrozenClock) -> None:
-    told(memory, clock)
+    play_conversation(memory, clock)
     memory.flush()
     (episode,) = read(memory, "episodic-memory.json")
     assert set(episode) >= EPISODIC
@@ -462,7 +464,7 @@ def test_flush_writes_the_episodic_file_of_the_design(memory: MemorySystem, cloc
 
 
 def test_the_metadata_of_an_episode_has_its_source_too(memory: MemorySystem, clock: FrozenClock) -> None:
-    told(memory, clock)
+    play_conversation(memory, clock)
     memory.flush()
     (episode,) = read(memory, "episodic-memory.json")
     assert set(episode["metadata"]) >= METADATA
@@ -471,7 +473,7 @@ def test_the_metadata_of_an_episode_has_its_source_too(memory: MemorySystem, clo
 def test_flush_writes_conversations_and_chunks_of_the_design(
     memory: MemorySystem, clock: FrozenClock
 ) -> None:
-    told(memory, clock)
+    play_conversation(memory, clock)
     memory.flush()
     (conversation,) = read(memory, "conversations.json")
     (chunk,) = read(memory, "conversation-chunks.json")
@@ -555,8 +557,8 @@ def test_nothing_is_written_when_nothing_has_changed(memory: MemorySystem) -> No
     assert stamps(memory) == before
 
 
-def test_each_change_is_written(opened: Callable[..., MemorySystem]) -> None:
-    memory = opened()
+def test_each_change_is_written(open_system: Callable[..., MemorySystem]) -> None:
+    memory = open_system()
     changes: list[Callable[[], object]] = [
         lambda: memory.start_conversation("monday"),
         lambda: memory.add_message("user", DECIDED),
@@ -578,13 +580,13 @@ def test_each_change_is_written(opened: Callable[..., MemorySystem]) -> None:
 
 @pytest.mark.soak
 def test_messages_from_before_a_crash_are_written_by_the_next_flush(
-    opened: Callable[..., MemorySystem],
+    open_system: Callable[..., MemorySystem],
 ) -> None:
-    first = opened()
+    first = open_system()
     first.start_conversation("monday")
     first.add_message("user", DECIDED)
     first.engine.close()  # it never came to its flush
-    second = opened()
+    second = open_system()
     second.flush()
     assert (second.folder / "long-term-memory.json").exists()
     assert [entry["content"] for entry in read(second, "long-term-memory.json")] == [DECIDED]
@@ -726,8 +728,8 @@ def test_an_ended_conversation_is_all_chunks(memory: MemorySystem) -> None:
 
 
 @pytest.mark.soak
-def test_chunks_of_the_last_turns_are_in_every_context(opened: Callable[..., MemorySystem]) -> None:
-    memory = opened(short_term_retention_turns=30)
+def test_chunks_of_the_last_turns_are_in_every_context(open_system: Callable[..., MemorySystem]) -> None:
+    memory = open_system(short_term_retention_turns=30)
     memory.start_conversation()
     for number in range(60):
         memory.add_message("user", f"Line {number}.")
@@ -737,7 +739,7 @@ def test_chunks_of_the_last_turns_are_in_every_context(opened: Callable[..., Mem
     recent = [chunk for chunk in session.chunks() if chunk.last_turn > 30]
     assert sorted(ids) == sorted(chunk.id for chunk in recent)
     assert len(recent) == 1
-    assert opened(short_term_retention_turns=0).config.short_term_retention_turns == 0
+    assert open_system(short_term_retention_turns=0).config.short_term_retention_turns == 0
 
 
 def test_a_context_uses_the_newest_user_message_as_the_default_query(memory: MemorySystem) -> None:
@@ -753,17 +755,17 @@ def test_a_context_uses_the_newest_user_message_as_the_default_query(memory: Mem
 
 
 def test_the_newest_message_is_in_the_context_whatever_the_sizes(
-    opened: Callable[..., MemorySystem],
+    open_system: Callable[..., MemorySystem],
 ) -> None:
-    memory = opened(chunk_size=10, max_recent_messages=5)
+    memory = open_system(chunk_size=10, max_recent_messages=5)
     memory.start_conversation()
     for number in range(30):
         memory.add_message("user", f"Line {number}.")
         assert memory.build_context().messages[-1].content == f"Line {number}."
 
 
-def test_a_context_respects_its_budget(opened: Callable[..., MemorySystem]) -> None:
-    memory = opened(max_context_tokens=600, working_memory_tokens=100, system_prompt_tokens=50)
+def test_a_context_respects_its_budget(open_system: Callable[..., MemorySystem]) -> None:
+    memory = open_system(max_context_tokens=600, working_memory_tokens=100, system_prompt_tokens=50)
     memory.start_conversation()
     for number in range(40):
         memory.add_message("user", f"We decided to put jar {number} on shelf {number * 7} in the kitchen.")
@@ -784,10 +786,10 @@ def test_a_token_is_about_four_characters(memory: MemorySystem) -> None:
 
 
 def test_a_given_model_is_called_only_for_summaries(
-    opened: Callable[..., MemorySystem],
+    open_system: Callable[..., MemorySystem],
 ) -> None:
     model = ScriptedLLM(["They spoke of tea at length."])
-    memory = opened(model=model)
+    memory = open_system(model=model)
     memory.start_conversation()
     for number in range(21):
         memory.add_message("user", f"We decided to drink tea number {number}.")

@@ -26,7 +26,7 @@ TEAS = ("The green tea comes from Kyoto.", "The black tea comes from Assam.")
 
 
 @pytest.fixture
-def opened(tmp_path: Path, clock: FrozenClock) -> Iterator[Callable[..., MemorySystem]]:
+def open_system(tmp_path: Path, clock: FrozenClock) -> Iterator[Callable[..., MemorySystem]]:
     """Opens memory of the same folder, again if asked to."""
     systems: list[MemorySystem] = []
 
@@ -40,8 +40,8 @@ def opened(tmp_path: Path, clock: FrozenClock) -> Iterator[Callable[..., MemoryS
 
 
 @pytest.fixture
-def memory(opened: Callable[..., MemorySystem]) -> MemorySystem:
-    return opened()
+def memory(open_system: Callable[..., MemorySystem]) -> MemorySystem:
+    return open_system()
 
 
 def stored(memory: MemorySystem, content: str, **about: Any) -> Entry:
@@ -67,14 +67,14 @@ def stored_only(memory: MemorySystem) -> None:
 
 @pytest.mark.parametrize("begin", [started, stored_only])
 def test_two_projects_in_one_folder_are_refused_by_both_names(
-    opened: Callable[..., MemorySystem], begin: Callable[[MemorySystem], None]
+    open_system: Callable[..., MemorySystem], begin: Callable[[MemorySystem], None]
 ) -> None:
-    first = opened(project_name="Tea")
+    first = open_system(project_name="Tea")
     begin(first)
     first.close()
     with pytest.raises(InvalidConfigError, match="the project 'Tea': use another memory_dir for 'Coffee'"):
-        opened(project_name="Coffee")
-    assert opened(project_name="Tea").project.path == ("Tea",)
+        open_system(project_name="Coffee")
+    assert open_system(project_name="Tea").project.path == ("Tea",)
 
 
 # Files
@@ -125,12 +125,12 @@ def test_a_blank_outcome_is_stored_as_none(memory: MemorySystem, outcome: str | 
 
 
 def test_ending_again_after_a_crash_records_one_end(
-    opened: Callable[..., MemorySystem], monkeypatch: pytest.MonkeyPatch
+    open_system: Callable[..., MemorySystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*given: object) -> Any:
         raise KeyboardInterrupt
 
-    first = opened()
+    first = open_system()
     first.start_conversation("monday")
     first.add_message("user", "Hello.")
     with monkeypatch.context() as patch:
@@ -138,7 +138,7 @@ def test_ending_again_after_a_crash_records_one_end(
         with pytest.raises(KeyboardInterrupt):
             first.end_conversation("All said")
     first.engine.close()
-    again = opened()
+    again = open_system()
     again.start_conversation("monday")
     assert again.end_conversation("All said, at last").status is ConversationStatus.ENDED
     (episode,) = again.project.episodes.page()

@@ -136,7 +136,7 @@ def test_a_prompt_never_exceeds_its_budget(
     assert resumed.guard.state() == memory.guard.state()
 
 
-def told(goal: str) -> str:
+def escape_goal(goal: str) -> str:
     """With plain line ends, and with a mark before what looks like a heading."""
     lines = (re.sub(r"^([ \t]{0,3})(#{1,6})(?=\s|$)", r"\1\\\2", line) for line in goal.splitlines())
     return "\n".join(lines)
@@ -151,4 +151,4 @@ def test_the_goal_is_included_while_it_fits(goal: str, done: list[Change]) -> No
         change(memory)
     warned = sum(map(memory.counter.count, memory.warnings()))
     if memory.counter.count(goal) + warned < 4_000:
-        assert told(goal) in memory.format_for_prompt()
+        assert escape_goal(goal) in memory.format_for_prompt()

@@ -49,7 +49,7 @@ def word(session: int, index: int) -> str:
     return f"zq{chr(97 + session)}{chr(97 + index)}vk"
 
 
-def hold(engine: MemoryEngine, path: tuple[str, ...], number: int, talk: Talk) -> list[list[str]]:
+def add_talk(engine: MemoryEngine, path: tuple[str, ...], number: int, talk: Talk) -> list[list[str]]:
     """Say all of it; the ids of the messages that belong together, in their order."""
     session = engine.session(path, f"s{number}")
     groups = []
@@ -90,7 +90,7 @@ def rows(engine: MemoryEngine) -> dict[str, list[str]]:
         }
 
 
-def told(engine: MemoryEngine, path: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def read_contents(engine: MemoryEngine, path: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """All that a namespace holds, by kind and id."""
     namespace = engine.namespace(path)
     found: dict[str, dict[str, Any]] = {
@@ -134,16 +134,16 @@ def test_forgetting_a_message_leaves_no_trace_and_keeps_the_rest_equal(
 ) -> None:
     path = ("acme", "alice")
     with open_test_engine("sqlite://", ids=seeded_ids()) as engine:
-        groups = [hold(engine, path, number, talk) for number, talk in enumerate(held)]
+        groups = [add_talk(engine, path, number, talk) for number, talk in enumerate(held)]
         number = data.draw(st.integers(0, len(held) - 1))
         index = data.draw(st.integers(0, len(groups[number]) - 1))
-        before = told(engine, path)
+        before = read_contents(engine, path)
         gone = groups[number][index]
         receipt = engine.forget(
             namespace=path, session=f"s{number}", message=data.draw(st.sampled_from(gone)), scrub=False
         )
         assert receipt.counts.messages == len(gone)
-        after = told(engine, path)
+        after = read_contents(engine, path)
         erased = word(number, index)
         left = {name: found for name, found in rows(engine).items() if any(erased in row for row in found)}
         if index == 0:  # what is known names the session as its source, and not the message
@@ -169,10 +169,10 @@ def test_forgetting_a_session_or_user_leaves_no_trace_and_keeps_the_rest_equal(
     mine, others = ("acme", "alice"), ("acme", "alice2")
     with open_test_engine("sqlite://", ids=seeded_ids()) as engine:
         for number, talk in enumerate(held):
-            hold(engine, mine, number, talk)
-        hold(engine, others, 9, held[0])
+            add_talk(engine, mine, number, talk)
+        add_talk(engine, others, 9, held[0])
         number = data.draw(st.integers(0, len(held) - 1))
-        before, apart = told(engine, mine), told(engine, others)
+        before, apart = read_contents(engine, mine), read_contents(engine, others)
         engine.forget(namespace=mine, session=f"s{number}", scrub=False)
         words = [word(number, index) for index in range(len(held[number].kinds))]
         found = {
@@ -180,11 +180,11 @@ def test_forgetting_a_session_or_user_leaves_no_trace_and_keeps_the_rest_equal(
             for name, got in rows(engine).items()
         }
         assert {name: got for name, got in found.items() if got} == {}
-        after = told(engine, mine)
+        after = read_contents(engine, mine)
         gone = [*words, f"'s{number}'"]
         left = {kind: things for kind, things in before.items() if not kind.startswith(f"s{number}")}
         assert_rest_is_equal(left, after, gone)
         engine.forget(user="alice", scrub=False)
-        assert told(engine, others) == apart
+        assert read_contents(engine, others) == apart
         assert [path for path in engine.namespaces() if "alice" in path] == []
         assert all("zqa" not in row for name, got in rows(engine).items() for row in got)

@@ -70,7 +70,7 @@ def test_each_partition_set_keeps_the_order(messages: list[Message], budget: Tok
 
 @examples(150)
 @given(conversations, budgets())
-def test_no_group_is_parted(messages: list[Message], budget: TokenBudget) -> None:
+def test_no_group_is_separated(messages: list[Message], budget: TokenBudget) -> None:
     set_of = {m.id: name for name, part in enumerate(partition_messages(messages, budget)) for m in part}
     for start, end in group_tool_calls(messages):
         assert len({set_of[m.id] for m in messages[start:end]}) == 1

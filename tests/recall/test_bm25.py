@@ -21,7 +21,7 @@ from langmem_tiers.recall.bm25 import (
     score_words,
 )
 from langmem_tiers.storage.search.postings import Postings
-from tests.recall.test_positions import KERNELS, filled, index_rows
+from tests.recall.test_positions import KERNELS, build_positions, index_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ TINY: Corpus = [
 
 def places_of(corpus: Corpus, kernels: tuple[Kernel, ...] = KERNELS) -> MessagePositions:
     sessions = [session for session, _ in corpus]
-    return filled(index_rows(sessions, lengths=[len(text.split()) for _, text in corpus]), kernels)
+    return build_positions(index_rows(sessions, lengths=[len(text.split()) for _, text in corpus]), kernels)
 
 
 def postings_of(corpus: Corpus, terms: Sequence[str]) -> Postings:
@@ -72,7 +72,7 @@ def idf_of(count: int, holding: int) -> float:
     return max(MIN_IDF_SHARE * rarest, math.log(1 + (count - holding + 0.5) / (holding + 0.5)))
 
 
-def by_hand(texts: Sequence[str], query: str, total: float | None = None) -> list[float]:
+def compute_bm25(texts: Sequence[str], query: str, total: float | None = None) -> list[float]:
     """BM25 as it is written in books, as a share of what all words are worth."""
     counts = [Counter(text.split()) for text in texts]
     average = sum(len(text.split()) for text in texts) / len(texts)
@@ -98,13 +98,15 @@ QUERIES = ("narwhal", "swims", "narwhal swims", "far boat tea", "narwhal unicorn
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_scores_match_the_bm25_formula(query: str) -> None:
-    assert scores_of(TINY, query).own == pytest.approx(by_hand([text for _, text in TINY], query), rel=1e-5)
+    assert scores_of(TINY, query).own == pytest.approx(
+        compute_bm25([text for _, text in TINY], query), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_sessions_score_as_texts_of_all_their_messages(query: str) -> None:
     texts = [" ".join(text for of, text in TINY if of == session) for session in (1, 2, 3)]
-    expected = by_hand(texts, query, worth([text for _, text in TINY], query))
+    expected = compute_bm25(texts, query, worth([text for _, text in TINY], query))
     places = places_of(TINY)
     numbers = [places.get_session_number(session) or 0 for session in (1, 2, 3)]
     assert scores_of(TINY, query).sessions[numbers] == pytest.approx(expected, rel=1e-5)

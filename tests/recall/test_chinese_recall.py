@@ -78,5 +78,5 @@ def test_most_evidence_is_in_the_top_ten(found: Found) -> None:
     assert fmean(found.ours) > 0.87
 
 
-def test_recall_is_clearly_better_than_words_alone(found: Found) -> None:
+def test_recall_is_clearly_better_than_words_only(found: Found) -> None:
     assert fmean(found.ours) > fmean(found.by_words) + 0.08

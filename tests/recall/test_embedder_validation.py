@@ -96,7 +96,7 @@ def test_an_invalid_identity_is_refused_without_showing_objects(identity: Any) -
 
 
 @pytest.mark.parametrize("dimension", [0, -1, 1.5, True, "3", 2**21])
-def test_a_dimension_that_makes_no_sense_is_refused(dimension: Any) -> None:
+def test_an_invalid_dimension_is_refused(dimension: Any) -> None:
     with pytest.raises(InvalidConfigError, match="dimension must be"):
         embedder(Model(model="m"), dimension=dimension)
 

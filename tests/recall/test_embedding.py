@@ -98,7 +98,7 @@ FAULTY = {
 }
 
 
-def filled(where: Namespace) -> None:
+def add_texts(where: Namespace) -> None:
     where.session("s").add_many(MessageDraft("user", text) for text in SAID)
 
 
@@ -119,7 +119,7 @@ def test_an_embedder_with_invalid_output_is_reported_and_recall_uses_words(fault
     answer, problem = FAULTY[fault]
     with MemoryEngine(embedder=Spy(answer=answer), clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         found = where.recall("red boat")
         assert found[0].entry.content == "the red boat"
         assert found.embedder is None
@@ -136,7 +136,7 @@ def test_by_words_the_ranking_is_the_same_as_without_an_embedder() -> None:
     answers = []
     for embedder in (None, Spy(answer=raising)):
         with MemoryEngine(embedder=embedder, clock=FrozenClock(), ids=seeded_ids()) as engine:
-            filled(engine.namespace("a"))
+            add_texts(engine.namespace("a"))
             answers.append(engine.namespace("a").recall("red boat").hits)
     assert answers[0] == answers[1]
 
@@ -144,7 +144,7 @@ def test_by_words_the_ranking_is_the_same_as_without_an_embedder() -> None:
 @pytest.mark.parametrize("dimension", [0, -1, True, "4", None, 4.0])
 def test_an_invalid_dimension_is_reported(dimension: object) -> None:
     with MemoryEngine(embedder=Sized(dimension)) as engine:  # type: ignore[arg-type]
-        filled(engine.namespace("a"))
+        add_texts(engine.namespace("a"))
         found = engine.namespace("a").recall("red boat")
         assert found[0].entry.content == "the red boat"
         assert repr(dimension) in found.problems[0]
@@ -156,7 +156,7 @@ def test_an_embedder_that_hangs_costs_its_time_limit_once() -> None:
     config = EngineConfig(embedding=EmbeddingConfig(time_limit_seconds=1))
     with MemoryEngine(config=config, embedder=spy) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         problems = [where.recall("red boat").problems for _ in range(5)]
         assert "did not respond within 1 s" in problems[0][0]
         assert all(len(each) == 1 for each in problems)
@@ -168,7 +168,7 @@ def test_a_failed_embedder_is_retried_after_a_pause(clock: FrozenClock) -> None:
     spy = Spy(answer=raising)
     with MemoryEngine(embedder=spy, clock=clock) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         where.recall("red boat")
         once = spy.asked
         clock.advance(seconds=29)
@@ -187,7 +187,7 @@ def test_a_changed_model_is_detected_and_its_vectors_are_never_mixed(
 ) -> None:
     url = file_url if kind == "file" else str(request.getfixturevalue("shared_postgres"))
     with MemoryEngine(url, embedder=Spy("old")) as engine:
-        filled(engine.namespace(tenant))
+        add_texts(engine.namespace(tenant))
         assert engine.namespace(tenant).recall("red boat").embedder == "old"
     new = Spy("new", answer=lambda n: -np.ones((n, 16), np.float32))
     with MemoryEngine(url, embedder=new) as engine:
@@ -207,7 +207,7 @@ def test_vectors_of_an_unused_model_are_erased_after_a_week(
         MemoryEngine(url, embedder=old, clock=clock) as before,
         MemoryEngine(url, embedder=new, clock=clock) as after,
     ):
-        filled(before.namespace(tenant))
+        add_texts(before.namespace(tenant))
         for _ in range(10):  # both serve: neither undoes the other's work
             clock.advance(days=1)
             for engine in (before, after):
@@ -224,7 +224,7 @@ def test_missing_vectors_are_detected_and_rebuilt(url: str, tenant: str) -> None
     spy = Spy(tenant)
     with MemoryEngine(url, embedder=spy) as engine:
         where = engine.namespace(tenant)
-        filled(where)
+        add_texts(where)
         best = [hit.entry.content for hit in where.recall("red boat", strategy="similarity")]
         ours = select(embedders.c.pk).where(embedders.c.identity == tenant)
         with engine._database.write() as connection:
@@ -244,8 +244,8 @@ def test_embed_returns_the_number_of_messages_and_then_0() -> None:
     with MemoryEngine(embedder=spy) as engine, MemoryEngine(embedder=None) as without:
         where = engine.namespace("a")
         assert where.embed() == 0
-        filled(where)
-        filled(without.namespace("a"))
+        add_texts(where)
+        add_texts(without.namespace("a"))
         assert (where.embed(), where.embed(), without.namespace("a").embed()) == (4, 0, 0)
         where.recall("red boat")
         assert len(spy.documents) == 4
@@ -271,7 +271,7 @@ def test_slow_embedding_continues_in_the_background() -> None:
 def test_a_query_is_embedded_once_a_day(clock: FrozenClock) -> None:
     spy = Spy()
     with MemoryEngine(embedder=spy, clock=clock) as engine:
-        filled(engine.namespace("a"))
+        add_texts(engine.namespace("a"))
         for hours, times in ((0, 1), (23.9, 1), (0.2, 2), (1, 2)):
             clock.advance(hours=hours)
             engine.namespace("a").recall("red boat")
@@ -280,7 +280,7 @@ def test_a_query_is_embedded_once_a_day(clock: FrozenClock) -> None:
 
 def test_vectors_of_one_engine_are_used_by_the_next(file_url: str, clock: FrozenClock) -> None:
     with MemoryEngine(file_url, embedder=Spy(), clock=clock) as engine:
-        filled(engine.namespace("a"))
+        add_texts(engine.namespace("a"))
         first = engine.namespace("a").recall("red boat")
     second = Spy()
     with MemoryEngine(file_url, embedder=second, clock=clock) as engine:
@@ -297,7 +297,7 @@ def test_the_cache_contains_only_queries_within_its_limit(file_url: str) -> None
     config = EngineConfig(embedding=EmbeddingConfig(cache_entries=50))
     with MemoryEngine(file_url, embedder=Spy(), config=config, clock=(clock := FrozenClock())) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         for number in range(300):
             clock.advance(seconds=1)
             where.recall(f"boat {number}")
@@ -360,7 +360,7 @@ def test_one_refused_text_does_not_prevent_the_vectors_of_others(
 def test_a_single_refused_text_does_not_disable_existing_vectors() -> None:
     with MemoryEngine(embedder=Picky(), clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         where.recall("red boat")
         where.session("s").add("user", "poison")
         for _ in range(2):
@@ -372,7 +372,7 @@ def test_a_single_refused_text_does_not_disable_existing_vectors() -> None:
 def test_a_query_that_is_refused_is_answered_by_words_and_the_next_one_by_meaning() -> None:
     with MemoryEngine(embedder=Picky(), clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         refused = where.recall("poison boat")
         assert (refused.embedder, refused[0].entry.content) == (None, "the red boat")
         assert "raised ValueError" in refused.problems[0]
@@ -383,7 +383,7 @@ def test_existing_vectors_are_used_while_documents_fail() -> None:
     spy = Spy()
     with MemoryEngine(embedder=spy, clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         where.recall("red boat")
         spy.answer = raising
         where.session("s").add("user", "one more")
@@ -414,7 +414,7 @@ def test_other_calls_do_not_wait_while_a_namespace_is_being_embedded() -> None:
     config = EngineConfig(embedding=EmbeddingConfig(time_limit_seconds=3600))
     with MemoryEngine(embedder=gate, config=config) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         worker = threading.Thread(target=where.embed)
         worker.start()
         assert gate.asked_for.wait(LIMIT_SECONDS)
@@ -450,7 +450,7 @@ def test_a_recall_waits_for_a_running_batch_of_a_quick_embedder() -> None:
     other = threading.Thread(target=lambda: answers.append(where.recall("red boat")))
     with MemoryEngine(embedder=(gate := QuickGate(other)), config=config, clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         answers.append(where.recall("red boat"))
         other.join(LIMIT_SECONDS)
     assert [found.embedder for found in answers] == ["spy", "spy"]
@@ -603,7 +603,7 @@ def test_every_database_ranks_the_same(engine: MemoryEngine, tenant: str) -> Non
 def test_an_engine_lists_the_embedders_of_its_vectors(file_url: str) -> None:
     for dimension in (4, 8):
         with MemoryEngine(file_url, embedder=HashEmbedder(dimension)) as engine:
-            filled(engine.namespace(f"by {dimension}"))
+            add_texts(engine.namespace(f"by {dimension}"))
             before = engine.embedders()
             engine.namespace(f"by {dimension}").embed()
             assert set(engine.embedders()) - set(before) == {f"hash-{dimension}"}
@@ -621,7 +621,7 @@ def test_many_new_vectors_are_indexed_in_the_background_until_the_engine_closes(
     monkeypatch.setattr("langmem_tiers.recall.embedding_backfill._MAX_UNINDEXED_VECTORS", 1)
     monkeypatch.setattr(VectorRepository, "build_index", index)
     with MemoryEngine(embedder=HashEmbedder()) as engine:
-        filled(engine.namespace("a"))
+        add_texts(engine.namespace("a"))
         engine.namespace("a").recall("red boat")
         wait_until(lambda: going_on, "the index is built")
     assert going_on[0]

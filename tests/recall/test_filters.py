@@ -133,7 +133,7 @@ def test_filtered_messages_do_not_change_the_scores_of_the_others(where: Namespa
         ({"min_importance": float("nan")}, "nan"),
     ],
 )
-def test_a_filter_that_makes_no_sense_is_refused_by_name(filters: dict[str, Any], named: str) -> None:
+def test_an_invalid_filter_is_refused_by_name(filters: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidInputError, match=named):
         RecallFilters(**filters)
 

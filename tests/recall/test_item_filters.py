@@ -19,14 +19,14 @@ JSON = st.recursive(
 VALUES = st.dictionaries(st.text("ab", max_size=1), JSON, max_size=3)
 
 
-def wanted(value: Any) -> Any:
+def build_filter(value: Any) -> Any:
     """A filter for exactly this part: an empty dict would fit every dict."""
     return {"$eq": value}
 
 
 @given(VALUES)
 def test_a_value_matches_a_filter_of_its_own_parts(value: dict[str, Any]) -> None:
-    assert matches(value, {name: wanted(part) for name, part in value.items()})
+    assert matches(value, {name: build_filter(part) for name, part in value.items()})
 
 
 @given(VALUES, st.text("ab", max_size=1), SCALARS)

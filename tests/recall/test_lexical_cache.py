@@ -46,7 +46,7 @@ def test_each_posting_of_a_term_is_returned_once(first: list[list[str]], more: l
     assert held.message_count == len(texts)
 
 
-def told(found: Recall) -> list[tuple[str, float, dict[str, float]]]:
+def summarize_hits(found: Recall) -> list[tuple[str, float, dict[str, float]]]:
     return [(hit.entry.id, hit.score, dict(hit.signals)) for hit in found]
 
 
@@ -63,12 +63,12 @@ def test_recall_is_the_same_as_from_the_database(
 ) -> None:
     where = engine.namespace(tenant)
     talk(where)
-    held = [told(where.recall(text)) for text in ASKED]
-    found = [told(where.recall(text, strategy="words")) for text in ASKED]
+    held = [summarize_hits(where.recall(text)) for text in ASKED]
+    found = [summarize_hits(where.recall(text, strategy="words")) for text in ASKED]
     monkeypatch.setattr(namespace_index, "MAX_CACHED_TERMS", 0)
     engine._services.retriever.invalidate()  # as in a process that begins now
-    assert [told(where.recall(text)) for text in ASKED] == held
-    assert [told(where.recall(text, strategy="words")) for text in ASKED] == found
+    assert [summarize_hits(where.recall(text)) for text in ASKED] == held
+    assert [summarize_hits(where.recall(text, strategy="words")) for text in ASKED] == found
     assert any(found)
 
 

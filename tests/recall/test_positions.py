@@ -59,7 +59,7 @@ def part(rows: IndexRows, start: int, end: int) -> IndexRows:
     return IndexRows(*(getattr(rows, name)[start:end] for name in IndexRows.__slots__))
 
 
-def filled(rows: IndexRows, kernels: tuple[Kernel, ...] = KERNELS) -> MessagePositions:
+def build_positions(rows: IndexRows, kernels: tuple[Kernel, ...] = KERNELS) -> MessagePositions:
     """Places with these rows."""
     places = MessagePositions(kernels)
     places.extend(rows)
@@ -68,7 +68,7 @@ def filled(rows: IndexRows, kernels: tuple[Kernel, ...] = KERNELS) -> MessagePos
 
 def pair(between: float, kernel: Kernel) -> NDArray[np.float32]:
     """What three in a row lend, the middle one with so many terms."""
-    return filled(index_rows([1, 1, 1], lengths=[4, between, 4]), (kernel,)).outgoing_weights(0)
+    return build_positions(index_rows([1, 1, 1], lengths=[4, between, 4]), (kernel,)).outgoing_weights(0)
 
 
 @st.composite
@@ -85,7 +85,7 @@ def conversations(draw: st.DrawFn) -> IndexRows:
 def test_rows_added_in_parts_are_linked_like_rows_added_in_one_call(
     rows: IndexRows, data: st.DataObject
 ) -> None:
-    count, whole, places = len(rows.keys), filled(rows), MessagePositions(KERNELS)
+    count, whole, places = len(rows.keys), build_positions(rows), MessagePositions(KERNELS)
     cuts = data.draw(st.lists(st.integers(0, count), max_size=8).map(sorted))
     for start, end in zip([0, *cuts], [*cuts, count], strict=True):
         places.extend(part(rows, start, end))
@@ -103,7 +103,7 @@ def test_rows_added_in_parts_are_linked_like_rows_added_in_one_call(
 
 @given(conversations())
 def test_neighbors_are_the_adjacent_messages_in_the_same_session(rows: IndexRows) -> None:
-    places = filled(rows)
+    places = build_positions(rows)
     sessions = rows.sessions.tolist()
     for row, session in enumerate(sessions):
         own = [other for other, of in enumerate(sessions) if of == session]
@@ -114,7 +114,7 @@ def test_neighbors_are_the_adjacent_messages_in_the_same_session(rows: IndexRows
 
 @given(conversations())
 def test_an_answer_follows_a_question_in_its_session(rows: IndexRows) -> None:
-    places, asked = filled(rows), dict[int, bool]()
+    places, asked = build_positions(rows), dict[int, bool]()
     for row, (session, asks) in enumerate(zip(rows.sessions.tolist(), rows.asks.tolist(), strict=True)):
         assert bool(places["follows_question"][row]) is asked.get(session, False)
         asked[session] = asks
@@ -122,7 +122,7 @@ def test_an_answer_follows_a_question_in_its_session(rows: IndexRows) -> None:
 
 @given(conversations())
 def test_the_length_of_a_message_includes_the_weighted_terms_of_neighbors(rows: IndexRows) -> None:
-    places = filled(rows)
+    places = build_positions(rows)
     for kernel in range(len(KERNELS)):
         lengths = rows.lengths.astype(np.float64)
         for row, near in enumerate(places["neighbours"]):
@@ -132,8 +132,8 @@ def test_the_length_of_a_message_includes_the_weighted_terms_of_neighbors(rows: 
         assert places.lengths_with_neighbors(kernel) == pytest.approx(lengths, rel=1e-4)
 
 
-def test_a_message_reaches_so_many_neighbours_on_either_side_and_no_more() -> None:
-    places = filled(index_rows([1] * (2 * NEIGHBORS_PER_SIDE + 3)))
+def test_a_message_reaches_a_limited_number_of_neighbors_on_either_side() -> None:
+    places = build_positions(index_rows([1] * (2 * NEIGHBORS_PER_SIDE + 3)))
     middle = NEIGHBORS_PER_SIDE + 1
     expected = [middle + slot for slot in NEIGHBOR_OFFSETS]
     assert places["neighbours"][middle].tolist() == expected
@@ -153,20 +153,20 @@ def test_neighbor_weights_decrease_with_the_terms_in_between(kernel: Kernel) -> 
 
 
 def test_earlier_messages_have_more_weight_than_later_ones() -> None:
-    lent = filled(index_rows([1, 1])).outgoing_weights(0)
+    lent = build_positions(index_rows([1, 1])).outgoing_weights(0)
     assert lent[1, BEFORE] == pytest.approx(lent[0, BEHIND] * BACKWARD_WEIGHT / FORWARD_WEIGHT)
     assert lent[1, BEFORE] < lent[0, BEHIND]
 
 
 def test_a_wider_kernel_lends_more() -> None:
-    places = filled(index_rows([1, 1, 1]))
+    places = build_positions(index_rows([1, 1, 1]))
     there = places["neighbours"] >= 0
     assert (places.outgoing_weights(1)[there] > places.outgoing_weights(0)[there]).all()
 
 
 @given(conversations(), st.data())
 def test_known_rows_change_nothing(rows: IndexRows, data: st.DataObject) -> None:
-    count, whole, places = len(rows.keys), filled(rows), MessagePositions(KERNELS)
+    count, whole, places = len(rows.keys), build_positions(rows), MessagePositions(KERNELS)
     seen = data.draw(st.integers(0, count))
     again = data.draw(st.integers(0, seen))
     places.extend(part(rows, 0, seen))
@@ -178,7 +178,7 @@ def test_known_rows_change_nothing(rows: IndexRows, data: st.DataObject) -> None
 
 def test_known_rows_keep_the_derived_arrays() -> None:
     rows = index_rows([1, 1])
-    places = filled(rows)
+    places = build_positions(rows)
     places.derived_arrays["norms"] = np.ones(2)
     places.extend(rows)
     assert "norms" in places.derived_arrays
@@ -187,19 +187,19 @@ def test_known_rows_keep_the_derived_arrays() -> None:
 
 
 def test_empty_positions_can_be_queried() -> None:
-    places = filled(index_rows([]))
+    places = build_positions(index_rows([]))
     assert (places.count, places.session_count) == (0, 0)
     assert places.find_rows(np.array([1, 2])).tolist() == [-1, -1]
     assert places.find_speakers(["ann"])[0] == set()
 
 
 def test_rows_are_found_by_their_keys() -> None:
-    places = filled(index_rows([1, 2, 1], first_key=10))
+    places = build_positions(index_rows([1, 2, 1], first_key=10))
     assert places.find_rows(np.array([12, 9, 10, 13, 11, 10**12])).tolist() == [2, -1, 0, -1, 1, -1]
 
 
 def test_sessions_are_numbered_in_order_of_appearance() -> None:
-    places = filled(index_rows([70, 70, 50]))
+    places = build_positions(index_rows([70, 70, 50]))
     places.extend(index_rows([90, 50], first_key=4))
     assert places.session_count == 3
     numbers = [places.get_session_number(key) for key in (70, 50, 90, 1)]
@@ -209,14 +209,14 @@ def test_sessions_are_numbered_in_order_of_appearance() -> None:
 
 
 def test_a_speaker_is_found_by_any_of_the_terms_of_a_name() -> None:
-    places = filled(index_rows([1] * 4, speakers=["ann lee", None, "bob lee", "ann lee"]))
-    assert _spoken(places, "ann") == ({"ann"}, [0, 3])
-    assert _spoken(places, "lee", "paint") == ({"lee"}, [0, 2, 3])
-    assert _spoken(places, "carol") == (set(), [])
+    places = build_positions(index_rows([1] * 4, speakers=["ann lee", None, "bob lee", "ann lee"]))
+    assert _find_speaker_rows(places, "ann") == ({"ann"}, [0, 3])
+    assert _find_speaker_rows(places, "lee", "paint") == ({"lee"}, [0, 2, 3])
+    assert _find_speaker_rows(places, "carol") == (set(), [])
     places.extend(index_rows([1], speakers=["carol"], first_key=5))
-    assert _spoken(places, "carol", "bob") == ({"bob", "carol"}, [2, 4])
+    assert _find_speaker_rows(places, "carol", "bob") == ({"bob", "carol"}, [2, 4])
 
 
-def _spoken(places: MessagePositions, *names: str) -> tuple[set[str], list[int]]:
+def _find_speaker_rows(places: MessagePositions, *names: str) -> tuple[set[str], list[int]]:
     known, rows = places.find_speakers(names)
     return known, np.flatnonzero(rows).tolist()

@@ -19,7 +19,7 @@ from langmem_tiers.recall.ranking import (
     rank_hybrid,
     rank_tf_idf,
 )
-from tests.recall.test_positions import KERNELS, filled, index_rows
+from tests.recall.test_positions import KERNELS, build_positions, index_rows
 
 if TYPE_CHECKING:
     from langmem_tiers.recall.ranking import RankedRows
@@ -28,7 +28,7 @@ DAY = 86_400 * 10**6
 
 
 def said_at(*times: int) -> MessagePositions:
-    return filled(index_rows([1] * len(times), times=times))
+    return build_positions(index_rows([1] * len(times), times=times))
 
 
 def rows(ranked: RankedRows) -> list[int]:
@@ -192,7 +192,7 @@ def test_a_future_message_is_as_recent_as_now() -> None:
     assert compute_recency(said_at(DAY, 10**9 * DAY // 1000), np.arange(2), 0) == pytest.approx([1, 1])
 
 
-def test_no_messages_rank_to_nothing() -> None:
+def test_no_messages_give_an_empty_ranking() -> None:
     empty = MessagePositions(KERNELS)
     recent, important = rank_by_recency(empty, None, 3), rank_by_importance(empty, np.zeros(0), None, 3)
     similar = rank_by_score("similarity", np.zeros(0, np.int64), np.zeros(0), 3)

@@ -10,7 +10,7 @@ import pytest
 from langmem_tiers.recall.bm25 import WordScores
 from langmem_tiers.recall.ranking import MAX_EXHAUSTIVE_MESSAGES, Evidence, Weights, rank
 from langmem_tiers.recall.records import Trust
-from tests.recall.test_positions import filled, index_rows
+from tests.recall.test_positions import build_positions, index_rows
 
 if TYPE_CHECKING:
     from langmem_tiers.recall.arrays import Floats, Rows
@@ -24,7 +24,7 @@ BEST_FIRST = [MEANING, WORDS, TIME, SECOND, SESSION, SPEAKER]
 @pytest.fixture(scope="module")
 def places() -> MessagePositions:
     """Many messages of the same length, each in a session of its own."""
-    return filled(index_rows(range(1, MANY + 1)))
+    return build_positions(index_rows(range(1, MANY + 1)))
 
 
 def only(*rows: int, value: float = 1.0) -> Floats:

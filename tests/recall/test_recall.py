@@ -42,7 +42,7 @@ def say(
     )
 
 
-def filled(where: Namespace, sessions: int = 3, each: int = 6) -> None:
+def add_filler_sessions(where: Namespace, sessions: int = 3, each: int = 6) -> None:
     """Sessions with nothing of interest in them."""
     for number in range(sessions):
         when = MONDAY + timedelta(days=40 + number)
@@ -55,7 +55,7 @@ def texts(found: Recall) -> list[str]:
 
 def test_a_message_is_found_by_its_own_words_in_any_session(engine: MemoryEngine, tenant: str) -> None:
     where = engine.namespace(tenant)
-    filled(where)
+    add_filler_sessions(where)
     say(where, "cats", "I have adopted a kitten called Oliver.")
     hit = where.recall("Who is Oliver the kitten?")[0]
     assert hit.entry.content == "I have adopted a kitten called Oliver."
@@ -65,7 +65,7 @@ def test_a_message_is_found_by_its_own_words_in_any_session(engine: MemoryEngine
 
 def test_an_answer_is_found_by_the_words_of_its_question(words: MemoryEngine) -> None:
     where = words.namespace("a")
-    filled(where)
+    add_filler_sessions(where)
     say(where, "talk", "How long have you been playing the cello?", "Three years now, with a break.")
     found = {hit.entry.content: hit for hit in where.recall("playing cello", limit=2)}
     answer = found["Three years now, with a break."]
@@ -131,7 +131,7 @@ def test_messages_from_the_time_named_in_the_query_rank_first(
 def test_every_hit_explains_its_score(strategy: Strategy) -> None:
     with MemoryEngine(embedder=HashEmbedder(), clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_filler_sessions(where)
         say(where, "talk", "Is the ferry late?", "Yes, an hour at least.", name="Ann")
         found = where.recall("When did Ann say that the ferry is late?", strategy=strategy)
     assert len(found) > 0
@@ -154,7 +154,7 @@ def test_word_forms_accents_and_scripts_without_spaces_are_found(
     engine: MemoryEngine, tenant: str, said: str, asked: str
 ) -> None:
     where = engine.namespace(tenant)
-    filled(where, 1)
+    add_filler_sessions(where, 1)
     say(where, "talk", said)
     assert where.search(asked)[0].entry.content == said
     assert texts(where.recall(asked))[0] == said
@@ -174,7 +174,7 @@ def test_summaries_are_never_recalled(strategy: Strategy) -> None:
 def test_the_same_query_has_the_same_results_within_its_limit(strategy: Strategy) -> None:
     with MemoryEngine(embedder=HashEmbedder(), clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_filler_sessions(where)
         first, again, more = (where.recall("the late ferry", strategy=strategy, limit=n) for n in (5, 5, 12))
     assert first == again
     assert len(first) == 5
@@ -272,7 +272,7 @@ def test_words_and_search_return_only_messages_with_a_query_word(engine: MemoryE
 
 def test_other_tenants_change_no_rank_and_no_score(engine: MemoryEngine, tenant: str) -> None:
     where = engine.namespace(tenant, "mine")
-    filled(where)
+    add_filler_sessions(where)
     say(where, "talk", "The red boat sails at noon.", "Who told you that?", "The harbour master.")
     before = where.recall("When does the red boat sail?")
     for number in range(200):
@@ -382,7 +382,7 @@ class Shrinking(RecallIndexRepository):
 
 def test_a_recall_disturbed_by_repeated_erasures_reports_a_problem(words: MemoryEngine) -> None:
     where = words.namespace("a")
-    filled(where, sessions=9)
+    add_filler_sessions(where, sessions=9)
     store = words._services.retriever.index = Shrinking(words._database)
     store.where = where
     found = where.recall("ferry")

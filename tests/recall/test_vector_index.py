@@ -21,7 +21,7 @@ from langmem_tiers.recall.vector_index import (
     iter_trial_sizes,
     normalize_vectors,
 )
-from tests.recall.test_positions import filled, index_rows
+from tests.recall.test_positions import build_positions, index_rows
 
 SIZE = 32
 SESSIONS, EACH = 20, 12
@@ -41,7 +41,7 @@ def topical(noise: float = 0.5) -> np.ndarray[tuple[int, int], np.dtype[np.float
 
 def talks() -> MessagePositions:
     """Sessions one after the other, of messages that are long enough to be tried on."""
-    return filled(
+    return build_positions(
         index_rows(np.repeat(np.arange(1, SESSIONS + 1), EACH).tolist(), lengths=[6] * SESSIONS * EACH)
     )
 
@@ -88,21 +88,21 @@ def test_a_zero_vector_stays_zero() -> None:
 
 
 def test_a_lone_message_is_as_near_as_its_own_vector() -> None:
-    places = filled(index_rows([1, 2, 3]))
+    places = build_positions(index_rows([1, 2, 3]))
     cosines = np.array([0.9, -0.2, 0.4])
     assert combine_neighbor_cosines(places, 0, cosines, np.array([0, 1, 2])) == pytest.approx(cosines)
     assert combine_neighbor_cosines(places, 0, cosines, np.array([2])) == pytest.approx([0.4])
 
 
 def test_near_neighbors_raise_and_far_neighbors_lower_the_similarity() -> None:
-    places = filled(index_rows([1] * 3 + [2] * 3 + [3]))
+    places = build_positions(index_rows([1] * 3 + [2] * 3 + [3]))
     cosines = np.array([0.5, 0.5, 0.5, -0.5, 0.5, -0.5, 0.5])
     near, far, alone = combine_neighbor_cosines(places, 0, cosines, np.array([1, 4, 6]))
     assert near > alone > far
 
 
 def test_a_pair_is_combined_by_the_weight_of_the_neighbor() -> None:
-    places = filled(index_rows([1, 1]))
+    places = build_positions(index_rows([1, 1]))
     cosines = np.array([0.8, 0.2])
     share = float(places.outgoing_weights(0)[0, 4])
     expected = (0.2 + share * 0.8) / np.sqrt(1 + share**2 + 0.5 * 2 * share)
@@ -166,9 +166,9 @@ def test_a_sample_contains_messages_with_their_predecessor_in_the_session() -> N
 def test_too_few_messages_are_not_tried_on() -> None:
     assert draw_trial_sample(MessagePositions(talks().kernels), 0) is None
     for count, least in ((MIN_SAMPLE_PAIRS, None), (MIN_SAMPLE_PAIRS + 1, MIN_SAMPLE_PAIRS)):
-        picked = draw_trial_sample(filled(index_rows([1] * count, lengths=[6] * count)), count)
+        picked = draw_trial_sample(build_positions(index_rows([1] * count, lengths=[6] * count)), count)
         assert (None if picked is None else len(picked.rows)) == least
-    assert draw_trial_sample(filled(index_rows([1] * 99, lengths=[3] * 99)), 99) is None
+    assert draw_trial_sample(build_positions(index_rows([1] * 99, lengths=[3] * 99)), 99) is None
     assert VectorIndex(SIZE).trust.share == DEFAULT_TRUST_SHARE
 
 
@@ -188,12 +188,12 @@ def test_messages_without_vectors_are_skipped_and_many_of_them_postpone_the_tria
 
 
 def test_a_model_is_not_tried_on_a_short_session() -> None:
-    places = filled(index_rows([1] * MIN_FAR_MESSAGES, lengths=[6] * MIN_FAR_MESSAGES))
+    places = build_positions(index_rows([1] * MIN_FAR_MESSAGES, lengths=[6] * MIN_FAR_MESSAGES))
     assert trust_in(topical(), words_by_topic(), places) == Trust(DEFAULT_TRUST_SHARE, 1.0)
 
 
 def test_a_model_is_tried_on_distant_messages_of_one_long_session() -> None:
-    places = filled(index_rows([1] * 96, lengths=[6] * 96))
+    places = build_positions(index_rows([1] * 96, lengths=[6] * 96))
     assert trust_in(topical(), words_by_topic(), places).share > 0.9
     assert trust_in(vectors(96), words_by_topic(), places).share < 0.1
 
@@ -227,7 +227,7 @@ def test_messages_can_be_added_without_vectors_in_memory() -> None:
 
 
 def test_a_message_without_a_vector_is_like_the_average() -> None:
-    places, index, table = filled(index_rows([1] * 5)), VectorIndex(SIZE), vectors(3)
+    places, index, table = build_positions(index_rows([1] * 5)), VectorIndex(SIZE), vectors(3)
     index.put(places, np.array([1, 2, 4]), table)
     query = normalize_vectors(vectors(1, seed=5)[0])
     cosines = normalize_vectors(table) @ query
@@ -239,7 +239,7 @@ def test_a_message_without_a_vector_is_like_the_average() -> None:
 
 
 def test_messages_newer_than_the_loaded_vectors_have_none() -> None:
-    places, index, table = filled(index_rows([1] * 3)), VectorIndex(SIZE), vectors(3)
+    places, index, table = build_positions(index_rows([1] * 3)), VectorIndex(SIZE), vectors(3)
     index.put(places, places["keys"], table)
     places.extend(index_rows([1] * 40, first_key=4))
     query = normalize_vectors(vectors(1, seed=5)[0])
@@ -247,19 +247,19 @@ def test_messages_newer_than_the_loaded_vectors_have_none() -> None:
         [(normalize_vectors(table) @ query).mean()] * 40, abs=1e-6
     )
     index = VectorIndex(SIZE)
-    index.put(filled(index_rows([1] * 3)), np.array([1, 2, 3]), None)
+    index.put(build_positions(index_rows([1] * 3)), np.array([1, 2, 3]), None)
     assert index.mark_lost(np.array([2, 41])) == 1
     assert index.list_missing_keys(places).tolist() == list(range(3, 44))
 
 
 def test_without_vectors_all_cosines_are_0() -> None:
-    places, index = filled(index_rows([1] * 3)), VectorIndex(SIZE)
+    places, index = build_positions(index_rows([1] * 3)), VectorIndex(SIZE)
     assert index.list_missing_keys(places).tolist() == [1, 2, 3]
     assert index.compute_cosines(3, normalize_vectors(vectors(1)[0])).tolist() == [0, 0, 0]
 
 
 def test_vectors_of_unknown_messages_are_ignored() -> None:
-    places, index = filled(index_rows([1] * 2)), VectorIndex(SIZE)
+    places, index = build_positions(index_rows([1] * 2)), VectorIndex(SIZE)
     index.put(places, np.array([99, 2]), vectors(2))
     assert index.list_missing_keys(places).tolist() == [1]
     assert index.get_vectors(np.array([1])) == pytest.approx(normalize_vectors(vectors(2))[1:], abs=1e-6)

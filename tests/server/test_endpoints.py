@@ -111,7 +111,7 @@ def test_an_id_with_a_trailing_newline_is_distinct(ask: ApiClient) -> None:
     assert ask.post_json("/entries/m%0A/promote", namespace=ALICE)["text"] == "The other one."
 
 
-def test_a_long_name_or_source_is_cut_in_lists(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_a_long_name_or_source_is_truncated_in_lists(ask: ApiClient, memory: MemoryEngine) -> None:
     monday = memory.session(("acme", "alice"), "monday")
     stored = monday.add(MessageDraft("user", "Hello.", name="x" * 5000))
     item = ask.get_all("/sessions/monday/messages", namespace=ALICE)[-1]

@@ -58,7 +58,7 @@ def everything(ask: ApiClient, **headers: str) -> Iterator[tuple[int, str, str]]
         yield answer.status_code, path, answer.text
 
 
-def said(memory: MemoryEngine) -> int:
+def count_records(memory: MemoryEngine) -> int:
     return sum(
         memory.namespace(path).holdings().messages + memory.namespace(path).holdings().knowledge
         for path in memory.namespaces()
@@ -67,16 +67,16 @@ def said(memory: MemoryEngine) -> int:
 
 @pytest.mark.parametrize("shown", [None, "wrong" * 8, ROOT[:-1]])
 def test_a_request_without_a_valid_token_is_refused(memory: MemoryEngine, shown: str | None) -> None:
-    ask, before = ApiClient(memory, TOKENS), said(memory)
+    ask, before = ApiClient(memory, TOKENS), count_records(memory)
     headers = {} if shown is None else {"Authorization": f"Bearer {shown}"}
     for status, path, text in everything(ask, **headers):
         assert status == 401, path
         assert "Tom" not in text
-    assert said(memory) == before
+    assert count_records(memory) == before
 
 
 def test_a_token_of_another_namespace_is_refused(memory: MemoryEngine) -> None:
-    before = said(memory)
+    before = count_records(memory)
     for status, path, text in everything(ApiClient(memory, TOKENS, token=BOB)):
         if path in ("/namespaces", "/openapi.json"):
             assert status == 200
@@ -85,7 +85,7 @@ def test_a_token_of_another_namespace_is_refused(memory: MemoryEngine) -> None:
         else:
             assert status == 403, path
             assert "Tom" not in text
-    assert said(memory) == before
+    assert count_records(memory) == before
 
 
 def test_refusals_do_not_reveal_which_namespaces_exist(memory: MemoryEngine) -> None:
@@ -136,12 +136,12 @@ def test_public_endpoints_need_no_token(memory: MemoryEngine) -> None:
     ["evil.example", "localhost.evil.example", "localhost@evil.example", "", "[::1"],
 )
 def test_a_forged_host_is_refused(memory: MemoryEngine, host: str) -> None:
-    before = said(memory)
+    before = count_records(memory)
     for status, path, text in everything(ApiClient(memory), host=host):
         assert status == 421, path
         assert "Tom" not in text
     assert ApiClient(memory).client.get("/health", headers={"host": host}).status_code == 421
-    assert said(memory) == before
+    assert count_records(memory) == before
 
 
 @pytest.mark.parametrize(
@@ -190,11 +190,11 @@ def test_an_invalid_host_name_is_refused_with_its_value(name: str) -> None:
     ],
 )
 def test_a_page_of_another_origin_is_refused(memory: MemoryEngine, headers: dict[str, str]) -> None:
-    before = said(memory)
+    before = count_records(memory)
     for status, path, text in everything(ApiClient(memory), **headers):
         assert status == 403, path
         assert "Tom" not in text
-    assert said(memory) == before
+    assert count_records(memory) == before
 
 
 def test_our_own_page_and_a_link_to_it_are_answered(memory: MemoryEngine) -> None:
@@ -216,12 +216,12 @@ def test_only_json_changes_anything(memory: MemoryEngine, kind: str) -> None:
     assert not memory.namespace("bob").knowledge.page()
 
 
-def test_nothing_changes_by_get(memory: MemoryEngine) -> None:
-    ask, before = ApiClient(memory), said(memory)
+def test_get_requests_change_nothing(memory: MemoryEngine) -> None:
+    ask, before = ApiClient(memory), count_records(memory)
     for path, body in WRITES:
         for method in ("GET", "HEAD"):
             ask.client.request(method, path, params={"namespace": ALICE}, json=body)
-    assert said(memory) == before
+    assert count_records(memory) == before
     assert ask.get("/forget", namespace=ALICE, whole=True, confirm=True).status_code == 405
 
 

@@ -63,7 +63,7 @@ def serving(*words: object, **environment: str) -> Iterator[tuple[subprocess.Pop
         process.communicate()
 
 
-def asked(port: int, path: str, token: str | None = None, **body: Any) -> tuple[int, Any]:
+def request_json(port: int, path: str, token: str | None = None, **body: Any) -> tuple[int, Any]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_SECONDS)
     headers = {"Content-Type": "application/json"}
     headers |= {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -91,15 +91,22 @@ def test_a_process_serves_until_terminated_and_closes_its_memory(
     tokens.write_text(f"\ufeff{TOKEN} acme\r\n", "utf-8")  # as an editor on Windows writes it
     words = ("--database", database, "--token-file", tokens)
     with serving(*words, LANGMEM_TIERS_TOKEN=ENVIRONMENT_TOKEN) as (process, port, told):
-        assert asked(port, "/health")[0] == 200
+        assert request_json(port, "/health")[0] == 200
         assert [looked_at(port, path) for path in ("/health", "/")] == [(200, b""), (307, b"")]
-        assert asked(port, "/namespaces")[0] == 401
-        assert asked(port, "/sessions?namespace=acme/alice", TOKEN)[1]["items"][0]["session"] == "monday"
-        assert asked(port, "/namespaces", ENVIRONMENT_TOKEN)[1]["items"] == [{"namespace": "acme/alice"}]
-        status, found = asked(port, "/recall", TOKEN, namespace="acme/alice", query="cat")
+        assert request_json(port, "/namespaces")[0] == 401
+        assert (
+            request_json(port, "/sessions?namespace=acme/alice", TOKEN)[1]["items"][0]["session"] == "monday"
+        )
+        assert request_json(port, "/namespaces", ENVIRONMENT_TOKEN)[1]["items"] == [
+            {"namespace": "acme/alice"}
+        ]
+        status, found = request_json(port, "/recall", TOKEN, namespace="acme/alice", query="cat")
         assert (status, found["hits"][0]["text"]) == (200, "My cat is called Tom.")
         new = [{"role": "user", "content": "Tom is grey."}]
-        assert asked(port, "/sessions/monday/messages", TOKEN, namespace="acme/alice", messages=new)[0] == 200
+        assert (
+            request_json(port, "/sessions/monday/messages", TOKEN, namespace="acme/alice", messages=new)[0]
+            == 200
+        )
         process.send_signal(how)
         out, err = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 0, err
@@ -181,8 +188,8 @@ def test_a_token_in_file_and_environment_is_refused_without_showing_it(
 @pytest.mark.soak
 def test_the_optimizer_uses_the_budget_of_the_command_line(database: Path) -> None:
     with serving("-d", database, "--budget", 1000) as (_, port, _):
-        assert asked(port, "/overview")[1]["budget"] == 1000
-        run_of_it = asked(port, "/learning/optimizer/run", namespace="acme/alice")[1]
+        assert request_json(port, "/overview")[1]["budget"] == 1000
+        run_of_it = request_json(port, "/learning/optimizer/run", namespace="acme/alice")[1]
     assert run_of_it["usage_before"] == run_of_it["tokens_before"] / 1000 > 0
 
 
@@ -211,7 +218,7 @@ def test_a_memory_with_vectors_of_another_embedder_is_ranked_by_words(
         engine.namespace("acme", "alice").embed()
         (own,) = engine.embedders()
     with serving("-d", database) as (process, port, _):
-        assert asked(port, "/recall", namespace="acme/alice", query="Which cat?")[1]["hits"]
+        assert request_json(port, "/recall", namespace="acme/alice", query="Which cat?")[1]["hits"]
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=LIMIT_SECONDS)
     (line,) = said.splitlines()
@@ -224,7 +231,7 @@ def test_a_memory_with_vectors_of_another_embedder_is_ranked_by_words(
 @pytest.mark.soak
 def test_a_memory_without_vectors_gets_those_of_the_offline_embedder(database: Path) -> None:
     with serving("-d", database) as (process, port, _):
-        assert asked(port, "/recall", namespace="acme/alice", query="Which cat?")[1]["hits"]
+        assert request_json(port, "/recall", namespace="acme/alice", query="Which cat?")[1]["hits"]
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=LIMIT_SECONDS)[1] == ""
     with MemoryEngine(database, embedder=None) as engine:

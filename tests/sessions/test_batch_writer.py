@@ -34,7 +34,7 @@ IMPATIENT = EngineConfig(busy_timeout_seconds=0.05)
 HOUR_MS = 3_600_000
 
 
-def said(text: str, message_id: str | None = None) -> MessageDraft:
+def build_draft(text: str, message_id: str | None = None) -> MessageDraft:
     return MessageDraft("user", text, id=message_id)
 
 
@@ -51,7 +51,7 @@ def hasty(url: str) -> Iterator[MemoryEngine]:
 
 def test_add_returns_after_storing(url: str, tenant: str) -> None:
     with MemoryEngine(url) as engine, engine.writer() as writer:
-        report = writer.add(tenant, "s", said("one"), said("two"))
+        report = writer.add(tenant, "s", build_draft("one"), build_draft("two"))
         assert report is not None
         assert [message.content for message in report.stored] == ["one", "two"]
         if url != "sqlite://":
@@ -73,7 +73,7 @@ def test_concurrent_threads_share_transactions_and_each_session_keeps_its_order(
         def write() -> None:
             mine = next(numbers)
             for n in range(each):
-                writer.add(tenant, f"s{mine % 3}", said(f"{mine}/{n}"))
+                writer.add(tenant, f"s{mine % 3}", build_draft(f"{mine}/{n}"))
 
         run_in_threads(threads, write)
         report = writer.report
@@ -90,28 +90,28 @@ def test_concurrent_threads_share_transactions_and_each_session_keeps_its_order(
 @ON_ALL_BACKENDS
 def test_queued_messages_are_stored_by_flush_and_close(engine: MemoryEngine, tenant: str) -> None:
     with engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS) as writer:
-        assert writer.add(tenant, "s", said("one")) is None
+        assert writer.add(tenant, "s", build_draft("one")) is None
         assert [message.content for batch in writer.unsaved for message in batch.messages] == ["one"]
         assert writer.flush().stored == 1
         assert texts(engine, tenant, "s") == ["one"]
-        writer.add(tenant, "s", said("two"))
+        writer.add(tenant, "s", build_draft("two"))
     assert texts(engine, tenant, "s") == ["one", "two"]
 
 
 def test_a_batch_starts_at_its_size_limit_or_time_limit(engine: MemoryEngine, tenant: str) -> None:
     with engine.writer(acknowledge="queued", max_messages=10, max_wait_ms=HOUR_MS) as writer:
-        futures = [writer.submit(tenant, "s", said(f"{n}")) for n in range(10)]
+        futures = [writer.submit(tenant, "s", build_draft(f"{n}")) for n in range(10)]
         assert not wait(futures, timeout=LIMIT_SECONDS).not_done
         assert writer.report.batches == 1
     with engine.writer(acknowledge="queued", max_wait_ms=20) as writer:
-        assert writer.submit(tenant, "s", said("alone")).result(30).message.content == "alone"
+        assert writer.submit(tenant, "s", build_draft("alone")).result(30).message.content == "alone"
 
 
 def test_messages_of_one_add_are_never_split(engine: MemoryEngine, tenant: str) -> None:
     with engine.writer(max_messages=3, acknowledge="queued", max_wait_ms=HOUR_MS) as writer:
-        first = writer.submit(tenant, "s", said("1"), said("2"))
-        second = writer.submit(tenant, "s", said("3"), said("4"))
-        large = writer.submit(tenant, "s", *(said(f"{n}") for n in range(5, 12)))
+        first = writer.submit(tenant, "s", build_draft("1"), build_draft("2"))
+        second = writer.submit(tenant, "s", build_draft("3"), build_draft("4"))
+        large = writer.submit(tenant, "s", *(build_draft(f"{n}") for n in range(5, 12)))
         writer.flush()
         assert writer.report.batches == 3
         assert [len(future.result().stored) for future in (first, second, large)] == [2, 2, 7]
@@ -120,11 +120,11 @@ def test_messages_of_one_add_are_never_split(engine: MemoryEngine, tenant: str) 
 
 @ON_ALL_BACKENDS
 def test_a_refused_add_does_not_affect_others_and_is_reported(engine: MemoryEngine, tenant: str) -> None:
-    engine.session(tenant, "s").add(said("taken", "x"))
+    engine.session(tenant, "s").add(build_draft("taken", "x"))
     with engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS, report_path=None) as writer:
-        good = [writer.submit(tenant, name, said(f"good {name}")) for name in "sab"]
-        bad = writer.submit(tenant, "s", said("new"), said("another", "x"))
-        last = writer.submit(tenant, "s", said("last"))
+        good = [writer.submit(tenant, name, build_draft(f"good {name}")) for name in "sab"]
+        bad = writer.submit(tenant, "s", build_draft("new"), build_draft("another", "x"))
+        last = writer.submit(tenant, "s", build_draft("last"))
         writer.flush()
         assert [future.result().message.content for future in (*good, last)] == [
             "good s",
@@ -146,7 +146,7 @@ def test_a_refused_add_does_not_affect_others_and_is_reported(engine: MemoryEngi
 @ON_ALL_BACKENDS
 def test_known_ids_are_duplicates_also_within_one_batch(engine: MemoryEngine, tenant: str) -> None:
     with engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS) as writer:
-        futures = [writer.submit(tenant, "s", said("one", "x")) for _ in range(3)]
+        futures = [writer.submit(tenant, "s", build_draft("one", "x")) for _ in range(3)]
         writer.flush()
         assert [len(future.result().stored) for future in futures] == [1, 0, 0]
         assert [len(future.result().duplicates) for future in futures] == [0, 1, 1]
@@ -157,7 +157,7 @@ def test_text_injected_by_a_context_is_not_stored(engine: MemoryEngine, tenant: 
     engine.session(tenant, "s").add("user", "The walrus is called Ole.")
     (told,) = engine.namespace(tenant).build_context("What is the walrus called?").messages
     with engine.writer() as writer:
-        report = writer.add(tenant, "t", said(told.content))
+        report = writer.add(tenant, "t", build_draft(told.content))
         assert report is not None
         assert (len(report.stored), len(report.echoes)) == (0, 1)
         assert writer.add(tenant, "t") is not None
@@ -166,11 +166,11 @@ def test_text_injected_by_a_context_is_not_stored(engine: MemoryEngine, tenant: 
 @ON_ALL_BACKENDS
 def test_an_erased_session_is_created_again(engine: MemoryEngine, tenant: str) -> None:
     with engine.writer() as writer:
-        writer.add(tenant, "s", said("one"))
+        writer.add(tenant, "s", build_draft("one"))
         engine.session(tenant, "s").delete()
-        writer.add(tenant, "s", said("two"))
+        writer.add(tenant, "s", build_draft("two"))
         engine.namespace(tenant).delete()
-        writer.add(tenant, "s", said("three"))
+        writer.add(tenant, "s", build_draft("three"))
     assert texts(engine, tenant, "s") == ["three"]
 
 
@@ -180,9 +180,9 @@ def test_a_failing_store_is_retried_until_it_works_without_duplicates(
 ) -> None:
     with hasty.writer(timeout_seconds=30) as writer:
         with hold_write_lock(url):
-            futures = [writer.submit(tenant, f"s{n % 2}", said(f"{n}")) for n in range(6)]
+            futures = [writer.submit(tenant, f"s{n % 2}", build_draft(f"{n}")) for n in range(6)]
             with pytest.raises(UnsavedError, match="do not add them again"):
-                writer.add(tenant, "s0", said("6"), timeout_seconds=0.2)
+                writer.add(tenant, "s0", build_draft("6"), timeout_seconds=0.2)
             with pytest.raises(UnsavedError, match="7 messages"):
                 writer.flush(0.05)
             assert sum(len(batch.messages) for batch in writer.unsaved) == 7
@@ -200,16 +200,16 @@ def test_an_add_above_the_queue_limit_waits_or_raises(url: str, hasty: MemoryEng
     with hasty.writer(acknowledge="queued", max_pending=5, timeout_seconds=30) as writer:
         with hold_write_lock(url):
             for n in range(5):
-                writer.add(tenant, "s", said(f"{n}"))
+                writer.add(tenant, "s", build_draft(f"{n}"))
             with pytest.raises(StorageBusyError, match="nothing was accepted"):
-                writer.add(tenant, "s", said("too much"), timeout_seconds=0.05)
-            waiting = threading.Thread(target=lambda: writer.add(tenant, "s", said("5")))
+                writer.add(tenant, "s", build_draft("too much"), timeout_seconds=0.05)
+            waiting = threading.Thread(target=lambda: writer.add(tenant, "s", build_draft("5")))
             waiting.start()
         waiting.join(30)
         assert not waiting.is_alive()
         writer.flush()
         with pytest.raises(InvalidInputError, match="exceed max_pending=5"):
-            writer.add(tenant, "s", *(said(f"{n}") for n in range(6)))
+            writer.add(tenant, "s", *(build_draft(f"{n}") for n in range(6)))
     assert texts(hasty, tenant, "s") == ["0", "1", "2", "3", "4", "5"]
 
 
@@ -220,12 +220,12 @@ def test_unsaved_messages_are_in_the_report_and_can_be_recovered(
 ) -> None:
     path = tmp_path / "unsaved.jsonl"
     writer = hasty.writer(acknowledge=acknowledge, report_path=path)
-    writer.submit(tenant, "a", said("stored")).result(30) if acknowledge == "stored" else writer.add(
-        tenant, "a", said("stored")
+    writer.submit(tenant, "a", build_draft("stored")).result(30) if acknowledge == "stored" else writer.add(
+        tenant, "a", build_draft("stored")
     )
     writer.flush(30)
     with hold_write_lock(url):
-        futures = [writer.submit(tenant, "ab"[n % 2], said(f"{n}")) for n in range(4)]
+        futures = [writer.submit(tenant, "ab"[n % 2], build_draft(f"{n}")) for n in range(4)]
         wait_until(lambda: writer.report.retries > 0, "the writer tries again")
         report = writer.close(timeout_seconds=0.2)
     assert report.path == path
@@ -236,7 +236,7 @@ def test_unsaved_messages_are_in_the_report_and_can_be_recovered(
         with pytest.raises(UnsavedError):
             future.result(0)
     with pytest.raises(EngineClosedError):
-        writer.add(tenant, "a", said("late"))
+        writer.add(tenant, "a", build_draft("late"))
     with pytest.raises(InvalidConfigError, match="contains 4 messages that were not stored"):
         hasty.writer(report_path=path)
     with hasty.writer(timeout_seconds=30) as other:
@@ -259,10 +259,10 @@ def test_the_report_of_an_active_writer_is_not_recovered(file_url: str, tmp_path
     path = tmp_path / "unsaved.jsonl"
     with MemoryEngine(file_url) as engine, MemoryEngine(file_url) as other, other.writer() as taker:
         writer = engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS, report_path=path)
-        writer.add("a", "s", said("one"))
+        writer.add("a", "s", build_draft("one"))
         with pytest.raises(InvalidInputError, match="a writer is using"):
             taker.recover(path)
-        writer.add("a", "s", said("two"))
+        writer.add("a", "s", build_draft("two"))
         assert path.read_text().count("one") == path.read_text().count("two") == 1
         assert writer.close().messages == 0
         assert texts(engine, "a", "s") == ["one", "two"]
@@ -274,7 +274,7 @@ def test_without_a_report_file_unsaved_messages_raise_an_error_on_close(
 ) -> None:
     writer = hasty.writer(acknowledge="queued")
     with hold_write_lock(url):
-        writer.add(tenant, "s", said("one"))
+        writer.add(tenant, "s", build_draft("one"))
         with pytest.raises(UnsavedError, match="1 messages were not stored"):
             writer.close(timeout_seconds=0.1)
     assert [message.content for batch in writer.unsaved for message in batch.messages] == ["one"]
@@ -284,7 +284,7 @@ def test_an_engine_that_closes_has_its_writers_store_the_rest(file_url: str, tmp
     path = tmp_path / "unsaved.jsonl"
     engine = MemoryEngine(file_url)
     writer = engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS, report_path=path)
-    writer.add("a", "s", said("one"))
+    writer.add("a", "s", build_draft("one"))
     assert path.exists()
     engine.close()
     assert not list(tmp_path.glob("*unsaved*"))
@@ -302,10 +302,10 @@ def test_two_writers_do_not_report_to_one_file(engine: MemoryEngine, tmp_path: P
 
 def test_a_report_keeps_refused_messages(engine: MemoryEngine, tenant: str, tmp_path: Path) -> None:
     path = tmp_path / "unsaved.jsonl"
-    engine.session(tenant, "s").add(said("taken", "x"))
+    engine.session(tenant, "s").add(build_draft("taken", "x"))
     writer = engine.writer(acknowledge="queued", report_path=path)
-    writer.add(tenant, "s", said("another", "x"))
-    writer.add(tenant, "s", said("good"))
+    writer.add(tenant, "s", build_draft("another", "x"))
+    writer.add(tenant, "s", build_draft("good"))
     assert writer.close().messages == 1
     with engine.writer() as other:
         report = other.recover(path)

@@ -173,7 +173,7 @@ def test_pinned_tokens_are_counted_first(pinned: int, tokens: list[int], parts: 
     assert partition_groups(singles(*tokens), budget_of(1), pinned_tokens=pinned) == parts
 
 
-def test_compressed_sizes_may_be_known_better() -> None:
+def test_compressed_sizes_can_be_given() -> None:
     sizes = {0: 5, 1: 9}
     parts = partition_groups(singles(80, 80, 80), budget_of(1), compressed_tokens=sizes.__getitem__)
     assert parts == Partition((2,), (0, 1), (), 94)

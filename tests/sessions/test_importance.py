@@ -46,7 +46,7 @@ def test_each_content_signal_adds_its_points_alone(text: str, signal: str, value
         "Decide!",
     ],
 )
-def test_a_text_that_only_resembles_a_signal_gets_none(text: str) -> None:
+def test_a_text_that_only_resembles_a_signal_gets_no_points(text: str) -> None:
     assert IMPORTANCE_SCORER.score(Subject(text, Role.USER, OLD_HOURS)).parts == ()
 
 

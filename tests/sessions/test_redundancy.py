@@ -221,7 +221,7 @@ def test_texts_without_words_are_never_redundant(texts: list[str]) -> None:
     ids=lambda value: repr(value)[:20],
 )
 @pytest.mark.parametrize("texts", [[], ["red gate", "red gate"]])
-def test_a_threshold_that_makes_no_sense_is_refused(threshold: Any, texts: list[str]) -> None:
+def test_an_invalid_threshold_is_refused(threshold: Any, texts: list[str]) -> None:
     with pytest.raises(InvalidConfigError, match="threshold") as caught:
         find_redundant(texts, threshold)
     assert (repr(threshold) if threshold else "0") in str(caught.value)

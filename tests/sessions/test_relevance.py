@@ -88,7 +88,7 @@ def test_upper_and_lower_case_are_one(text: str, signal: str) -> None:
         "We select the path to the garden gate.",
     ],
 )
-def test_a_text_that_only_resembles_a_signal_gets_none(text: str) -> None:
+def test_a_text_that_only_resembles_a_signal_gets_no_points(text: str) -> None:
     assert RELEVANCE_SCORER.score(Subject(text, Role.USER, AGE_HOURS)).parts == (("recency", 0.1),)
 
 
@@ -105,7 +105,7 @@ def test_a_text_under_20_characters_loses_a_fifth(length: int, value: float) -> 
     assert RELEVANCE_SCORER.score(Subject("x" * length, Role.USER, AGE_HOURS)).value == value
 
 
-def test_space_around_a_text_makes_it_no_longer() -> None:
+def test_surrounding_space_does_not_count_as_length() -> None:
     assert RELEVANCE_SCORER.score(Subject("   short one" + " " * 30, Role.USER, AGE_HOURS)).value == 0.4
 
 

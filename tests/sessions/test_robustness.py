@@ -70,7 +70,7 @@ class Words:
         return len(text.split())
 
 
-def test_the_budget_holds_when_the_counter_changes(tmp_path: Path) -> None:
+def test_the_budget_is_respected_when_the_counter_changes(tmp_path: Path) -> None:
     path, chars = tmp_path / "m.db", CharCounter()
     tuned = TuningParameters(min_relevance=0.7, full_message_window=2)
     with MemoryEngine(path, counter=chars) as engine:
@@ -332,14 +332,14 @@ def test_user_preferences_are_in_every_context() -> None:
     "bad",
     [{"relevance": [1]}, {"importance": None}, {"facts": [re.compile("x")]}, {"key_facts": "x"}],
 )
-def test_tables_that_cannot_work_are_refused_at_once(bad: dict[str, object]) -> None:
+def test_invalid_tables_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(LangmemTiersError, match=next(iter(bad))):
         Scoring(**bad)  # type: ignore[arg-type]
     with pytest.raises(LangmemTiersError, match="must be a function"):
         Signal("x", 0.3)  # type: ignore[arg-type]
 
 
-def said(session: Session, number: int, word: str = "Remark") -> tuple[Message, ...]:
+def add_remarks(session: Session, number: int, word: str = "Remark") -> tuple[Message, ...]:
     report = session.add_many(
         MessageDraft("user", f"{word} {n} about the road and the sea and the weather there.")
         for n in range(number)
@@ -350,7 +350,7 @@ def said(session: Session, number: int, word: str = "Remark") -> tuple[Message, 
 def test_restoring_or_promoting_a_summary_changes_nothing() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
-        said(session, 200)
+        add_remarks(session, 200)
         session.build_context()
         summary = session.entries()[0]
         session.restore(summary)
@@ -360,7 +360,7 @@ def test_restoring_or_promoting_a_summary_changes_nothing() -> None:
             .messages[0]
             .content.startswith("[CONTEXT SUMMARY]")
         )
-        said(session, 100, "More")
+        add_remarks(session, 100, "More")
         context = session.build_context(recall=False)
         count = re.search(r"Summary of (\d+)", context.messages[0].content)
         assert count is not None
@@ -371,9 +371,9 @@ def test_restoring_or_promoting_a_summary_changes_nothing() -> None:
 def test_a_manual_summary_counts_all_messages_it_replaces(behind: int) -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
-        ids = [message.id for message in said(session, 100)]
+        ids = [message.id for message in add_remarks(session, 100)]
         session.compress(ids[behind], "some remarks")
-        said(session, 150, "More")
+        add_remarks(session, 150, "More")
         context = session.build_context(recall=False)
         count = re.search(r"Summary of (\d+)", context.messages[0].content)
         assert count is not None
@@ -384,7 +384,7 @@ def test_an_added_summary_without_messages_counts_as_one_message() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         session.add("system", "[CONTEXT SUMMARY]\nEarlier, elsewhere.")
-        said(session, 200)
+        add_remarks(session, 200)
         context = session.build_context(recall=False)
         count = re.search(r"Summary of (\d+)", context.messages[0].content)
         assert count is not None
@@ -399,7 +399,7 @@ def test_a_summary_limits_system_text_to_200_and_promoted_text_to_1000_character
             added = session.add("user", letter * length).message
             if letter != "M":
                 session.promote(added.id)
-        said(session, 250)
+        add_remarks(session, 250)
         summary = session.build_context(recall=False).messages[0].content
         told = {run[0]: len(run) for run in re.findall(r"B{9,}\.*|K{9,}\.*|L{9,}|M{9,}", summary)}
         assert told == {"B": 200, "K": 1000, "L": 200}
@@ -422,7 +422,7 @@ def test_messages_promoted_during_summarization_are_in_the_summary() -> None:
     with MemoryEngine(config=config, model=Promoting(), clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         session.add(MessageDraft("user", "Always call me Captain Ada, please.", id="m"))
-        said(session, 200)
+        add_remarks(session, 200)
         assert "Always call me Captain Ada, please." in session.build_context().messages[0].content
 
 
@@ -460,7 +460,7 @@ class TestOptimizer:
     def test_a_run_without_changes_keeps_the_savings(self, clock: FrozenClock) -> None:
         with MemoryEngine(config=SMALL, clock=clock) as engine:
             session = engine.session("a", "s")
-            said(session, 200)
+            add_remarks(session, 200)
             session.build_context()
             engine.optimizer.run("a", "typo")
             engine.optimizer.run("a")
@@ -474,7 +474,7 @@ class TestOptimizer:
 
         config = EngineConfig(budget=TokenBudget.of(2000), summary=SummaryConfig(strategy="simple"))  # type: ignore[arg-type]
         with MemoryEngine(config=config, model=Deleting(), clock=clock) as engine:
-            said(engine.session("a", "s"), 200)
+            add_remarks(engine.session("a", "s"), 200)
             clock.advance(seconds=10)
             engine.session("a", "t").add("user", "ok")
             engine.optimizer.run("a")

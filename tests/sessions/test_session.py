@@ -278,7 +278,7 @@ def test_sessions_are_listed_newest_first_in_pages(engine: MemoryEngine, tenant:
         namespace.sessions(after="gone")
 
 
-def test_a_namespace_is_deleted_without_its_neighbours(engine: MemoryEngine, tenant: str) -> None:
+def test_a_namespace_is_deleted_without_its_neighbors(engine: MemoryEngine, tenant: str) -> None:
     for labels in ((tenant, "a"), (tenant, "a", "b"), (tenant, "A"), (tenant, "a%")):
         engine.session(labels, "s").add("user", "x")
     assert engine.namespace(tenant, "a").delete().messages == 1

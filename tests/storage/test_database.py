@@ -73,7 +73,7 @@ def test_durability_on_postgresql_is_ours_whatever_the_server_does(
             database.close()
 
 
-def test_adding_at_once_works_on_a_server_that_isolates_strictly(shared_postgres: str, tenant: str) -> None:
+def test_concurrent_adds_work_on_a_serializable_server(shared_postgres: str, tenant: str) -> None:
     url = f"{shared_postgres}&options=-c%20default_transaction_isolation%3Dserializable"
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")

@@ -55,7 +55,7 @@ def run(url: str, *statements: str) -> None:
             connection.execute(statement.encode())
 
 
-def told(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
@@ -69,7 +69,7 @@ def test_a_wrong_password_is_an_error_at_once_that_does_not_show_it(server: Temp
         StorageUnavailableError, match=r"password authentication failed.*this user has access"
     ) as caught:
         MemoryEngine(url)
-    assert PASSWORD not in told(caught.value)
+    assert PASSWORD not in format_error(caught.value)
 
 
 def test_a_missing_role_or_database_is_named_without_the_password(
@@ -79,10 +79,10 @@ def test_a_missing_role_or_database_is_named_without_the_password(
     for wrong in (url, as_role(url, "owner").replace(database_of(url), "nowhere")):
         with pytest.raises(StorageUnavailableError) as caught:
             MemoryEngine(wrong)
-        assert PASSWORD not in told(caught.value)
+        assert PASSWORD not in format_error(caught.value)
 
 
-def test_a_role_that_may_only_read_reads_and_is_refused_when_it_writes(server: TemporaryPostgres) -> None:
+def test_a_read_only_role_can_read_and_is_refused_writes(server: TemporaryPostgres) -> None:
     url = server.new_database()
     with MemoryEngine(url) as engine:
         engine.session("acme", "s").add("user", "the walrus")

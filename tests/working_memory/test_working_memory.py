@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def opened(url: object = "sqlite://", clock: FrozenClock | None = None, **working: float) -> MemoryEngine:
+def open_engine(
+    url: object = "sqlite://", clock: FrozenClock | None = None, **working: float
+) -> MemoryEngine:
     config = EngineConfig(working=WorkingConfig(**working))  # type: ignore[arg-type]
     return MemoryEngine(url, config=config, clock=clock, embedder=None)  # type: ignore[arg-type]
 
@@ -46,7 +48,7 @@ def opened(url: object = "sqlite://", clock: FrozenClock | None = None, **workin
 @pytest.fixture
 def small(clock: FrozenClock) -> Iterator[MemoryEngine]:
     """Room for three agents, half an hour, 100 tokens."""
-    with opened(clock=clock, max_agents=3, flush_tokens=100) as engine:
+    with open_engine(clock=clock, max_agents=3, flush_tokens=100) as engine:
         yield engine
 
 
@@ -55,7 +57,7 @@ def stored(engine: MemoryEngine, agent: str, session: str = "s") -> list[str]:
     return [] if found is None else [message.content for message in found.messages()]
 
 
-def held(engine: MemoryEngine, agent: str, session: str = "s") -> list[str]:
+def list_messages(engine: MemoryEngine, agent: str, session: str = "s") -> list[str]:
     return [message.content for message in engine.working.get(agent, session).messages]
 
 
@@ -71,14 +73,18 @@ def test_appended_messages_are_only_in_working_memory(small: MemoryEngine) -> No
     assert {call: result.content for call, result in memory.tool_results.items()} == {"c1": "rain"}
     assert memory.token_count == report.token_count == sum(m.token_count for m in memory.messages)
     assert (memory.unsaved, report.is_new, report.flushed) == (3, True, 0)
-    assert (stored(small, "alice"), held(small, "bob"), held(small, "alice", "t")) == ([], [], [])
+    assert (stored(small, "alice"), list_messages(small, "bob"), list_messages(small, "alice", "t")) == (
+        [],
+        [],
+        [],
+    )
 
 
 def test_exceeding_the_token_limit_flushes_to_the_session(small: MemoryEngine) -> None:
     for n in range(3):
         report = small.working.append("alice", "s", MessageDraft("user", str(n), token_count=34))
     assert (report.flushed, report.token_count, report.problem) == (3, 0, None)
-    assert (stored(small, "alice"), held(small, "alice")) == (["0", "1", "2"], [])
+    assert (stored(small, "alice"), list_messages(small, "alice")) == (["0", "1", "2"], [])
     small.working.append("alice", "s", "user", "3")
     assert small.working.flush("alice").messages == 1
     assert small.working.flush().messages == 0
@@ -98,11 +104,11 @@ def test_a_call_waiting_for_its_result_stays_in_working_memory_and_is_stored_onc
     working.append("alice", "s", "user", "Go")
     calls = [ToolCall("c1", "a"), ToolCall("c2", "b")]
     working.append("alice", "s", MessageDraft("assistant", "calling", tool_calls=calls, token_count=200))
-    assert (held(small, "alice"), stored(small, "alice")) == (["calling"], ["Go", "calling"])
+    assert (list_messages(small, "alice"), stored(small, "alice")) == (["calling"], ["Go", "calling"])
     working.append("alice", "s", MessageDraft("tool", "one", tool_call_id="c1"))
-    assert held(small, "alice") == ["calling", "one"]
+    assert list_messages(small, "alice") == ["calling", "one"]
     working.append("alice", "s", MessageDraft("tool", "two", tool_call_id="c2"))
-    assert held(small, "alice") == []
+    assert list_messages(small, "alice") == []
     assert stored(small, "alice") == ["Go", "calling", "one", "two"]
 
 
@@ -111,7 +117,7 @@ def test_the_least_recently_used_agent_is_flushed_and_evicted(small: MemoryEngin
         small.working.append(agent, "s", "user", f"I am {agent}")
     small.working.get("a", "s")
     small.working.append("d", "s", "user", "I am d")
-    assert [held(small, agent) != [] for agent in "abcd"] == [True, False, True, True]
+    assert [list_messages(small, agent) != [] for agent in "abcd"] == [True, False, True, True]
     assert stored(small, "b") == ["I am b"]
     assert small.working.status().agents == 3
 
@@ -140,10 +146,10 @@ def test_an_idle_agent_is_flushed_in_the_background(
 
 
 def test_closing_the_engine_flushes_everything(file_url: str) -> None:
-    with opened(file_url) as engine:
+    with open_engine(file_url) as engine:
         for n in range(20):
             engine.working.append(f"agent {n % 3}", "s", "user", str(n))
-    with opened(file_url) as engine:
+    with open_engine(file_url) as engine:
         assert [stored(engine, f"agent {n}") for n in range(3)] == [
             [str(k) for k in range(20) if k % 3 == n] for n in range(3)
         ]
@@ -164,7 +170,7 @@ working.set_scratchpad("a", "s", "noted")
 {end}
 """
     subprocess.run([sys.executable, "-c", program, file_url], check=True)
-    with opened(file_url) as engine:
+    with open_engine(file_url) as engine:
         assert stored(engine, "a") == ["said"]
         assert engine.working.get("a", "s").scratchpad == "noted"
 
@@ -228,12 +234,14 @@ def test_a_stale_handle_deletes_nothing_of_a_new_conversation(small: MemoryEngin
     small.session("a", "s")
     small.working.append("a", "s", "user", "new")
     stale.delete()
-    assert held(small, "a") == ["new"]
+    assert list_messages(small, "a") == ["new"]
 
 
-def test_a_database_that_refuses_writes_loses_no_message(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_database_that_refuses_writes_loses_no_message(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     clock, path = FrozenClock(), tmp_path / "memory.db"
-    engine = opened(path, clock, max_agents=2, flush_tokens=100)
+    engine = open_engine(path, clock, max_agents=2, flush_tokens=100)
     for agent in ("a", "b"):
         engine.session(agent, "s")
     with engine._database.write() as connection:
@@ -260,7 +268,7 @@ def test_a_database_that_refuses_writes_loses_no_message(tmp_path: Path, caplog:
 
 
 def test_a_close_that_cannot_flush_raises_and_keeps_the_messages(tmp_path: Path) -> None:
-    engine = opened(tmp_path / "memory.db")
+    engine = open_engine(tmp_path / "memory.db")
     engine.working.append("a", "s", "user", "unsaved")
     with engine._database.write() as connection:
         connection.exec_driver_sql(
@@ -274,7 +282,7 @@ def test_a_close_that_cannot_flush_raises_and_keeps_the_messages(tmp_path: Path)
 
 @pytest.mark.soak
 def test_memory_usage_is_measured(clock: FrozenClock) -> None:
-    with opened(clock=clock) as engine:
+    with open_engine(clock=clock) as engine:
         engine.working.append("warm", "s", "user", "up")
         gc.collect()
         tracemalloc.start()
@@ -301,7 +309,7 @@ def test_sizes_count_each_object_once() -> None:
 
 
 def test_exceeding_the_byte_limit_flushes_and_evicts(clock: FrozenClock) -> None:
-    with opened(clock=clock, max_megabytes=1) as engine:
+    with open_engine(clock=clock, max_megabytes=1) as engine:
         for n in range(30):
             engine.working.append(
                 f"agent {n}", "s", MessageDraft("user", str(n) + "x" * 100_000, token_count=1)
@@ -331,14 +339,14 @@ def test_exceeding_the_byte_limit_flushes_and_evicts(clock: FrozenClock) -> None
 def test_every_message_is_stored_once_and_in_order_for_any_steps(steps: list[tuple[str, int, int]]) -> None:
     clock = FrozenClock()
     given_in: dict[str, list[str]] = {f"agent {n}": [] for n in range(5)}
-    with opened(clock=clock, max_agents=2, flush_tokens=100) as engine:
+    with open_engine(clock=clock, max_agents=2, flush_tokens=100) as engine:
         for number, (what, agent, size) in enumerate(steps):
             name = f"agent {agent}"
             if what == "append":
                 engine.working.append(name, "s", MessageDraft("user", str(number), token_count=size))
                 given_in[name].append(str(number))
             elif what == "get":
-                shown = held(engine, name)
+                shown = list_messages(engine, name)
                 assert given_in[name][len(given_in[name]) - len(shown) :] == shown
             elif what == "flush":
                 engine.working.flush(name, "s")
@@ -352,7 +360,7 @@ def test_every_message_is_stored_once_and_in_order_for_any_steps(steps: list[tup
 
 def test_concurrent_threads_lose_and_duplicate_nothing_and_keep_their_order(file_url: str) -> None:
     each, threads = 60, 6
-    with opened(file_url, max_agents=3, flush_tokens=50) as engine:
+    with open_engine(file_url, max_agents=3, flush_tokens=50) as engine:
 
         def work(thread: int) -> None:
             for n in range(each):
@@ -365,7 +373,7 @@ def test_concurrent_threads_lose_and_duplicate_nothing_and_keep_their_order(file
         for worker in workers:
             worker.join(60)
         assert not any(worker.is_alive() for worker in workers)
-    with opened(file_url) as engine:
+    with open_engine(file_url) as engine:
         everything = [text for n in range(5) for text in stored(engine, f"agent {n}")]
         assert sorted(everything) == sorted(f"{t} {n}" for t in range(threads) for n in range(each))
         for agent in range(5):
@@ -375,7 +383,7 @@ def test_concurrent_threads_lose_and_duplicate_nothing_and_keep_their_order(file
 
 
 def test_a_fork_stores_shared_messages_once(file_url: str) -> None:
-    with opened(file_url) as engine:
+    with open_engine(file_url) as engine:
         engine.working.append("a", "s", "user", "before")
 
         def child() -> None:
@@ -386,7 +394,7 @@ def test_a_fork_stores_shared_messages_once(file_url: str) -> None:
             warnings.simplefilter("ignore", DeprecationWarning)
             assert wait(fork(child)) == 0
         engine.working.append("a", "s", "user", "parent")
-    with opened(file_url) as engine:
+    with open_engine(file_url) as engine:
         assert sorted(stored(engine, "a")) == ["before", "child", "parent"]
 
 

@@ -14,8 +14,8 @@ from tests.contract.chat_stores.base import (
     HOSTILE_KEYS,
     MESSAGES,
     Conformance,
+    modify_messages,
     said,
-    spoil,
     text,
     texts,
 )
@@ -216,7 +216,7 @@ class AsyncChatStoreConformance(Conformance):
         await store.set_messages(key, [one])
         await store.add_messages(key, [two])
         await store.add_message(key, three)
-        spoil([one, two, three])
+        modify_messages([one, two, three])
         assert await store.get_messages(key) == [message] * 3
 
     @pytest.mark.parametrize("name", ["spaces", "thoughts", "kwargs", "tool calls"])
@@ -224,8 +224,8 @@ class AsyncChatStoreConformance(Conformance):
         self, store: AsyncDBChatStore, key: str, name: str
     ) -> None:
         await store.add_messages(key, [MESSAGES[name].model_copy(deep=True) for _ in range(2)])
-        spoil(await store.get_messages(key))
-        spoil(await store.archive_oldest_messages(key, 1))
+        modify_messages(await store.get_messages(key))
+        modify_messages(await store.archive_oldest_messages(key, 1))
         assert await store.get_messages(key, status=None) == [MESSAGES[name]] * 2
 
     async def test_concurrent_adds_lose_nothing(self, store: AsyncDBChatStore, key: str) -> None:

@@ -15,8 +15,8 @@ from tests.contract.chat_stores.base import (
     HOSTILE_KEYS,
     MESSAGES,
     Conformance,
+    modify_messages,
     said,
-    spoil,
     text,
     texts,
 )
@@ -161,8 +161,8 @@ class ChatStoreConformance(Conformance):
         store.set_messages(key, handed_in)
         added = message.model_copy(deep=True)
         store.add_message(key, added)
-        spoil(handed_in)
-        spoil([added])
+        modify_messages(handed_in)
+        modify_messages([added])
         assert store.get_messages(key) == [message] * 3
 
     @pytest.mark.parametrize("name", ["spaces", "thoughts", "kwargs", "tool calls"])
@@ -171,7 +171,7 @@ class ChatStoreConformance(Conformance):
     ) -> None:
         message = MESSAGES[name].model_copy(deep=True)
         store.set_messages(key, [message, message])
-        spoil(store.get_messages(key))
+        modify_messages(store.get_messages(key))
         store.get_keys().clear()
         assert store.get_messages(key) == [MESSAGES[name]] * 2
         assert store.delete_last_message(key) == MESSAGES[name]

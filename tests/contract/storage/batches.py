@@ -129,7 +129,9 @@ class BatchRepositoryConformance(StoreConformance):
             assert info is not None
             assert contents(stores.messages.list_latest(info.key, 9).messages) == [repr((path, name))]
 
-    def test_a_thousand_sessions_at_once(self, batches: BatchRepository, namespace: NamespacePath) -> None:
+    def test_a_thousand_sessions_are_stored_in_one_call(
+        self, batches: BatchRepository, namespace: NamespacePath
+    ) -> None:
         given = [SessionBatch(namespace, f"{n}", [message(f"{n}")]) for n in range(1000)]
         assert all(len(result.stored) == 1 for result in batches.append_all(given, NOW, new_ids=True))
         assert all(len(result.duplicates) == 1 for result in batches.append_all(given, NOW, new_ids=True))

@@ -186,7 +186,7 @@ class ContextStoreConformance:
         assert store.versions(session_id) == ()
         store.save(replace(first, based_on=""), NOW)
 
-    def test_the_newest_versions_are_kept_with_their_times(
+    def test_the_newest_versions_are_kept_with_their_times_and_revisions(
         self, store: ContextStore, session_id: str
     ) -> None:
         context, revisions = ContextData(session_id=session_id), []

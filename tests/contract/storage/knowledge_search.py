@@ -76,7 +76,7 @@ class KnowledgeSearchConformance(StoreConformance):
         assert found(knowledge, (*namespace, "x"), "cookies") == []
 
     @pytest.mark.parametrize("word", ["example", "checkout", "page", "submit", "alice", "100", "app"])
-    def test_search_finds_the_words_inside_addresses_names_and_paths(
+    def test_search_finds_the_words_inside_urls_names_and_paths(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath, word: str
     ) -> None:
         text = "www.example.com/checkout #page-title form_submit alice@mail.org 100% src/app.py"

@@ -42,7 +42,7 @@ BEFORE, AFTER = LearningCursor(4, 2), LearningCursor(6, 2)
 PENDING, VALIDATED = FactState.PENDING, FactState.VALIDATED
 
 
-def filled(book: Book) -> dict[str, Any]:
+def fill_book(book: Book) -> dict[str, Any]:
     """Fill a memory, and give a write that changes everything in it."""
     for name in "abcz":
         book.put(name, tags=frozenset({name}))
@@ -144,7 +144,7 @@ class LongTermRepositoryConformance(
         assert book.ids(tags=frozenset({"new", "both"})) == []
 
     def test_a_write_makes_all_its_changes(self, book: Book) -> None:
-        book.write(**filled(book))
+        book.write(**fill_book(book))
         assert book.kept("a").entry.content == "new"
         assert book.kept("b").entry.valid_until == LATER
         assert [book.kept(name).archived_at for name in "abcdez"] == [None, None, NOW, None, NOW, None]
@@ -168,7 +168,7 @@ class LongTermRepositoryConformance(
     def test_a_write_that_references_missing_records_changes_nothing(
         self, book: Book, change: dict[str, Any]
     ) -> None:
-        write = filled(book)
+        write = fill_book(book)
         before = book.all()
         with pytest.raises(EntryNotFoundError, match="'nowhere'"):
             book.commit(**{**write, **change})
@@ -180,7 +180,7 @@ class LongTermRepositoryConformance(
         ["older revision", "newer revision", "cursor", "newer cursor", "fact", "second fact"],
     )
     def test_a_stale_write_changes_nothing(self, book: Book, late: str) -> None:
-        write = filled(book)
+        write = fill_book(book)
         move = write["fact_moves"][0]
         change = {
             "older revision": {"revision": write["revision"] - 1},
@@ -268,7 +268,7 @@ class LongTermRepositoryConformance(
     def test_a_deleted_namespace_keeps_no_data(self, book: Book) -> None:
         child = book.beside("child")
         for each_book in (book, child):
-            each_book.write(**filled(each_book))
+            each_book.write(**fill_book(each_book))
         before = child.all()
         book.stores.sessions.delete_namespace(book.namespace)
         gone = replace(book, key=-1)

@@ -115,7 +115,7 @@ class MessageStoreConformance(StoreConformance):
             stores.messages.append(key, [message("new"), message("another", id="a")], NOW)
         assert contents(stores.messages.list_latest(key, 9).messages) == ["one"]
 
-    def test_two_sessions_may_use_the_same_id(
+    def test_two_sessions_can_use_the_same_id(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         other = stores.sessions.get_or_create(namespace, "other", NOW).key

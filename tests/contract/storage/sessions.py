@@ -73,7 +73,9 @@ class SessionRepositoryConformance(StoreConformance):
         assert changed(NOW + timedelta(hours=1)) == ["a", "b"]
         assert changed(NOW + timedelta(hours=3)) == []
 
-    def test_sessions_are_found_by_many_names_at_once(self, stores: Stores, namespace: NamespacePath) -> None:
+    def test_sessions_are_found_by_many_names_in_one_call(
+        self, stores: Stores, namespace: NamespacePath
+    ) -> None:
         made = {name: stores.sessions.get_or_create(namespace, name, NOW) for name in HOSTILE_NAMES}
         stores.sessions.get_or_create((*namespace, "below"), "theirs", NOW)
         asked = [*HOSTILE_NAMES[1:], "theirs", *(f"none {n}" for n in range(2_000))]

@@ -167,7 +167,7 @@ class TuningRepositoryConformance(StoreConformance):
         assert tuning.take_savings(namespace) == Savings(tokens=70, compressed=1, dropped=2, promoted=3)
         assert tuning.take_savings(namespace) == Savings()
 
-    def test_savings_of_many_at_once_are_all_counted(
+    def test_concurrent_savings_are_all_counted(
         self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         start, one = threading.Barrier(THREADS), Savings(tokens=10, compressed=3, dropped=2, promoted=1)
