@@ -147,7 +147,7 @@ def test_each_name_is_defined_in_one_module() -> None:
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_wrong_name_is_a_normal_error(name: str) -> None:
+def test_a_wrong_name_raises_attribute_error(name: str) -> None:
     package = importlib.import_module(name)
     with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'Memorry'"):
         _ = package.Memorry

@@ -67,7 +67,7 @@ def test_only_the_clock_module_reads_the_system_clock() -> None:
     assert readers == set()
 
 
-def test_tests_never_measure_time() -> None:
+def test_tests_do_not_measure_time() -> None:
     allowed = {ROOT / "tests" / "waiting.py", *(ROOT / "tests" / "tools").glob("*.py")}
     stopwatches = {"monotonic", "perf_counter", "process_time", "thread_time"}
     readers = {

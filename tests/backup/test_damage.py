@@ -99,7 +99,7 @@ def test_a_line_that_was_altered_is_refused(
     refused(target, altered)
 
 
-def test_a_file_that_was_packed_again_is_as_good(sound: Path, tmp_path: Path) -> None:
+def test_a_recompressed_file_is_restored(sound: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.gz"
     again.write_bytes(gzip.compress(gzip.decompress(sound.read_bytes()), 1))
     with open_small_engine("sqlite://") as engine:
@@ -146,7 +146,7 @@ def test_a_backup_never_overwrites_the_database(tmp_path: Path) -> None:
         assert engine.session("a", "s").count() == 2
 
 
-def test_a_line_without_an_end_costs_little(target: MemoryEngine, tmp_path: Path) -> None:
+def test_a_line_without_an_end_is_cheap(target: MemoryEngine, tmp_path: Path) -> None:
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b" " * 50_000_000, 1))
     tracemalloc.start()
     try:
@@ -205,7 +205,7 @@ def test_a_backup_of_a_newer_release_is_refused(
         lambda lines: lines[0].update({"version": "1"}),
     ],
 )
-def test_a_backup_whose_values_cannot_be_is_refused(
+def test_a_backup_with_impossible_values_is_refused(
     sound: Path, target: MemoryEngine, tmp_path: Path, change: Callable[[list[dict[str, Any]]], None]
 ) -> None:
     refused(target, rewritten(sound, tmp_path / "odd.gz", change), DamagedBackupError)

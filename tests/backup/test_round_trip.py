@@ -71,9 +71,7 @@ def read_contents(engine: MemoryEngine, *labels: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("before", "after"), [SAME, *MOVES, SERVERS])
-def test_a_memory_is_the_same_after_it_was_restored(
-    before: str, after: str, new_url: NewUrl, tmp_path: Path
-) -> None:
+def test_a_restored_memory_is_equal(before: str, after: str, new_url: NewUrl, tmp_path: Path) -> None:
     with open_small_engine(new_url(before)) as source, open_small_engine(new_url(after)) as target:
         fill(source, "acme", "alice")
         fill(source, "acme/%")
@@ -200,7 +198,7 @@ actions = st.one_of(
 @pytest.mark.parametrize(("before", "after"), [SAME, *MOVES])
 @examples(10)
 @given(st.lists(actions, max_size=8))
-def test_any_memory_is_the_same_after_it_was_restored(
+def test_any_restored_memory_is_equal(
     engines: dict[str, tuple[MemoryEngine, MemoryEngine]],
     tmp_path_factory: pytest.TempPathFactory,
     before: str,

@@ -33,7 +33,7 @@ def list_contents(engine: MemoryEngine, *labels: str) -> list[str]:
 
 @pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
 @pytest.mark.parametrize("way", ["moved", "restored"])
-def test_a_synced_copy_is_known_as_one_where_it_is_now(
+def test_a_synced_copy_is_recognized_in_its_current_namespace(
     backend: str, way: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
     with (

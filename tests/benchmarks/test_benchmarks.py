@@ -82,7 +82,7 @@ def test_the_recall_benchmark_prints_figures_with_baselines() -> None:
 
 
 @pytest.mark.soak
-def test_the_largest_number_of_tenants_is_a_part_of_its_own() -> None:
+def test_the_largest_number_of_tenants_is_measured_separately() -> None:
     figures = run("benchmarks.speed", "--quick", "--only", "tenants")
     assert figures["tenants"]["namespaces"] == 10
     assert figures["tenants"]["same_ranking"]

@@ -71,7 +71,7 @@ def test_every_tuned_pair_is_judged_right_by_near_words_unless_it_is_marked_as_m
     )
 
 
-def test_no_verdict_on_the_checked_set_is_worse_than_different() -> None:
+def test_wrong_verdicts_on_the_checked_set_are_only_different() -> None:
     pairs = facts.load_pairs(facts.FOLDER / "checked.jsonl")
     for judge in (
         facts.judge_statements,

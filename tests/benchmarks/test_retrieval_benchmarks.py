@@ -71,7 +71,7 @@ def test_latency_is_reported_as_p50_and_p95() -> None:
     assert latency([float(n) for n in range(101)]) == {"p50": 50.0, "p95": 95.0}
 
 
-def test_bm25_scores_by_its_formula() -> None:
+def test_bm25_matches_its_formula() -> None:
     rarity, norm = math.log(1 + 1.5 / 1.5), 1.2 * (0.25 + 0.75 * 3 / 2)
     scores = Bm25({"a": "tea tea milk", "b": "car"}).scores("tea")
     assert scores == pytest.approx({"a": rarity * 2 * 2.2 / (2 + norm)})
@@ -103,7 +103,7 @@ def test_dense_ranks_by_cosine_and_ranks_all() -> None:
     assert sorted(Dense(TEXTS, HashEmbedder(512)).rank("jasmine tea")) == sorted(TEXTS)
 
 
-def test_a_baseline_by_meaning_needs_an_embedder() -> None:
+def test_a_similarity_baseline_requires_an_embedder() -> None:
     assert set(build_rankers(turns("a tea"), None)) == {"bm25", "recency"}
     assert set(build_rankers(turns("a tea"), HashEmbedder())) == {"bm25", "dense", "recency"}
 
@@ -227,7 +227,7 @@ def test_abstention_and_questions_without_a_marked_user_turn_are_skipped() -> No
     assert [question.id for question in questions] == ["q3"]
 
 
-def test_a_session_listed_twice_gets_a_name_of_its_own_each_time() -> None:
+def test_a_session_listed_twice_gets_distinct_names() -> None:
     (question,) = longmemeval.parse([longmemeval_sample()])
     assert list(dict.fromkeys(turn.session for turn in question.turns)) == [
         "answer_ab_1",
@@ -276,7 +276,7 @@ def test_the_backend_is_reported_by_its_dialect_only() -> None:
     assert Options(path, backend="postgres://me:secret@host/name").dialect == "postgresql"
 
 
-def test_embedders_are_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedders_are_selected_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert create_embedder("offline") == "offline"
     assert create_embedder("none") is None
     assert isinstance(create_embedder("hash"), HashEmbedder)

@@ -104,7 +104,7 @@ def test_a_run_on_an_existing_database_leaves_no_data(
         assert engine.namespaces() == (("yours",),)
 
 
-def test_people_get_tables(conversations: str, questions: str) -> None:
+def test_the_default_output_is_a_table(conversations: str, questions: str) -> None:
     assert "recall@5" in run("locomo", conversations)
     assert "session all@5" in run("longmemeval", questions)
 

@@ -100,15 +100,13 @@ def test_the_tuning_signals_match_the_benchmark_measures(three: Path, tmp_path: 
     assert figures["weights"]["code"] == asdict(Weights())
 
 
-def test_scores_that_are_not_those_of_recall_are_noticed(
-    three: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_that_differ_from_recall_are_reported(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "WEIGHTS", Weights(near=-9, wide=-9, session=-9))
     with pytest.raises(AssertionError, match="not those that recall weighs"):
         tuning.measure(Settings(locomo=three, embedder="none"))
 
 
-def test_files_and_numbers_that_cannot_be_used_are_refused(three: Path, tmp_path: Path) -> None:
+def test_unusable_files_and_numbers_are_refused(three: Path, tmp_path: Path) -> None:
     one = written(tmp_path / "one.json", [conversation(0)])
     with pytest.raises(UnusableError, match="takes two or more"):
         tuning.measure(Settings(locomo=one))

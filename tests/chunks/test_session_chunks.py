@@ -88,7 +88,7 @@ def test_the_21st_message_creates_a_chunk_of_the_oldest_ten(session: Session, cl
     assert [chunk.number for chunk in session.learn().chunks] == [2]
 
 
-def test_250_messages_are_23_chunks_and_25_once_it_is_over(session: Session) -> None:
+def test_250_messages_are_23_chunks_and_25_when_the_session_ends(session: Session) -> None:
     said = say(session, 250)
     assert len(session.learn().chunks) == 23
     assert len(session.chunks()) == 23
@@ -191,7 +191,7 @@ def test_the_original_messages_are_returned_verbatim(engine: MemoryEngine, tenan
     assert texts_of(session, chunk)[: len(odd)] == odd
 
 
-def test_over_max_chunks_the_oldest_two_become_one() -> None:
+def test_above_max_chunks_the_oldest_two_are_merged() -> None:
     with small(chunk_messages=2, recent_messages=1, max_chunks=3) as engine:
         session = engine.session("t", "s")
         said = say(session, 7)

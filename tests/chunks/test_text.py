@@ -37,7 +37,7 @@ def test_without_a_model_a_chunk_is_summarized_by_its_own_sentences() -> None:
     assert chunk.problems == ()
 
 
-def test_with_a_model_its_words_are_the_summary() -> None:
+def test_a_model_answer_is_the_summary() -> None:
     model = ScriptedLLM(["They chose PostgreSQL for bookings."])
     chunk = summarize_chunk(TALK, Summarizer(COUNTER, model))
     assert chunk.summary.startswith("They chose PostgreSQL for bookings.")
@@ -111,7 +111,7 @@ def test_topics_come_from_people_and_only_otherwise_from_tools() -> None:
     assert summarize_chunk([printed], Summarizer(COUNTER)).topics == ("kiosk", "printer")
 
 
-def test_a_merged_summary_that_fits_is_in_the_same_format_word_for_word() -> None:
+def test_a_merged_summary_that_fits_is_verbatim() -> None:
     assert merge_chunk_summaries("One.", "Two.", COUNTER, 100) == "Earlier: One.\n\nThen: Two."
     nested = merge_chunk_summaries("Earlier: One.\n\nThen: Two.", "Three.", COUNTER, 100)
     assert nested == "Earlier: Earlier: One.\n\nThen: Two.\n\nThen: Three."
@@ -145,7 +145,7 @@ def test_a_second_part_that_does_not_fit_is_truncated_too() -> None:
     assert text.endswith("word...")
 
 
-def test_a_chunk_that_is_merged_again_and_again_does_not_grow_without_bound() -> None:
+def test_a_repeatedly_merged_chunk_stays_bounded() -> None:
     text = "It began with Redis."
     for number in range(200):
         text = merge_chunk_summaries(text, f"Part {number} was about topic {number}.", COUNTER, 80)
@@ -163,7 +163,7 @@ counters = st.sampled_from([CharCounter(), ContentAwareCounter()])
 
 
 @given(summaries, summaries, counters, st.integers(1, 120))
-def test_a_merged_summary_fits_whatever_the_parts(
+def test_a_merged_summary_fits_for_any_parts(
     first: str, second: str, counter: CharCounter, limit: int
 ) -> None:
     text = merge_chunk_summaries(first, second, counter, limit)

@@ -144,7 +144,7 @@ def test_a_wrong_command_line_is_exit_code_2(database: Path) -> None:
     assert run("search", "-d", database, "bob", "tea", "--limit", "0").code == 2
 
 
-def test_a_backup_is_restored_elsewhere_and_moved_on(database: Path, tmp_path: Path) -> None:
+def test_a_backup_is_restored_elsewhere_and_moved_again(database: Path, tmp_path: Path) -> None:
     file, second, third = tmp_path / "all.gz", tmp_path / "second.db", tmp_path / "third.db"
     report = run("backup", "-d", database, file, "--json").parsed
     assert report["counts"]["messages"] == 4
@@ -162,7 +162,7 @@ def test_one_namespace_is_restored_into_another(database: Path, tmp_path: Path) 
     assert run("inspect", "-d", other, "--json").parsed["namespaces"] == [["acme", "bob"], ["moved"]]
 
 
-def test_nothing_is_erased_without_yes(database: Path, tmp_path: Path) -> None:
+def test_replacing_a_namespace_requires_yes(database: Path, tmp_path: Path) -> None:
     file = tmp_path / "bob.gz"
     run("backup", "-d", database, file, "bob")
     before = run("export", "-d", database).out
@@ -206,7 +206,7 @@ def test_forget_erases_only_with_yes(database: Path) -> None:
     assert run("forget", "-d", database, "--yes").code == 1  # nothing is named
 
 
-def test_maintenance_is_done_only_with_yes(database: Path) -> None:
+def test_maintenance_runs_only_with_yes(database: Path) -> None:
     assert run("maintain", "-d", database).code == 3
     told = run("maintain", "-d", database, "--yes", "--json").parsed
     assert told["is_complete"]

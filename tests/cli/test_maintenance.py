@@ -88,7 +88,7 @@ def test_optimize_uses_and_prints_its_budget(aged: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["maintain"], ["forget", "alice"]])
-def test_a_program_reads_that_yes_is_missing(aged: Path, command: list[str]) -> None:
+def test_a_missing_yes_is_reported_in_json(aged: Path, command: list[str]) -> None:
     done = run(*command, "-d", aged, "--json")
     assert done.code == 3
     assert (done.parsed["done"], done.parsed["missing"]) == (False, "--yes")

@@ -50,7 +50,7 @@ def test_messages_before_an_invalid_line_are_stored(tmp_path: Path, before: int)
     assert again.parsed == {"stored": 1, "known": before, "left_out": 0}
 
 
-def test_a_message_that_a_session_refuses_is_named_and_all_before_it_is_stored(tmp_path: Path) -> None:
+def test_a_message_refused_by_a_session_is_named_and_earlier_ones_are_stored(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     other = line(3, content="other words under a known id")
     done = run("import", "-d", path, "-", input="".join(map(line, range(7))) + other + line(8))
@@ -247,7 +247,7 @@ def test_an_export_is_private_and_renamed_when_complete(database: Path, tmp_path
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_session_of_some_namespace_is_exported_without_naming_it(database: Path) -> None:
+def test_a_session_of_any_namespace_is_exported_without_naming_it(database: Path) -> None:
     done = run("export", "-d", database, "-s", "tuesday")
     assert (done.code, done.out.count("\n")) == (0, 1)
     assert run("inspect", "-d", database, "-s", "tuesday").code == 1
@@ -367,7 +367,7 @@ def test_a_full_disk_prints_one_line_and_leaves_no_file(tmp_path: Path, command:
         ),
     ],
 )
-def test_an_output_without_room_is_one_line(database: Path, words: list[str], unbuffered: str) -> None:
+def test_an_output_that_does_not_fit_is_one_line(database: Path, words: list[str], unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         called = [sys.executable, "-m", "langmem_tiers", *words, "-d", str(database)]
         told = os.environ | {"PYTHONUNBUFFERED": unbuffered}

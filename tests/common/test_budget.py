@@ -75,7 +75,7 @@ def test_each_preset_reserves_the_documented_tokens(
     assert budget.available == available
 
 
-def test_the_browser_agent_starts_to_compress_at_70_percent() -> None:
+def test_the_browser_agent_preset_compresses_at_70_percent() -> None:
     assert TokenBudget.browser_agent().compression_trigger == 0.7
 
 
@@ -188,7 +188,7 @@ def test_full_share_can_equal_compressed_share() -> None:
         (128_000, None, "tools"),
     ],
 )
-def test_an_agent_with_senseless_numbers_is_refused(context: Any, tools: Any, name: str) -> None:
+def test_an_agent_with_invalid_numbers_is_refused(context: Any, tools: Any, name: str) -> None:
     value = context if name == "context_tokens" else tools
     with pytest.raises(InvalidConfigError) as caught:
         TokenBudget.agent(context, tools=tools)
@@ -207,7 +207,7 @@ def test_a_budget_of_0_is_refused(tokens: Any) -> None:
         TokenBudget.of(tokens)
 
 
-def test_a_budget_does_not_change() -> None:
+def test_a_budget_is_immutable() -> None:
     budget = TokenBudget()
     with pytest.raises(FrozenInstanceError):
         budget.system_tokens = 0  # type: ignore[misc]  # the claim

@@ -75,7 +75,7 @@ def test_the_decay_matches_the_formula(days: float, count: int, left: float) -> 
     assert compute_decay_since(NOW - timedelta(days=days), count, NOW) == pytest.approx(left, abs=1e-12)
 
 
-def test_another_half_life_halves_after_so_many_days() -> None:
+def test_another_half_life_halves_after_that_many_days() -> None:
     assert compute_decay(7, 0, 7) == pytest.approx(0.5)
     assert compute_decay(14, 2, 7) == pytest.approx(0.45)
 
@@ -87,7 +87,7 @@ def test_a_clock_set_back_gives_a_decay_of_1_at_most(count: int) -> None:
     assert compute_decay_since(NOW + timedelta(days=400), count, NOW) == 1.0
 
 
-def test_parts_of_a_day_count() -> None:
+def test_parts_of_a_day_are_counted() -> None:
     assert compute_decay_since(NOW - timedelta(hours=12), 0, NOW, half_life_days=0.5) == pytest.approx(0.5)
 
 
@@ -122,6 +122,6 @@ def test_the_decay_is_strictly_monotonic_below_the_caps(days: float, count: int)
 
 
 @given(DAYS)
-def test_use_adds_a_half_at_most(days: float) -> None:
+def test_accesses_add_a_half_at_most(days: float) -> None:
     assert compute_decay(days, 10_000) - compute_decay(days, 0) <= 0.5 + 1e-12
     assert compute_decay(days, 5) == compute_decay(days, 6) == compute_decay(days, 10_000)

@@ -104,7 +104,7 @@ class Spoken:
     ],
     ids=["langchain", "attributes", "mapping", "openai", "anthropic", "llama-index"],
 )
-def test_a_call_is_read_in_every_form(given: object) -> None:
+def test_a_tool_call_is_read_in_every_format(given: object) -> None:
     one = read(given)
     assert (one.content, one.tool_calls) == ("", (READ_CALL,))
 

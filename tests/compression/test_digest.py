@@ -92,7 +92,7 @@ def test_a_summary_of_a_summary_keeps_count_facts_and_steps() -> None:
     assert "It is not done yet" in done.text
 
 
-def test_ten_summaries_of_summaries_lose_no_fact_that_had_room() -> None:
+def test_ten_repeated_summaries_lose_no_fact_that_fits() -> None:
     earlier: Digest | None = None
     for round_ in range(10):
         new = [message(f"Round {round_}: https://example.com/{round_}/{n}") for n in range(3)]

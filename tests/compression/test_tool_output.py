@@ -81,7 +81,7 @@ def test_tokens_of_a_text_above_400000_characters_are_estimated_from_both_ends(
     assert not at.should_compress("extract_text", text)
 
 
-def test_threshold_switch_and_lists_are_the_callers() -> None:
+def test_threshold_switch_and_lists_are_configurable() -> None:
     own = ContextCompressor(
         CharCounter(),
         compression_threshold_tokens=10,
@@ -392,7 +392,7 @@ def test_page_text_omits_skipped_tags(tag: str) -> None:
     assert " ".join(page.text).split() == ["Hello", "world"]
 
 
-def test_a_selector_in_an_address_is_listed_without_form_fields_too() -> None:
+def test_a_selector_in_a_url_is_listed_without_form_fields_too() -> None:
     extraction = CompressedExtraction(
         content_type=CompressionContentType.PAGE_STATE,
         summary="A page.",

@@ -202,6 +202,6 @@ def test_a_context_is_never_larger_than_its_limit(
     assert done.tokens == counter.count(done.text) <= max(0, limit)
 
 
-def test_wrong_limits_are_errors_of_the_configuration() -> None:
+def test_invalid_limits_are_configuration_errors() -> None:
     with pytest.raises(InvalidConfigError):
         ExtractionBudget(max_percent=-0.1)

@@ -62,7 +62,7 @@ def test_urls_omitted_by_a_model_stay_out_only_on_request() -> None:
         ("x" * 1_000_000, "the model returned 1000000 characters"),
     ],
 )
-def test_a_model_that_fails_is_done_without(reply: str | BaseException, problem: str) -> None:
+def test_a_failing_model_is_skipped(reply: str | BaseException, problem: str) -> None:
     done = ContextCompressor(model=ScriptedLLM([reply])).compress(TEXT)
     plain = compressor.compress(TEXT)
     assert done.problems[0].startswith(problem)

@@ -99,7 +99,7 @@ FORMS = [as_page, as_json, as_page_json, as_slashed_json, as_markdown, as_tree]
     kind=st.sampled_from([None, "page_state", "search_results"]),
 )
 @examples(40)
-def test_every_address_of_the_input_is_in_the_prompt(
+def test_every_url_of_the_input_is_in_the_prompt(
     form: Any, urls: list[str], text: str, tier: int, kind: str | None
 ) -> None:
     assert set(urls) <= list_kept_values(form(urls, text), kind, tier)
@@ -107,7 +107,7 @@ def test_every_address_of_the_input_is_in_the_prompt(
 
 @given(urls=st.lists(absolute, min_size=1, max_size=8, unique=True), text=words, tier=st.integers(1, 3))
 @examples(60)
-def test_every_address_in_prose_is_in_the_prompt(urls: list[str], text: str, tier: int) -> None:
+def test_every_url_in_prose_is_in_the_prompt(urls: list[str], text: str, tier: int) -> None:
     marks = [
         ("", ""),
         ("(", ")."),
@@ -144,7 +144,7 @@ def addresses_of(value: Any) -> set[str]:
 
 
 @given(data=nested, tier=st.integers(1, 3))
-def test_every_address_in_nested_data_is_in_the_prompt(data: Any, tier: int) -> None:
+def test_every_url_in_nested_data_is_in_the_prompt(data: Any, tier: int) -> None:
     wanted = addresses_of(data)
     assert wanted <= set(compressor.compress(data, None, tier).urls_mentioned)
     assert wanted <= set(compressor.compress(json.dumps(data), None, tier).urls_mentioned)

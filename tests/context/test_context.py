@@ -186,7 +186,7 @@ def test_a_newest_message_that_cannot_fit_is_an_error_that_names_its_size(
     assert session.count() == 1
 
 
-def test_a_budget_of_one_token_is_an_error_and_no_loss(engine: MemoryEngine, tenant: str) -> None:
+def test_a_budget_of_one_token_raises_without_loss(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     session.add("user", "Hello there")
     with pytest.raises(BudgetExceededError):
@@ -233,7 +233,7 @@ def test_knowledge_counts_as_used_once_for_each_question(
     assert (item.use_count, item.confidence) == (2, 0.6)
 
 
-def test_without_knowledge_there_is_no_message(engine: MemoryEngine, tenant: str) -> None:
+def test_the_knowledge_message_is_added_only_if_knowledge_matches(engine: MemoryEngine, tenant: str) -> None:
     engine.namespace(tenant).knowledge.store("domain", "example.com", "an online shop")
     session = engine.session(tenant, "s")
     session.add("user", "How warm is it in Malmö?")

@@ -71,7 +71,9 @@ def test_entries_are_recalled_with_messages_and_score_signals(engine: MemoryEngi
     assert texts(space.recall("red boat sails noon", limit=1)) == [entry.content]
 
 
-def test_standing_falls_with_time_and_rises_with_use(memory_engine: MemoryEngine, clock: FrozenClock) -> None:
+def test_the_decay_score_falls_with_time_and_rises_with_use(
+    memory_engine: MemoryEngine, clock: FrozenClock
+) -> None:
     space = memory_engine.namespace("a")
     space.long_term.store(CODE, kind="goal")
     clock.advance(days=30)
@@ -179,7 +181,7 @@ def test_chunks_are_recalled_unless_excluded(memory_engine: MemoryEngine) -> Non
     assert space.recall("red boat lemons", filters=RecallFilters(**only, chunks=False)).hits == ()
 
 
-def test_other_strategies_bring_entries_where_they_are_named(
+def test_other_strategies_return_entries_if_requested(
     memory_engine: MemoryEngine, clock: FrozenClock
 ) -> None:
     space = memory_engine.namespace("a")
@@ -202,7 +204,7 @@ def test_recall_of_tenants_is_isolated(engine: MemoryEngine, tenant: str) -> Non
 
 
 @pytest.mark.parametrize("embedder", [None, "offline"])
-def test_nothing_changes_in_a_namespace_without_entries(embedder: Any, clock: FrozenClock) -> None:
+def test_recall_in_a_namespace_without_entries_is_unchanged(embedder: Any, clock: FrozenClock) -> None:
     with MemoryEngine(embedder=embedder, clock=clock, ids=seeded_ids()) as engine:
         space, other = engine.namespace("a"), engine.namespace("b")
         for namespace in (space, other):
@@ -416,7 +418,7 @@ def memory(text: str, tier: Tier | None = None, *, session: str = "s") -> Hit:
         (Tier.EPISODIC, 10 * len(CODE), True),
     ],
 )
-def test_an_entry_is_an_echo_of_a_message_up_to_twice_as_long_and_an_episode_of_any(
+def test_an_entry_repeats_a_message_up_to_twice_as_long_and_an_episode_any_message(
     tier: Tier,
     more: int,
     is_echo: bool,  # noqa: FBT001 - a column of the table
@@ -427,7 +429,7 @@ def test_an_entry_is_an_echo_of_a_message_up_to_twice_as_long_and_an_episode_of_
     assert find_repeated_hits([memory(CODE, tier), memory("The code of the door is 1234.")]) == {}
 
 
-def test_an_episode_is_an_echo_of_an_entry_and_an_entry_of_no_episode() -> None:
+def test_an_episode_repeats_an_entry_and_an_entry_repeats_no_episode() -> None:
     entry, episode = memory(CODE, Tier.LONG_TERM), memory(CODE, Tier.EPISODIC)
     for hits in ([entry, episode], [episode, entry]):
         assert find_repeated_hits(hits) == {id(episode): entry}

@@ -70,7 +70,7 @@ def test_a_custom_budget_compacts_on_request(session: Session) -> None:
     assert context.token_count <= 1000
 
 
-def test_the_engines_budget_need_not_tidy() -> None:
+def test_the_budget_of_the_engine_does_not_force_compaction() -> None:
     config = EngineConfig(budget=TokenBudget.of(1000))
     with MemoryEngine(config=config, clock=FrozenClock(), ids=seeded_ids(), embedder=None) as engine:
         session = engine.session("a", "s")

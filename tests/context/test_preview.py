@@ -182,7 +182,7 @@ def test_a_preview_reads_more_while_older_messages_can_fit(clock: FrozenClock) -
         assert len(seen.context.messages) > 100
 
 
-def test_a_preview_names_the_newest_200_messages_without_room(clock: FrozenClock) -> None:
+def test_a_preview_names_the_newest_200_messages_that_do_not_fit(clock: FrozenClock) -> None:
     with MemoryEngine(embedder=None, clock=clock) as engine:
         session = engine.session("a", "s")
         session.add_many(boats(0, 300))

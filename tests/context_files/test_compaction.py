@@ -47,7 +47,7 @@ def test_more_than_50_entries_are_reduced_to_the_newest_30(count: int, left: int
     assert report.is_compacted == (count > 50)
 
 
-def test_the_summary_reads_as_in_the_design() -> None:
+def test_the_summary_matches_the_design() -> None:
     summary = compact(build_conversation(51), now=NOW).context.long_term_summary
     assert summary.startswith(
         "Previous conversation summary:\n- user: Message 1\n- assistant: Response 1\n- user: "
@@ -201,7 +201,7 @@ def test_a_failed_model_is_replaced_by_extracted_lines_and_reported(
     assert report.context == compact(build_conversation(9), now=NOW, config=config).context
 
 
-def test_a_summary_that_has_grown_too_long_is_summarised_again() -> None:
+def test_a_summary_that_is_too_long_is_summarized_again() -> None:
     config, context = CompactionConfig(max_summary_tokens=1000), ContextData(session_id="s")
     for round_ in range(20):
         entries = tuple(

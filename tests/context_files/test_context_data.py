@@ -124,7 +124,7 @@ def test_a_turn_is_counted_as_a_quarter_of_its_characters() -> None:
     assert uncounted.tracked_tokens == 5  # only what somebody counted
 
 
-def test_calls_of_tools_and_tokens_add_up() -> None:
+def test_tool_calls_and_tokens_add_up() -> None:
     context = ContextData(session_id="s")
     for tool, failed in (("echo", False), ("echo", True), ("file_read", False)):
         context = context.with_tool_call(tool, failed=failed)

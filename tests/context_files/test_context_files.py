@@ -43,7 +43,7 @@ def files(
         yield opened
 
 
-def test_the_usage_of_the_design_works(files: ContextFiles, clock: FrozenClock) -> None:
+def test_the_usage_example_of_the_design_works(files: ContextFiles, clock: FrozenClock) -> None:
     files.initialize()
     context = files.load(ID)
     assert context == ContextData(session_id=ID)
@@ -82,7 +82,7 @@ def test_a_long_conversation_is_compacted_saved_and_continued(
     assert len(files.versions(ID)) == 10
 
 
-def test_versions_are_listed_compared_and_restored(files: ContextFiles, clock: FrozenClock) -> None:
+def test_versions_can_be_listed_compared_and_restored(files: ContextFiles, clock: FrozenClock) -> None:
     context = files.load(ID)
     for fact in ("a", "b", "c"):
         clock.advance(hours=1)
@@ -163,7 +163,7 @@ def test_no_file_is_created_before_the_first_save(tmp_path: Path) -> None:
         ({"embedder": 5}, "embedder must have"),
     ],
 )
-def test_parts_that_cannot_be_used_are_refused(tmp_path: Path, part: Any, message: str) -> None:
+def test_invalid_components_are_refused(tmp_path: Path, part: Any, message: str) -> None:
     with pytest.raises(InvalidConfigError, match=message):
         ContextFiles(tmp_path, **part)
 

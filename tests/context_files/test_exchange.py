@@ -78,7 +78,7 @@ def test_any_context_is_exported_as_imported(one_engine: MemoryEngine, context: 
         assert export_context(side, SESSION) == context
 
 
-def test_an_entry_that_reads_like_a_summary_is_an_entry(one_engine: MemoryEngine) -> None:
+def test_an_entry_that_resembles_a_summary_is_an_entry(one_engine: MemoryEngine) -> None:
     for role in ("system", "user", "narrator"):
         for summary in ("", "Told before."):
             side = _build_endpoint(one_engine, uuid.uuid4().hex, SESSION)

@@ -53,7 +53,7 @@ def test_distinct_ids_have_distinct_files_on_case_insensitive_file_systems(one: 
 
 
 @given(IDS)
-def test_each_name_is_safe_and_leads_back(session_id: str) -> None:
+def test_each_name_is_safe_and_reversible(session_id: str) -> None:
     stem = to_file_stem(session_id)
     assert stem.isascii()
     assert not set(stem) & set('/\\\0*?"<>| \n')
@@ -73,7 +73,7 @@ def test_very_long_ids_with_the_same_prefix_have_distinct_files() -> None:
 
 
 @pytest.mark.parametrize("stem", ["%41lice ", "Alice", "%61", "%zz", "%C3", ".x", "con", "", "%", "é"])
-def test_a_file_that_we_would_call_otherwise_is_of_no_session(stem: str) -> None:
+def test_a_file_with_a_foreign_name_belongs_to_no_session(stem: str) -> None:
     assert parse_file_stem(stem) is None
 
 

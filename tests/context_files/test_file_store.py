@@ -128,7 +128,7 @@ def test_an_unreadable_file_is_quarantined_and_the_same_version_restored(
     assert store.save(saved, NOW).version == 3
 
 
-def test_damaged_versions_are_passed_over(
+def test_damaged_versions_are_skipped(
     store: FileContextStore, saved: ContextData, main: Path, folder: Path
 ) -> None:
     main.write_bytes(b"")
@@ -351,7 +351,7 @@ def test_waiting_too_long_for_the_lock_raises(folder: Path, saved: ContextData) 
     store.save(saved, NOW)
 
 
-def test_others_sessions_are_not_waited_for(
+def test_a_locked_session_does_not_block_other_sessions(
     store: FileContextStore, folder: Path, saved: ContextData
 ) -> None:
     with hold_file_lock(folder / ".locks" / f"{ID}.lock", 1):

@@ -129,7 +129,7 @@ def test_message_text_is_displayed_literally(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["<b>&", "a'\"><script>", "שלום<i>"])
-def test_names_of_tenants_and_sessions_are_words_too(tmp_path: Path, text: str) -> None:
+def test_hostile_namespace_and_session_names_are_displayed_literally(tmp_path: Path, text: str) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         session = engine.session((text, "x"), text)
         session.add("user", text)

@@ -230,7 +230,7 @@ def test_the_whole_window_includes_the_reserves() -> None:
     assert axes.get_xlim() == (0, 1000)
 
 
-def test_the_context_of_a_memory_system_is_drawn_too(tmp_path: Path) -> None:
+def test_the_context_of_a_memory_system_can_be_plotted(tmp_path: Path) -> None:
     with MemorySystem(MemorySystemConfig(memory_dir=tmp_path)) as system:
         system.start_conversation("c")
         system.add_message("user", "We chose PostgreSQL.")
@@ -287,7 +287,7 @@ def as_dict(one: Entry) -> dict[str, Any]:
     return {name: getattr(one, name) for name in ("namespace", "tier", "kind", "content", "created_at")}
 
 
-def test_a_long_conversation_is_drawn_in_few_bars_that_add_up(memory: Memory) -> None:
+def test_a_long_conversation_is_drawn_as_few_bars_with_the_same_total(memory: Memory) -> None:
     said = [message for message in memory.session.messages() if not message.is_summary]
     built = memory.session.build_context(budget=TokenBudget.of(700))
     axes = plots.conversation(built, said)
@@ -298,7 +298,7 @@ def test_a_long_conversation_is_drawn_in_few_bars_that_add_up(memory: Memory) ->
     assert sum(patch.get_height() for patch in axes.patches) == sum(message.token_count for message in said)  # type: ignore[attr-defined]
 
 
-def test_usage_follows_each_turn(memory: Memory) -> None:
+def test_usage_is_updated_after_each_turn(memory: Memory) -> None:
     turns = [memory.session.build_context(budget=TokenBudget.of(tokens)) for tokens in (500, 700, 900)]
     axes = plots.usage(turns)
     stairs = [patch for patch in axes.patches if isinstance(patch, StepPatch)]

@@ -42,7 +42,7 @@ def test_a_bar_follows_embedding_backups_and_maintenance(tmp_path: Path) -> None
     assert "erasing: 300it" in told["maintain"]
 
 
-def test_a_bar_ends_with_its_block_even_if_the_work_fails() -> None:
+def test_a_bar_is_closed_with_its_block_even_if_the_work_fails() -> None:
     out = io.StringIO()
     with suppress(RuntimeError), bar("moving", file=out) as progress:
         progress(1, 4)

@@ -75,7 +75,7 @@ TELLING = {
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_each_kind_shows_itself_as_sound_html_and_as_text(memory: Memory, kind: str) -> None:
+def test_each_kind_is_displayed_as_valid_html_and_as_text(memory: Memory, kind: str) -> None:
     value = VALUES[kind](memory)
     page, plain = page_of(value), render(value, "text/plain")
     for told in (page.text, plain):
@@ -86,7 +86,7 @@ def test_each_kind_shows_itself_as_sound_html_and_as_text(memory: Memory, kind: 
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_a_view_sets_no_ground_and_no_colour_of_letters(memory: Memory, kind: str) -> None:
+def test_a_view_sets_no_background_and_no_text_color(memory: Memory, kind: str) -> None:
     html = VALUES[kind](memory)._repr_html_()
     page = page_of(VALUES[kind](memory))
     grounds = [style for style in page.styles if "background" in style or "color:" in style]
@@ -170,7 +170,7 @@ def test_long_texts_are_truncated_and_counted(tmp_path: Path) -> None:
     assert "(+4,600 characters)" in page_of(report.message).text  # by itself it has more room
 
 
-def test_an_empty_memory_shows_itself(tmp_path: Path) -> None:
+def test_an_empty_memory_is_displayed(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db") as engine:
         namespace = engine.namespace("alice")
         assert "messages 0" in page_of(engine).text
@@ -242,7 +242,7 @@ def test_displaying_a_value_changes_nothing(memory: Memory) -> None:
     assert ([item.use_count for item in memory.namespace.knowledge], memory.session.count()) == before
 
 
-def test_every_public_report_shows_itself() -> None:
+def test_every_public_report_is_displayable() -> None:
     packages = [module.name for module in iter_modules(langmem_tiers.__path__) if module.ispkg]
     modules = [importlib.import_module(f"langmem_tiers.{name}") for name in packages]
     public = {getattr(module, name) for module in modules for name in getattr(module, "__all__", ())}

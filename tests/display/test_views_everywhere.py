@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_engine_tenant_and_session_show_themselves_on_each_database(
+def test_engine_namespace_and_session_are_displayed_on_each_database(
     engine: MemoryEngine, tenant: str
 ) -> None:
     session = engine.session(tenant, "monday")

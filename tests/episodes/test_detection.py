@@ -341,7 +341,7 @@ def test_an_assistant_suggestion_has_less_significance() -> None:
     assert moment(said).significance - moment(("assistant", said)).significance == pytest.approx(0.2)
 
 
-def test_valence_is_good_for_success_bad_for_issues_and_stronger_with_strong_words() -> None:
+def test_valence_is_positive_for_success_negative_for_issues_and_stronger_with_strong_words() -> None:
     solved, issue = moment("It works now.").valence, moment("It fails.").valence
     assert moment("We figured out how.").valence > solved > moment("We decided on it.").valence > 0
     assert issue < moment("Change of plan: we stay.").valence < 0
@@ -368,9 +368,7 @@ def test_rows_of_other_languages_can_be_added() -> None:
     ("kind", "pattern", "strength"),
     [("party", re.compile("a"), 0.5), (DECISION, re.compile("a*"), 0.5), (DECISION, re.compile("a"), 2.0)],
 )
-def test_a_row_that_cannot_work_is_refused(
-    kind: EpisodeKind, pattern: re.Pattern[str], strength: float
-) -> None:
+def test_an_invalid_row_is_refused(kind: EpisodeKind, pattern: re.Pattern[str], strength: float) -> None:
     with pytest.raises(InvalidInputError):
         MomentPattern(kind, pattern, strength)
 

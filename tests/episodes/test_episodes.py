@@ -45,7 +45,7 @@ def titles(found: tuple[Any, ...]) -> list[str]:
     return [episode.title for episode in found]
 
 
-def test_an_episode_is_recorded_and_read_back_as_it_is(
+def test_an_episode_is_recorded_and_read_back_equal(
     namespace: Namespace, episodes: Episodes, clock: FrozenClock
 ) -> None:
     entry = namespace.long_term.store("The kettle is blue.").entry

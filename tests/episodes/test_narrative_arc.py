@@ -239,7 +239,7 @@ def test_merging_is_idempotent(told: list[Episode]) -> None:
 
 
 @given(many())
-def test_merging_loses_no_turn_and_no_access_and_names_all_that_it_absorbs(told: list[Episode]) -> None:
+def test_merging_loses_no_turn_or_access_and_names_all_absorbed_episodes(told: list[Episode]) -> None:
     merged = merge_overlapping_episodes(told)
     after = applied(told, merged)
     assert sum(episode.access_count for episode in after) == sum(episode.access_count for episode in told)

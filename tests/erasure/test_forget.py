@@ -188,7 +188,7 @@ def test_a_session_is_forgotten_with_its_memories_context_and_archived_parts(
     assert counts.versions == 2  # of knowledge and of the context
 
 
-def test_forgetting_a_session_again_erases_nothing_more(engine: MemoryEngine, tenant: str) -> None:
+def test_forgetting_a_session_twice_erases_nothing_more(engine: MemoryEngine, tenant: str) -> None:
     fill(engine, tenant)
     first = engine.forget(namespace=tenant, session="monday", scrub=False)
     again = engine.forget(namespace=tenant, session="monday", scrub=False)

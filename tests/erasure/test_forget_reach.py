@@ -338,9 +338,7 @@ def test_retention_keeps_knowledge_of_erased_messages(clock: FrozenClock) -> Non
         assert [item.value for item in knowledge.history("domain", "city")] == ["Oslo"]
 
 
-def test_an_entry_cannot_be_stored_by_a_comparison_with_memories_that_are_forgotten_now(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_an_entry_compared_with_forgotten_memories_is_not_stored(engine: MemoryEngine, tenant: str) -> None:
     session, store = engine.session(tenant, "s"), engine.namespace(tenant).long_term._store
     session.add("user", "I prefer dark roast coffee.")
     session.learn()

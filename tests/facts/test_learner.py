@@ -433,7 +433,7 @@ def test_an_unusable_answer_keeps_its_own_problem_if_another_call_failed() -> No
         assert "without JSON" in kept.reason
 
 
-def test_a_model_that_fails_is_a_problem_and_no_error() -> None:
+def test_a_failing_model_is_a_problem_and_not_an_error() -> None:
     with in_memory(ScriptedLLM([RuntimeError("down")])) as engine:
         session, namespace = engine.session("t", "s"), engine.namespace("t")
         add_messages(session, DECIDED)

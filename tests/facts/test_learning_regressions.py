@@ -110,7 +110,7 @@ def test_a_fact_of_a_future_message_is_valid_since_it_was_learned(engine: Memory
     assert entry.valid_from == NOW
 
 
-def test_episodes_carry_the_time_of_their_last_turn(
+def test_episodes_have_the_time_of_their_last_turn(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)

@@ -138,7 +138,7 @@ def test_escapes_are_undone() -> None:
         ("0", 0.0),
     ],
 )
-def test_a_confidence_is_read_in_every_usual_form(given: str, confidence: float) -> None:
+def test_a_confidence_is_read_in_every_usual_format(given: str, confidence: float) -> None:
     extraction = read(f'[{{"content": "Ana prefers tea", "kind": "fact", "confidence": {given}}}]')
     assert extraction.facts[0].confidence == confidence
     assert extraction.problems == ()
@@ -311,7 +311,7 @@ def test_an_oversized_answer_is_kept_unchanged_and_not_parsed() -> None:
     assert extraction.raw_answers == (answer,)
 
 
-def test_a_careful_model_of_your_own_can_be_shared() -> None:
+def test_a_bounded_model_can_be_shared() -> None:
     careful = BoundedModel(ScriptedLLM([f"[{TEA}]", f"[{DB}"]), time_limit_seconds=LIMIT_SECONDS)
     facts = LlmFactExtractor(careful)
     assert [fact.content for fact in facts.extract(TOLD).facts] == BOTH[:1]

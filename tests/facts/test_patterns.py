@@ -96,7 +96,7 @@ def test_every_word_of_the_design_document_is_found(sentence: str, kind: str) ->
         ("We are targeting May", "goal"),
     ],
 )
-def test_inflections_count_as_the_word_does(sentence: str, kind: str) -> None:
+def test_inflections_count_like_their_word(sentence: str, kind: str) -> None:
     assert kind_of(sentence) == kind
 
 

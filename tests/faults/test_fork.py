@@ -119,7 +119,7 @@ def test_a_recall_is_counted_once_when_parent_and_child_close(file_url: str, tmp
 
 
 @pytest.mark.smoke
-def test_a_child_recalls_though_its_parent_was_in_the_middle_of_it(file_url: str) -> None:
+def test_a_child_can_recall_when_forked_during_a_recall_of_its_parent(file_url: str) -> None:
     with MemoryEngine(file_url, embedder=HashEmbedder()) as engine:
         where = engine.namespace("a")
         where.session("s").add("user", "the red boat")

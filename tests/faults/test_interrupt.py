@@ -119,7 +119,7 @@ print(session.count())
 
 @pytest.mark.smoke
 @pytest.mark.timeout(240)
-def test_an_interrupted_close_leaves_an_engine_that_works(tmp_path: Path) -> None:
+def test_an_interrupted_close_leaves_a_working_engine(tmp_path: Path) -> None:
     child = subprocess.run(
         [sys.executable, "-c", CLOSE_IS_INTERRUPTED],
         capture_output=True,

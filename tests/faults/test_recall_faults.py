@@ -305,7 +305,7 @@ def test_vectors_that_could_not_be_stored_are_stored_when_the_engine_closes(tmp_
 
 @never_waits
 @pytest.mark.backend
-def test_on_a_server_a_recall_does_not_wait_for_a_locked_row(
+def test_a_recall_on_postgresql_does_not_wait_for_a_locked_row(
     new_postgres_database: Callable[[], str], tenant: str
 ) -> None:
     import psycopg

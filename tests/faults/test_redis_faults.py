@@ -109,7 +109,7 @@ def test_a_wrong_password_is_reported_and_not_shown(tmp_path: Path, caplog: pyte
         pytest.param(None, id="silence"),
     ],
 )
-def test_a_server_that_answers_garbage_is_not_believed(tmp_path: Path, answer: bytes | None) -> None:
+def test_a_redis_that_returns_garbage_is_not_used(tmp_path: Path, answer: bytes | None) -> None:
     clock = FrozenClock()
     with (
         FixedReplyServer(answer) as server,
@@ -230,7 +230,7 @@ def test_messages_erased_during_a_redis_outage_are_removed_when_it_returns(
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "noeviction"])
-def test_a_redis_that_is_full_is_only_slower(tmp_path: Path, policy: str) -> None:
+def test_a_full_redis_is_only_slower(tmp_path: Path, policy: str) -> None:
     with (
         TemporaryRedis("--maxmemory", "2mb", "--maxmemory-policy", policy) as server,
         open_engine(tmp_path, server.url, retry_seconds=0.001) as engine,
@@ -242,7 +242,7 @@ def test_a_redis_that_is_full_is_only_slower(tmp_path: Path, policy: str) -> Non
         assert status(engine).is_connected
 
 
-def test_a_forked_child_has_connections_of_its_own(tmp_path: Path, server: TemporaryRedis) -> None:
+def test_a_forked_child_has_its_own_connections(tmp_path: Path, server: TemporaryRedis) -> None:
     with open_engine(tmp_path, server.url) as engine:
         use(engine)
         assert wait(fork(lambda: use(engine))) == 0

@@ -167,7 +167,7 @@ def test_a_disk_that_refuses_to_write_loses_nothing_acknowledged(path: Path) -> 
     ]
 
 
-def test_a_file_locked_for_too_long_is_an_error_and_not_a_hang(path: Path) -> None:
+def test_a_file_locked_for_too_long_raises_instead_of_hanging(path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with MemoryEngine(f"sqlite:///{path}", config=EngineConfig(busy_timeout_seconds=0.2)) as engine:
@@ -201,7 +201,7 @@ def test_threads_that_wait_too_long_for_a_lock_get_an_error(path: Path) -> None:
         session.add("user", "x")
 
 
-def test_a_pool_with_no_connection_left_is_an_error(shared_postgres: str, tenant: str) -> None:
+def test_an_exhausted_connection_pool_is_an_error(shared_postgres: str, tenant: str) -> None:
     config = EngineConfig(pool_size=1, busy_timeout_seconds=0.2)
     with MemoryEngine(shared_postgres, config=config) as engine:
         session = engine.session(tenant, "s")
@@ -276,7 +276,7 @@ def test_an_error_while_writing_leaves_no_open_transaction(path: Path) -> None:
     assert len(contents(path)) == 4
 
 
-def test_a_file_that_vanishes_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_disappears_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     with MemoryEngine(f"sqlite:///{folder / 'memory.db'}") as engine:

@@ -49,7 +49,7 @@ def keys(base: KnowledgeBase, text: str, **options: Any) -> list[str]:
     return [hit.knowledge.key for hit in base.recall(text, use=False, **options)]
 
 
-def test_something_new_starts_at_one_half(base: KnowledgeBase, clock: FrozenClock) -> None:
+def test_new_knowledge_starts_at_one_half(base: KnowledgeBase, clock: FrozenClock) -> None:
     report = base.store(SITE, "cart", "Cart is at /cart", source="session 7")
     assert (report.is_new, report.superseded) == (True, None)
     assert report.knowledge == read_knowledge(base)
@@ -103,7 +103,7 @@ def test_each_use_adds_a_twentieth_up_to_one(base: KnowledgeBase, clock: FrozenC
         assert (used.confidence, used.use_count, used.last_used_at) == (expected, number, clock.now())
 
 
-def test_steps_do_not_gather_dust(base: KnowledgeBase) -> None:
+def test_steps_accumulate_no_rounding_error(base: KnowledgeBase) -> None:
     base.store(SITE, "cart", "at /cart", confidence=0.0)
     for _ in range(10):
         base.get(SITE, "cart")
@@ -133,7 +133,7 @@ def test_reading_without_use_changes_nothing(base: KnowledgeBase, clock: FrozenC
     assert base.get(SITE, "cart", use=False) == before
 
 
-def test_a_use_since_a_moment_is_counted_once(base: KnowledgeBase, clock: FrozenClock) -> None:
+def test_a_recent_use_is_counted_once(base: KnowledgeBase, clock: FrozenClock) -> None:
     item = base.store(SITE, "cart", "at /cart").knowledge
     asked = clock.advance(minutes=1)
     for _ in range(3):
@@ -331,7 +331,7 @@ def test_a_value_that_returns_keeps_both_in_the_history(base: KnowledgeBase, clo
 @pytest.mark.parametrize(
     "again", ["Wait 2s for AJAX", " Wait 2s for AJAX", "  Wait 2s\n\tfor   AJAX ", "Wait 2s for AJAX\n"]
 )
-def test_the_same_in_other_spacing_is_repeated(base: KnowledgeBase, again: str) -> None:
+def test_text_with_other_spacing_is_a_repetition(base: KnowledgeBase, again: str) -> None:
     base.store("execution_pattern", "ajax", "Wait 2s for AJAX")
     report = base.store("execution_pattern", "ajax", again)
     assert (report.superseded, report.knowledge.confidence, report.knowledge.store_count) == (None, 0.6, 2)

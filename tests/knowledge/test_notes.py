@@ -49,7 +49,7 @@ def test_a_session_context_includes_a_relevant_note(engine: MemoryEngine, tenant
     assert any(JAZZ in message.content for message in session.build_context().messages)
 
 
-def test_the_same_sentence_again_is_one_note_that_is_surer(base: KnowledgeBase) -> None:
+def test_a_repeated_sentence_is_one_note_with_higher_confidence(base: KnowledgeBase) -> None:
     first, again = base.note(JAZZ), base.note(f"  {JAZZ.replace(' ', '  ')}")
     assert (first.is_new, again.is_new) == (True, False)
     assert again.knowledge.id == first.knowledge.id

@@ -164,7 +164,7 @@ def test_all_reads_of_an_entry_show_the_same_access_count(memory: LongTerm) -> N
     assert memory.related(tree.id)[0].entry.access_count == 2
 
 
-def test_counts_survive_closing_and_opening_again(url: str, clock: FrozenClock, tenant: str) -> None:
+def test_counts_survive_a_restart(url: str, clock: FrozenClock, tenant: str) -> None:
     with MemoryEngine(url, clock=clock, ids=seeded_ids()) as engine:
         memory = engine.namespace(tenant).long_term
         boat = stored(memory, "The red boat sails at noon.", tags={"boat"})
@@ -194,9 +194,7 @@ def test_hundreds_of_uses_are_all_counted(file_url: str, clock: FrozenClock) -> 
         assert used(engine.namespace("a").long_term, boat.id)[0] == 250
 
 
-def test_a_clock_that_was_set_back_does_not_move_the_last_use_back(
-    memory: LongTerm, clock: FrozenClock
-) -> None:
+def test_a_clock_set_back_does_not_move_the_last_access_back(memory: LongTerm, clock: FrozenClock) -> None:
     boat = stored(memory, "The red boat sails at noon.", valid_from=NOW - 9 * DAY)
     clock.advance(days=-3)
     memory.search("boat")

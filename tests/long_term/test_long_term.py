@@ -37,7 +37,7 @@ def promoted(namespace: Namespace) -> list[str]:
     return [entry.content for entry in latest]
 
 
-def test_nothing_is_long_term_until_it_is_promoted(engine: MemoryEngine, tenant: str) -> None:
+def test_messages_are_long_term_only_after_promotion(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     assert promoted(namespace) == []
     add(namespace.session("s"), "My cat is called Tom.")
@@ -102,7 +102,7 @@ def test_iteration_continues_after_the_first_page(engine: MemoryEngine, tenant: 
     assert len(namespace.long_term.latest()) == 100
 
 
-def test_an_entry_is_promoted_once_however_often(engine: MemoryEngine, tenant: str) -> None:
+def test_an_entry_is_promoted_once_for_repeated_calls(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     session = namespace.session("s")
     message_id = add(session, "My cat is called Tom.")

@@ -112,7 +112,7 @@ def test_recall_does_not_wait_for_a_writer(tmp_path: Path) -> None:
         assert used(engine) == [USES + 1]
 
 
-def test_uses_that_could_not_be_written_are_written_by_close(
+def test_accesses_that_could_not_be_written_are_written_by_close(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "memory.db"
@@ -162,7 +162,7 @@ def test_an_episode_forgotten_during_consolidation_is_not_restored(
     assert forgotten not in f"{left.title} {left.summary}"
 
 
-def test_merging_doubles_no_uses(engine: MemoryEngine, namespace: Namespace) -> None:
+def test_merging_counts_no_access_twice(engine: MemoryEngine, namespace: Namespace) -> None:
     for draft in (moment("Chose the tea", 1, 3), moment("Warmed the tea pot", 2, 5)):
         namespace.episodes.record("s", draft)
     only = RecallFilters(messages=False, tiers={Tier.EPISODIC})
@@ -190,7 +190,7 @@ def test_consolidation_adds_up_the_accesses_of_merged_episodes(
 # Links
 
 
-def test_linking_neither_shows_an_archived_episode_again_nor_loses_its_uses(
+def test_linking_neither_restores_an_archived_episode_nor_loses_its_accesses(
     engine: MemoryEngine, namespace: Namespace, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = namespace.long_term.store(BOAT).entry
@@ -219,9 +219,7 @@ def texts_at(namespace: Namespace, tier: Tier, at: datetime) -> list[str]:
     return sorted(hit.entry.content for hit in namespace.recall("tea", filters=filters, limit=50))
 
 
-def test_as_of_a_time_before_they_were_merged_episodes_are_single(
-    namespace: Namespace, clock: FrozenClock
-) -> None:
+def test_episodes_are_separate_at_a_time_before_their_merge(namespace: Namespace, clock: FrozenClock) -> None:
     namespace.episodes.record("s", moment("Chose green tea", 1, 3, 0.9))
     clock.advance(days=10)
     namespace.episodes.record("s", moment("Warmed the tea pot", 2, 5))
@@ -233,9 +231,7 @@ def test_as_of_a_time_before_they_were_merged_episodes_are_single(
     assert texts_at(namespace, Tier.EPISODIC, NOW + 20 * DAY) == [f"{first} {second}"]
 
 
-def test_as_of_a_time_before_they_were_merged_chunks_are_single(
-    url: str, clock: FrozenClock, tenant: str
-) -> None:
+def test_chunks_are_separate_at_a_time_before_their_merge(url: str, clock: FrozenClock, tenant: str) -> None:
     learning = LearningConfig(chunk_messages=2, recent_messages=2, max_chunks=2)
     config = EngineConfig(learning=learning)
     with MemoryEngine(url, config=config, embedder=None, clock=clock, ids=seeded_ids()) as engine:

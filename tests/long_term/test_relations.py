@@ -113,7 +113,7 @@ def test_related_respects_its_depth_and_follows_both_directions(memory: LongTerm
     assert list_related(memory, ids[4], depth=9)[-1] == (ids[0], 4)
 
 
-def test_cycles_are_walked_once(memory: LongTerm) -> None:
+def test_cycles_are_followed_once(memory: LongTerm) -> None:
     ids = entries(memory, 4)
     for number in range(4):
         memory.relate(ids[number], ids[(number + 1) % 4])

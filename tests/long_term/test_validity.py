@@ -104,7 +104,7 @@ def test_an_entry_with_a_future_end_expires_at_that_time(space: Namespace, clock
 # As it was then
 
 
-def test_a_decision_that_was_reversed_is_answered_now_and_as_of_then(
+def test_a_reversed_decision_is_answered_for_now_and_for_a_past_time(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     space = engine.namespace(tenant)
@@ -226,7 +226,7 @@ def test_a_superseding_entry_is_valid_immediately_with_a_frozen_clock(space: Nam
 
 
 @pytest.mark.parametrize("days", [3, 5])
-def test_any_number_of_contradictions_can_be_stored_at_one_moment(space: Namespace, days: int) -> None:
+def test_any_number_of_contradictions_can_be_stored_at_one_time(space: Namespace, days: int) -> None:
     memory = space.long_term
     for day in range(1, days + 1):
         assert memory.store(deadline(day)).is_stored

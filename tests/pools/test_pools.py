@@ -203,7 +203,7 @@ def test_the_advice_for_a_missing_right_adds_only_that_right(
         pool.query("stranger", "x")
 
 
-def test_a_pool_is_got_by_its_name_or_its_id(engine: MemoryEngine, pool: Pool, a: tuple[str, str]) -> None:
+def test_a_pool_is_returned_by_its_name_or_id(engine: MemoryEngine, pool: Pool, a: tuple[str, str]) -> None:
     assert engine.pools.get(pool.name).id == engine.pools.get(pool.id).id == pool.id
     assert pool.id in [pool.id for pool in engine.pools]
     with pytest.raises(PoolExistsError):
@@ -328,7 +328,7 @@ def test_a_sync_of_more_than_one_batch_copies_all(
 
 
 @pytest.mark.parametrize("backend", ["sqlite-memory"])
-def test_a_sync_that_others_outrun_is_tried_fifty_times(
+def test_a_conflicting_sync_is_tried_fifty_times(
     pool: Pool, a: tuple[str, str], b: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[object] = []

@@ -78,7 +78,7 @@ def at_hand(memory: MemorySystem) -> Conversation | None:
     return memory.conversation
 
 
-def test_the_usage_of_the_design_works(
+def test_the_usage_example_of_the_design_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -222,7 +222,7 @@ def test_a_project_can_have_any_name(open_system: Callable[..., MemorySystem], n
     assert read(memory, "conversations.json")[0]["projectId"] == name
 
 
-def test_every_top_k_that_is_allowed_can_be_used(open_system: Callable[..., MemorySystem]) -> None:
+def test_every_allowed_top_k_can_be_used(open_system: Callable[..., MemorySystem]) -> None:
     memory = open_system(retrieval_top_k=150)
     memory.start_conversation()
     memory.add_message("user", DECIDED)
@@ -545,7 +545,7 @@ def stamps(memory: MemorySystem) -> dict[str, tuple[int, int]]:
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in memory.folder.glob("*.json")}
 
 
-def test_nothing_is_written_when_nothing_has_changed(memory: MemorySystem) -> None:
+def test_flush_writes_no_file_without_changes(memory: MemorySystem) -> None:
     assert memory.flush() == ()
     assert stamps(memory) == {}
     memory.start_conversation("monday")

@@ -167,7 +167,7 @@ def test_a_short_question_is_extended_with_the_preceding_messages(
 # Searching
 
 
-def test_weights_of_a_search_act(memory: MemorySystem) -> None:
+def test_the_weights_of_a_search_are_applied(memory: MemorySystem) -> None:
     both, one = "The green tea is on the shelf.", "The green tin is on the shelf."
     stored(memory, both, importance=0.4)
     stored(memory, one, importance=0.9)

@@ -231,7 +231,7 @@ def test_messages_newer_than_the_positions_are_ignored() -> None:
     assert score_own_words(places, words) == pytest.approx(score_own_words(places, known))
 
 
-def test_scores_follow_when_messages_are_added() -> None:
+def test_scores_are_updated_when_messages_are_added() -> None:
     places = places_of(TINY[:4])
     score_words(places, find_term_matches(places, postings_of(TINY[:4], ["narwhal"])))
     lengths = [len(text.split()) for _, text in TINY[4:]]

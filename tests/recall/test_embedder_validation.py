@@ -181,7 +181,7 @@ def test_an_invalid_list_of_texts_is_refused_without_a_call(texts: Any) -> None:
     assert model.asked == []
 
 
-def test_a_text_with_half_a_character_is_sent_as_one_that_can_be_written() -> None:
+def test_a_text_with_a_lone_surrogate_is_sent_as_valid_unicode() -> None:
     model = Model(model="m")
     embedder(model, dimension=3).embed_documents(["caf\u00e9 \ud83d"])
     assert model.asked == [["café ?"]]

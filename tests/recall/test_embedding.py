@@ -132,7 +132,7 @@ def test_an_embedder_with_invalid_output_is_reported_and_recall_uses_words(fault
             where.embed()
 
 
-def test_by_words_the_ranking_is_the_same_as_without_an_embedder() -> None:
+def test_the_words_strategy_ranks_the_same_as_without_an_embedder() -> None:
     answers = []
     for embedder in (None, Spy(answer=raising)):
         with MemoryEngine(embedder=embedder, clock=FrozenClock(), ids=seeded_ids()) as engine:
@@ -542,7 +542,7 @@ def test_a_model_tried_by_one_process_is_not_tried_again_by_another(
             assert second._services.retriever._indexes[tenant,].vectors.trust.share != 0.125  # type: ignore[union-attr]
 
 
-def test_on_a_server_a_recall_does_not_wait_for_another_trial(
+def test_a_recall_on_postgresql_does_not_wait_for_another_trial(
     new_postgres_database: Callable[[], str], tenant: str
 ) -> None:
     with MemoryEngine(new_postgres_database(), embedder=HashEmbedder(24)) as engine:

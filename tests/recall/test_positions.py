@@ -158,7 +158,7 @@ def test_earlier_messages_have_more_weight_than_later_ones() -> None:
     assert lent[1, BEFORE] < lent[0, BEHIND]
 
 
-def test_a_wider_kernel_lends_more() -> None:
+def test_a_wider_kernel_has_larger_weights() -> None:
     places = build_positions(index_rows([1, 1, 1]))
     there = places["neighbours"] >= 0
     assert (places.outgoing_weights(1)[there] > places.outgoing_weights(0)[there]).all()

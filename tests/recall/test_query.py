@@ -55,7 +55,7 @@ def test_speakers_with_the_same_surname_are_distinguished(question: str, numbers
         ("What does lily's 店 sell?", "Lily"),
     ],
 )
-def test_a_speaker_is_named_as_people_name_them(question: str, name: str) -> None:
+def test_a_speaker_is_found_by_common_forms_of_the_name(question: str, name: str) -> None:
     assert numbers_in(question, name, "Zoe") == {1}
 
 

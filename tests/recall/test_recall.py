@@ -203,7 +203,7 @@ def test_importance_returns_the_most_important_first(words: MemoryEngine) -> Non
     assert weights == sorted(weights, reverse=True) == [hit.score for hit in found]
 
 
-def test_importance_fades_within_two_days_and_grows_with_use(clock: FrozenClock) -> None:
+def test_importance_decreases_within_two_days_and_increases_with_use(clock: FrozenClock) -> None:
     with MemoryEngine(embedder=None, clock=clock) as engine:
         where = engine.namespace("a")
 
@@ -270,7 +270,7 @@ def test_words_and_search_return_only_messages_with_a_query_word(engine: MemoryE
     assert where.search("zebra") == where.search("  ") == ()
 
 
-def test_other_tenants_change_no_rank_and_no_score(engine: MemoryEngine, tenant: str) -> None:
+def test_other_namespaces_do_not_change_ranks_or_scores(engine: MemoryEngine, tenant: str) -> None:
     where = engine.namespace(tenant, "mine")
     add_filler_sessions(where)
     say(where, "talk", "The red boat sails at noon.", "Who told you that?", "The harbour master.")

@@ -87,7 +87,7 @@ def test_a_zero_vector_stays_zero() -> None:
     assert normalize_vectors(np.array([3, 4], np.float32)).tolist() == pytest.approx([0.6, 0.8])
 
 
-def test_a_lone_message_is_as_near_as_its_own_vector() -> None:
+def test_a_message_without_neighbors_has_its_own_similarity() -> None:
     places = build_positions(index_rows([1, 2, 3]))
     cosines = np.array([0.9, -0.2, 0.4])
     assert combine_neighbor_cosines(places, 0, cosines, np.array([0, 1, 2])) == pytest.approx(cosines)
@@ -110,7 +110,7 @@ def test_a_pair_is_combined_by_the_weight_of_the_neighbor() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_vectors_by_chance_are_hardly_trusted(seed: int) -> None:
+def test_random_vectors_are_hardly_trusted(seed: int) -> None:
     assert trust_in(vectors(SESSIONS * EACH, seed), words_by_topic()).share < 0.1
 
 
@@ -163,7 +163,7 @@ def test_a_sample_contains_messages_with_their_predecessor_in_the_session() -> N
     assert max(rows.max() for rows in picked.parts) < 128
 
 
-def test_too_few_messages_are_not_tried_on() -> None:
+def test_a_model_is_not_tried_on_too_few_messages() -> None:
     assert draw_trial_sample(MessagePositions(talks().kernels), 0) is None
     for count, least in ((MIN_SAMPLE_PAIRS, None), (MIN_SAMPLE_PAIRS + 1, MIN_SAMPLE_PAIRS)):
         picked = draw_trial_sample(build_positions(index_rows([1] * count, lengths=[6] * count)), count)
@@ -226,7 +226,7 @@ def test_messages_can_be_added_without_vectors_in_memory() -> None:
     assert not index.is_in_memory
 
 
-def test_a_message_without_a_vector_is_like_the_average() -> None:
+def test_a_message_without_a_vector_has_the_average_similarity() -> None:
     places, index, table = build_positions(index_rows([1] * 5)), VectorIndex(SIZE), vectors(3)
     index.put(places, np.array([1, 2, 4]), table)
     query = normalize_vectors(vectors(1, seed=5)[0])

@@ -191,7 +191,7 @@ def test_a_system_prompt_counts_with_its_frame(
         assert prompt == told["used"] <= budget
 
 
-def test_a_budget_that_no_model_has_is_refused(ask: ApiClient) -> None:
+def test_a_budget_above_two_million_tokens_is_refused(ask: ApiClient) -> None:
     for tokens, status in ((2_000_000, 200), (2_000_001, 422)):
         asked = {"namespace": ALICE, "session": "monday", "budget": tokens}
         answer = ask.post("/context", **asked)

@@ -181,7 +181,7 @@ def test_recall_returns_hits_with_signals_and_reasons(ask: ApiClient) -> None:
     assert not any("tea" in hit["text"] for hit in told["hits"])
 
 
-def test_a_hit_is_explained_by_the_three_signals_that_gave_most() -> None:
+def test_a_hit_is_explained_by_its_three_strongest_signals() -> None:
     signal = Signal("dog", lambda subject: 0.1 if "dog" in subject.content else -1)
     scoring, clock = Scoring(importance=Scorer((signal,))), FrozenClock()
     with MemoryEngine(embedder=None, clock=clock, scoring=scoring) as engine:
@@ -321,7 +321,7 @@ def forget(what: str, ask: ApiClient) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("what", ["whole", "session", "message", "knowledge"])
-def test_something_is_forgotten_only_once_that_is_confirmed(ask: ApiClient, what: str) -> None:
+def test_forget_requires_a_confirmation(ask: ApiClient, what: str) -> None:
     ask.post_json("/knowledge", namespace=ALICE, category="domain", key="cat", value="Tom")
     asked = {"namespace": ALICE, **forget(what, ask)}
     before = ask.get_json("/overview", namespace=ALICE)

@@ -144,7 +144,7 @@ def test_a_port_in_use_is_named(database: Path) -> None:
 
 
 @pytest.mark.allow_hosts(["0.0.0.0"])  # noqa: S104 - it is refused
-def test_others_than_this_machine_need_a_token(database: Path) -> None:
+def test_other_hosts_require_a_token(database: Path) -> None:
     done = run("serve", "-d", database, "--host", "0.0.0.0", "--port", 0)  # noqa: S104 - it is refused
     assert done.code == 1
     assert "--token-file" in done.err
@@ -203,7 +203,7 @@ def test_a_missing_extra_is_named_with_its_command(
     assert "pip install 'langmem-tiers[server]'" in done.err
 
 
-def test_without_the_extra_of_figures_it_serves_all_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_metrics_extra_all_other_endpoints_work(monkeypatch: pytest.MonkeyPatch) -> None:
     from langmem_tiers.cli.commands.serve import _build_metrics
 
     monkeypatch.setitem(sys.modules, "prometheus_client", None)

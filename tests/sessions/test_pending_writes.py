@@ -102,7 +102,7 @@ def test_messages_refused_by_a_writer_are_forgotten(
     assert not report.exists()
 
 
-def test_a_receipt_reports_messages_that_were_not_stored_in_time(
+def test_a_receipt_reports_messages_not_stored_in_time(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_store, append_all = threading.Event(), BatchRepository.append_all

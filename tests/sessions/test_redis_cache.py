@@ -138,7 +138,7 @@ def test_a_cold_window_is_filled_from_the_database(engine: MemoryEngine, client:
     assert (status(engine).hits, status(engine).misses) == (2, 2)
 
 
-def test_the_set_is_scored_by_time_and_ordered_as_the_record(engine: MemoryEngine, client: Any) -> None:
+def test_the_window_is_scored_by_time_and_ordered_by_the_record(engine: MemoryEngine, client: Any) -> None:
     noon = datetime(2025, 1, 15, 12, tzinfo=UTC)
     times = [noon, noon + timedelta(seconds=2), noon, noon, noon + timedelta(hours=1)]
     session = engine.session("acme", "s")
@@ -295,7 +295,7 @@ def test_a_restored_database_is_not_mixed_with_old_redis_data(
         assert list_contents(engine) == ["one", *map(str, range(unread)), "last"]
 
 
-def test_a_copy_of_a_database_with_other_sessions_under_its_keys_shows_its_own(
+def test_a_copied_database_with_reused_keys_shows_its_own_sessions(
     tmp_path: Path, server: TemporaryRedis, client: Any, clock: FrozenClock
 ) -> None:
     with open_engine(tmp_path / "1.db", server, clock):

@@ -190,7 +190,7 @@ def test_at_a_threshold_of_1_only_the_same_words_are_duplicates() -> None:
     assert find_redundant(texts, 1) == {1: 2}
 
 
-def test_the_older_one_is_marked() -> None:
+def test_the_older_of_two_duplicates_is_redundant() -> None:
     older, newer = differ("the gate is locked", "the gate is closely locked")
     assert find_redundant([older, newer]) == {0: 1}
     assert find_redundant([newer, older]) == {0: 1}

@@ -196,7 +196,7 @@ def test_a_result_added_after_its_call_was_compressed_is_not_shown_alone(
     assert session.get("late").content == "late"
 
 
-def test_a_view_is_of_one_moment_while_others_compress(engine: MemoryEngine, tenant: str) -> None:
+def test_a_view_is_consistent_during_concurrent_compression(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     ids = fill(session, 60)
     done = threading.Event()
@@ -356,7 +356,7 @@ def test_wrong_types_are_refused_by_name_and_nothing_is_written(engine: MemoryEn
     assert session.count() == 1
 
 
-def test_a_list_that_breaks_off_is_not_stored(engine: MemoryEngine, tenant: str) -> None:
+def test_a_list_that_raises_while_iterated_is_not_stored(engine: MemoryEngine, tenant: str) -> None:
     def broken() -> Iterator[MessageDraft]:
         yield MessageDraft("user", "one")
         raise RuntimeError("broke off")
@@ -377,7 +377,7 @@ def test_find_session_does_not_create_a_session(engine: MemoryEngine, tenant: st
     assert found.count() == 1
 
 
-def test_bad_input_writes_nothing(engine: MemoryEngine, tenant: str) -> None:
+def test_invalid_input_writes_nothing(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     first = session.add("user", "x").message
     with pytest.raises(InvalidMessageError, match="expects a role and a text"):
@@ -420,7 +420,7 @@ def test_the_cache_can_be_switched_off(url: str, tenant: str) -> None:
         assert len(session.latest(2)) == len(session.latest(2)) == 2
 
 
-def test_messages_that_were_not_new_after_all_are_stored_once(engine: MemoryEngine, tenant: str) -> None:
+def test_messages_declared_new_that_already_exist_are_stored_once(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     session.add(MessageDraft("user", "one", id="1"))
     drafts = [

@@ -87,7 +87,7 @@ def test_the_least_recently_used_session_is_evicted_when_the_cache_is_full() -> 
     assert [held.can_serve(key, 1) for key in (1, 2, 3)] == [True, False, True]
 
 
-def test_a_giant_session_does_not_empty_it() -> None:
+def test_a_giant_session_does_not_empty_the_cache() -> None:
     held = cache(max_characters=5000)
     held.put(1, tail(1), whole=True)
     held.put(2, VersionedMessages((message(1, size=10_000),), 1), whole=True)

@@ -50,7 +50,7 @@ def test_added_messages_are_appended_to_the_list(session: Session) -> None:
     assert (list_texts(session, ACTIVE), list_texts(session, ARCHIVED)) == (["one", "two", "three"], [])
 
 
-def test_a_list_is_read_in_parts(session: Session) -> None:
+def test_a_list_is_read_in_pages(session: Session) -> None:
     session.transcript.add(drafts(*"abcdef"))
     session.transcript.move_oldest(2, ARCHIVED)
     session.transcript.move(ids(session, "d"), REPLACED)
@@ -291,7 +291,7 @@ def test_a_listing_can_be_given_as_a_string(session: Session) -> None:
     assert session.transcript.count([said]) == 1
 
 
-def test_bad_input_changes_nothing(session: Session) -> None:
+def test_invalid_input_changes_nothing(session: Session) -> None:
     (message,) = session.transcript.add(drafts("a")).stored
     before = session.info()
     transcript: Any = session.transcript

@@ -169,7 +169,7 @@ def test_a_list_with_gaps_is_summarized_without_replaced_messages(session: Sessi
     assert list_texts(session) == list("acdefg")
 
 
-def test_a_session_that_was_tidied_is_still_a_list(engine: MemoryEngine, session: Session) -> None:
+def test_a_compacted_session_is_still_a_list(engine: MemoryEngine, session: Session) -> None:
     texts = [f"Part {n}: " + f"it goes on {n} times " * 20 for n in range(40)]
     session.transcript.add(drafts(*texts))
     session.build_context(budget=TokenBudget.of(2000), tidy=True, recall=False)

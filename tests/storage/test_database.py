@@ -60,7 +60,7 @@ def test_normal_durability_is_a_choice(file_url: str) -> None:
     database.close()
 
 
-def test_durability_on_postgresql_is_ours_whatever_the_server_does(
+def test_durability_on_postgresql_overrides_the_server_setting(
     new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()

@@ -23,6 +23,6 @@ def test_an_engine_without_instruments_is_silent() -> None:
         assert instruments.measure(Operation.ADD) is instruments.measure(Operation.RECALL)
 
 
-def test_an_error_is_named_by_a_class_that_callers_know() -> None:
+def test_an_error_is_labeled_by_a_public_class() -> None:
     assert get_error_name(_RefusedError) == "EmbeddingError"
     assert get_error_name(KeyError) == "other"

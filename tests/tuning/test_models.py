@@ -87,7 +87,7 @@ def test_a_snapshot_saved_the_difference() -> None:
     assert snapshot().tokens_saved == 30_000
 
 
-def test_an_efficiency_report_reads_as_in_the_specification() -> None:
+def test_an_efficiency_report_matches_the_specification() -> None:
     report = EfficiencyReport(total_optimizations=45, total_tokens_saved=125_000, parameters=LEARNED)
     assert report.as_dict() == json.loads(SEED_REPORT)
     assert list(report.as_dict()) == list(json.loads(SEED_REPORT))

@@ -138,7 +138,7 @@ class AsyncChatStoreConformance(Conformance):
         assert texts(await store.delete_oldest_messages(key, 99)) == ["e"]
         assert texts(await store.get_messages(key, status=None)) == ["a", "b"]
 
-    async def test_a_list_is_read_in_parts(self, store: AsyncDBChatStore, key: str) -> None:
+    async def test_a_list_is_read_in_pages(self, store: AsyncDBChatStore, key: str) -> None:
         await store.add_messages(key, said(*"abcdefgh"))
         await store.archive_oldest_messages(key, 4)
         lists = ((ACTIVE, "efgh"), (ARCHIVED, "abcd"), (None, "abcdefgh"))

@@ -25,7 +25,7 @@ class QueryConformance(Conformance):
         assert len(scores) >= 1
         assert scores == sorted(scores, reverse=True)
 
-    def test_every_page_is_right(self, indexed_store: BaseStore, root: str) -> None:
+    def test_every_page_is_correct(self, indexed_store: BaseStore, root: str) -> None:
         texts = [f"memo {n} about boats " + "and more boats " * (n % 7) for n in range(23)]
         indexed_store.batch([PutOp((root,), f"k{n}", {"text": text}) for n, text in enumerate(texts)])
         whole = keys_of(indexed_store.search((root,), query="boats", limit=50))

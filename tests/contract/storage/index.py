@@ -230,7 +230,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         assert [found[key].view_item.message.content for key in keys] == texts
         assert [sorted(terms[key]) for key in keys] == [sorted(extract_terms(text)) for text in texts]
 
-    def test_messages_of_a_tier_are_known(self, talk: Talk, entries: OverrideRepository) -> None:
+    def test_messages_are_found_by_tier(self, talk: Talk, entries: OverrideRepository) -> None:
         talk.say("one", "two", "three")
         keys, other = talk.all_keys(), talk.beside("session", "other")
         mark = EntryOverride(tier=Tier.LONG_TERM, changed_at=NOW)

@@ -227,7 +227,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
             knowledge.list_stale(namespace, before=before - timedelta(microseconds=1), below=0.1, limit=9)
         ) == ["0", "1"]
 
-    def test_history_is_oldest_first_and_equal(
+    def test_history_is_sorted_oldest_first_and_equal(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         values = [known(ANY_TEXT, text, category=ANY_TEXT) for text in ("b", ANY_TEXT, "a", "b")]

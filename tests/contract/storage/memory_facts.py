@@ -53,7 +53,7 @@ class MemoryFactsConformance(MemoryConformance):
         assert tuple(book.store.get_fact(book.namespace, text) for text in TEXTS) == given
         assert book.store.list_facts(book.namespace, None, limit=9) == (*given, fact("bare"))
 
-    def test_facts_come_by_state_and_oldest_first(self, book: Book) -> None:
+    def test_facts_are_listed_by_state_and_oldest_first(self, book: Book) -> None:
         for number, state in enumerate([*FactState, *FactState]):
             book.write(facts=(fact(f"{9 - number}", state=state),))
         assert book.facts() == [f"{9 - number}" for number in range(10)]

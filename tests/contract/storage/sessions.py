@@ -148,7 +148,7 @@ class SessionRepositoryConformance(StoreConformance):
             "other"
         ]
 
-    def test_the_former_name_of_a_session_is_free(
+    def test_the_former_name_of_a_session_can_be_reused(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         stores.messages.append(key, [message()], NOW)

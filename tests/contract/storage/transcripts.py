@@ -129,13 +129,13 @@ class TranscriptStoreConformance(StoreConformance):
         assert tail.revision == paper.revision()
         assert (paper.ids(ACTIVE), paper.ids(ARCHIVED, REPLACED, REMOVED)) == (["1", "2", "3"], [])
 
-    def test_a_list_is_in_the_order_of_the_record_whatever_its_times(self, paper: Paper) -> None:
+    def test_a_list_is_in_the_order_of_the_record_regardless_of_times(self, paper: Paper) -> None:
         batch = [replace(message(id=f"{n}"), created_at=NOW - timedelta(days=n)) for n in range(3)]
         paper.stores.messages.append(paper.key, batch, NOW)
         paper.put(ARCHIVED, "2", "0")
         assert paper.lists.list_messages(paper.key, IN_LIST).messages == tuple(batch)
 
-    def test_a_list_is_read_in_parts(self, paper: Paper) -> None:
+    def test_a_list_is_read_in_pages(self, paper: Paper) -> None:
         paper.say(*"abcdefg")
         paper.put(REPLACED, "b", "f")
         paper.put(ARCHIVED, "a", "d")

@@ -103,9 +103,7 @@ class TuningRepositoryConformance(StoreConformance):
         assert tuning.list_snapshots(namespace, 9) == tuple(reversed(runs))
         assert tuning.list_snapshots(namespace, 2) == (runs[4], runs[3])
 
-    def test_snapshots_are_turned_over_page_by_page(
-        self, tuning: TuningRepository, namespace: NamespacePath
-    ) -> None:
+    def test_snapshots_are_paged(self, tuning: TuningRepository, namespace: NamespacePath) -> None:
         runs = [snapshot(n) for n in range(5)]
         for run in runs:
             tuning.save(namespace, TuningState(parameters=LEARNED), run, keep=9)

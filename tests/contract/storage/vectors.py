@@ -39,7 +39,7 @@ class VectorRepositoryConformance(StoreConformance):
         model = stores.vectors.register_model(identity, SIZE, NOW)
         return Shelf(stores, stores.index, namespace, key, stores.vectors, identity, model)
 
-    def test_a_model_is_known_by_its_name_and_its_dimension(self, shelf: Shelf) -> None:
+    def test_a_model_is_identified_by_its_name_and_dimension(self, shelf: Shelf) -> None:
         models = [
             shelf.vectors.register_model(identity, dimension, NOW)
             for identity in (shelf.identity, f"{shelf.identity} ", f"{shelf.identity} é%_'")
@@ -65,7 +65,7 @@ class VectorRepositoryConformance(StoreConformance):
         assert other.loaded() == {keys[0]: table[0].tolist()}
 
     @pytest.mark.parametrize("limit", [1, 3, 7, 100])
-    def test_pages_join_to_all_vectors(self, shelf: Shelf, limit: int) -> None:
+    def test_pages_of_vectors_are_complete(self, shelf: Shelf, limit: int) -> None:
         keys, table = shelf.fill(7), some_vectors(7)
         assert shelf.loaded(limit) == {}
         for some in (slice(3, 7), slice(0, 3), slice(0, 0)):

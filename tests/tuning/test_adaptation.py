@@ -38,7 +38,7 @@ def test_tuning_starts_with_the_documented_values() -> None:
         (0.80, 0.0, (0.55, 28, 0.45)),  # over, and nothing saved: both
     ],
 )
-def test_each_rule_moves_the_parameters_as_written(
+def test_each_rule_changes_the_parameters_as_documented(
     usage: float, savings: float, expected: tuple[float, int, float]
 ) -> None:
     moved, reason = adapt_parameters(START, usage, savings)

@@ -58,7 +58,7 @@ def talk(where: Namespace) -> None:
         )
 
 
-def test_recall_is_the_same_as_from_the_database(
+def test_recall_from_the_cache_equals_recall_from_the_database(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = engine.namespace(tenant)

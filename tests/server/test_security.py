@@ -107,7 +107,7 @@ def test_a_token_grants_its_namespace_and_its_children_only(
     assert ask.get("/metrics").status_code == 403
 
 
-def test_a_token_for_all_opens_all(memory: MemoryEngine) -> None:
+def test_a_token_without_a_namespace_grants_everything(memory: MemoryEngine) -> None:
     ask = ApiClient(memory, TOKENS, token=ROOT)
     assert [item["namespace"] for item in ask.get_all("/namespaces")] == ["acme/alice", "bob"]
 
@@ -197,7 +197,7 @@ def test_a_page_of_another_origin_is_refused(memory: MemoryEngine, headers: dict
     assert count_records(memory) == before
 
 
-def test_our_own_page_and_a_link_to_it_are_answered(memory: MemoryEngine) -> None:
+def test_requests_from_the_own_page_and_links_are_accepted(memory: MemoryEngine) -> None:
     client = ApiClient(memory).client
     own = {"origin": "http://localhost", "sec-fetch-site": "same-origin"}
     asked = {"namespace": ALICE, "query": "cat"}
@@ -310,7 +310,7 @@ def test_a_duplicate_token_is_refused_without_showing_it() -> None:
 
 
 @pytest.mark.parametrize("between", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\r"])
-def test_only_the_end_of_a_line_parts_a_token_from_its_namespace(between: str) -> None:
+def test_only_line_ends_separate_token_entries(between: str) -> None:
     assert parse_tokens(f"{ACME}{between}acme/alice") == (Token(ACME, ("acme", "alice")),)
 
 

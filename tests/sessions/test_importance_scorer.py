@@ -12,7 +12,7 @@ PLAIN = "The garden gate was painted green."
 OLD_HOURS = 1000.0  # no recency left
 
 
-def test_an_old_text_without_signals_stays_at_the_base() -> None:
+def test_an_old_text_without_signals_has_the_base_score() -> None:
     assert IMPORTANCE_SCORER.score(Subject(PLAIN, Role.USER, OLD_HOURS)) == Score(0.5, 0.5, ())
 
 
@@ -67,7 +67,7 @@ def test_a_tool_result_counts_a_tenth_more(role: Role | None, value: float) -> N
     ("age_hours", "value"),
     [(0.0, 0.7), (6.0, 0.675), (12.0, 0.65), (24.0, 0.6), (36.0, 0.55), (48.0, 0.5), (1000.0, 0.5)],
 )
-def test_recency_fades_by_a_tenth_a_day_to_nothing(age_hours: float, value: float) -> None:
+def test_recency_decreases_by_a_tenth_per_day_to_0(age_hours: float, value: float) -> None:
     assert IMPORTANCE_SCORER.score(Subject(PLAIN, Role.USER, age_hours)).value == value
 
 

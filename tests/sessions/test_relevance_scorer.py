@@ -74,7 +74,7 @@ def test_each_content_signal_adds_its_points_alone(text: str, signal: str, value
         ("OK then we paint the gate green tomorrow.", "small talk"),
     ],
 )
-def test_upper_and_lower_case_are_one(text: str, signal: str) -> None:
+def test_case_is_ignored(text: str, signal: str) -> None:
     names = [name for name, _ in RELEVANCE_SCORER.score(Subject(text, Role.USER, AGE_HOURS)).parts]
     assert names == ["recency", signal]
 
@@ -154,12 +154,12 @@ def test_systems_and_tools_count_more(role: Role | None, value: float, parts: li
     assert (score.value, [name for name, _ in score.parts]) == (value, parts)
 
 
-def test_a_recent_url_reaches_the_bar_of_promotion_exactly() -> None:
+def test_a_recent_url_reaches_the_promotion_threshold_exactly() -> None:
     assert RELEVANCE_SCORER.score(Subject("See https://example.com/login for it", Role.USER)).value == 0.8
 
 
 @pytest.mark.parametrize(("age_hours", "value"), [(0.0, 0.2), (20.0, 0.1), (48.0, 0.0)])
-def test_an_ok_falls_under_the_bar_of_keeping(age_hours: float, value: float) -> None:
+def test_an_ok_is_below_the_minimum_relevance(age_hours: float, value: float) -> None:
     assert RELEVANCE_SCORER.score(Subject("ok", Role.USER, age_hours)).value == value
 
 
