@@ -1,4 +1,4 @@
-"""Importing the package shows everything and does nothing."""
+"""Importing the package provides every public name and has no side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""House rules that no linter knows."""
+"""Project rules that no linter checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each notebook runs from top to bottom in a clean kernel, offline, and shows what its text tells."""
+"""Each notebook runs completely in a clean kernel, offline, and shows the described output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the README and the documents show runs, as it stands there."""
+"""The code in the README and the documents runs."""
 
 from __future__ import annotations
 

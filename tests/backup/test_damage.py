@@ -1,4 +1,4 @@
-"""A file that is not as it was written is refused as a whole."""
+"""A damaged backup file is refused completely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One namespace, all below one, into another: what is meant comes along, and nothing else is touched."""
+"""Backup, restore and move of single namespaces and subtrees."""
 
 from __future__ import annotations
 

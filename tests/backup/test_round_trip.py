@@ -1,4 +1,4 @@
-"""What is restored is what was backed up, on whatever database."""
+"""A restored memory equals the one in the backup, on any database."""
 
 from __future__ import annotations
 

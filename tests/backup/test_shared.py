@@ -1,4 +1,4 @@
-"""What a namespace has synced from a pool comes along with where it is from."""
+"""Entries synced from a pool are backed up with their origin."""
 
 from __future__ import annotations
 

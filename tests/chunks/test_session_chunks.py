@@ -389,9 +389,9 @@ def test_concurrent_merges_lose_no_chunk(file_url: str, monkeypatch: pytest.Monk
 
 def test_deleting_a_session_deletes_its_chunks(engine: MemoryEngine, tenant: str) -> None:
     session, other = engine.session(tenant, "s"), engine.session(tenant, "other")
-    for one in (session, other):
-        say(one, 21)
-        one.learn()
+    for target in (session, other):
+        say(target, 21)
+        target.learn()
     session.delete()
     assert len(other.chunks()) == 1
     found = engine.namespace(tenant).recall("tea number", limit=50).hits

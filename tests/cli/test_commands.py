@@ -1,4 +1,4 @@
-"""The commands as a person or a program calls them."""
+"""The commands as users and scripts call them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that tend a memory: what they take, what they say, and how they end."""
+"""Maintenance commands: options, output and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is erased from a command line is erased from the Redis of the agents too, or it is said that it is not."""
+"""Commands that erase also clear the Redis of the agents, or report that it was not checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person gets wrong, and what goes wrong around a command: said in one line, and nothing is left behind."""
+"""Invalid input and failing environments: one line of output, and no partial results."""
 
 from __future__ import annotations
 

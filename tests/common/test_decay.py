@@ -1,4 +1,4 @@
-"""Decay is the function of the design document: values computed by hand, and what holds for all of them."""
+"""Decay matches the formula of the design document; its properties hold for all values."""
 
 from __future__ import annotations
 

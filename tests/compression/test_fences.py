@@ -1,4 +1,4 @@
-"""What memory injected is told by no summary and by no short form."""
+"""Injected memory is in no summary and in no compressed text."""
 
 from __future__ import annotations
 

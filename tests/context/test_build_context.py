@@ -1,4 +1,4 @@
-"""Contexts with what was recalled: fenced, within the budget, nothing twice, nothing that grows by itself."""
+"""Contexts with recalled memories: fenced, within the budget, without repetition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contexts: within the budget, whole, and with what is known."""
+"""Contexts: within the budget, complete, and with knowledge."""
 
 from __future__ import annotations
 

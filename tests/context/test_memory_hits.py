@@ -1,4 +1,4 @@
-"""Long-term entries in recall and in contexts, beside the messages."""
+"""Long-term entries in recall and in contexts, together with messages."""
 
 from __future__ import annotations
 

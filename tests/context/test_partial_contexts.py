@@ -1,4 +1,4 @@
-"""Contexts of a part of a session, and contexts that tidy by a budget of their own."""
+"""Contexts of a part of a session, and compaction with a custom budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked up for those who look into a memory, the same on every database."""
+"""Lookups of the inspector, on every database."""
 
 from __future__ import annotations
 

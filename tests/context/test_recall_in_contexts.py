@@ -1,4 +1,4 @@
-"""What comes into a context, what does not, and what is taken for an echo."""
+"""Selection of recalled messages for a context, and detection of repeated text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction, number by number."""
+"""The limits of compaction."""
 
 from __future__ import annotations
 

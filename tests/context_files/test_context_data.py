@@ -1,4 +1,4 @@
-"""The whole schema of a context file, its verbs, and what is refused."""
+"""The schema of a context file, its operations, and refused input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contexts into the engine and out again: nothing is lost on either way."""
+"""Import of contexts into the engine and export from it, without loss."""
 
 from __future__ import annotations
 

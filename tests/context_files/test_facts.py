@@ -1,4 +1,4 @@
-"""Facts that are found in the history, and facts that are found again."""
+"""Extraction of facts from the history, and search for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contexts in files: what is damaged is set aside, what fails changes nothing, what was saved can be had again."""
+"""Context files: damaged files are quarantined, failed saves change nothing, versions can be restored."""
 
 from __future__ import annotations
 

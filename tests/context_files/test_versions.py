@@ -1,4 +1,4 @@
-"""Two contexts from one, as one; and what lies between two."""
+"""Merging and comparing contexts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own stores of contexts pass the suite that we ship: files, SQLite and PostgreSQL."""
+"""The context stores pass the contract suite: files, SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The repositories pass the contract suites on every database, and with Redis before it."""
+"""The repositories pass the contract suites on every database, with and without Redis."""
 
 from __future__ import annotations
 

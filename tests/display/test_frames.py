@@ -1,4 +1,4 @@
-"""Frames hold the same as what they were made of."""
+"""Frames contain the same data as their source."""
 
 from __future__ import annotations
 

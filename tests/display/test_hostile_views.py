@@ -1,4 +1,4 @@
-"""Nothing that was said becomes part of the page that shows it."""
+"""Message text is never interpreted as markup."""
 
 from __future__ import annotations
 

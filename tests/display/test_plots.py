@@ -1,4 +1,4 @@
-"""Pictures hold what the data says, whatever the data is."""
+"""Plots show the data correctly, for any data."""
 
 from __future__ import annotations
 

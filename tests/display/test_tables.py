@@ -1,4 +1,4 @@
-"""How a sheet is laid out as HTML."""
+"""The HTML layout of tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of each kind of value, of a real memory."""
+"""The notebook view of each kind of value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views on every database, from other threads, and after a trip through pickle."""
+"""Views on every database, from other threads, and after pickling."""
 
 from __future__ import annotations
 

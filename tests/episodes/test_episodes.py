@@ -1,4 +1,4 @@
-"""Episodes: moments of conversations, recorded, paged, forgotten and told as a story, on every database."""
+"""Episodes: recorded, paged, forgotten and arranged in a narrative arc, on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What forget() takes away, what it tells anew, and what it leaves as it was."""
+"""Data that forget() erases, rebuilds and keeps."""
 
 from __future__ import annotations
 

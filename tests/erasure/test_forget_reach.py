@@ -1,4 +1,4 @@
-"""How far forget() reaches: all that is of those who are meant, wherever it waits or lies, and nothing of others."""
+"""The reach of forget(): all records of the target in every store, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is forgotten is forgotten in Redis and in working memory, too."""
+"""Erasure reaches Redis and working memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extracted facts: listed by their state, promoted and rejected by hand, and what is kept aside."""
+"""Extracted facts: listed by state, promoted and rejected manually, and quarantined."""
 
 from __future__ import annotations
 

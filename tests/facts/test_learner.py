@@ -1,4 +1,4 @@
-"""Learning: what becomes of the messages of a session, once and whole, whoever stops in the middle."""
+"""Learning from the messages of a session: complete, once, and safe against interruption."""
 
 from __future__ import annotations
 

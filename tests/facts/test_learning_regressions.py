@@ -1,4 +1,4 @@
-"""What learning got wrong once: when facts hold, whose facts a run looks at, whom a model's facts come from."""
+"""Regressions of learning: validity, pending facts, and sources of facts found by a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stands between a client and PostgreSQL, and cuts the line at a moment that a test chooses."""
+"""A proxy between a client and PostgreSQL that cuts the connection at a chosen moment."""
 
 from __future__ import annotations
 

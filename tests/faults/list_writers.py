@@ -1,4 +1,4 @@
-"""Threads that add to one list while others replace, archive and remove what is in it."""
+"""Threads that add to one list while others replace, archive and remove its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a writer acknowledged survives its process: as stored, or in the report, as was chosen."""
+"""Messages acknowledged by a writer survive its process: stored, or in the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kills and races while contexts are saved: a reader gets the latest version or the one before, never a mix."""
+"""Kills and races during saves of contexts: a reader gets the latest or the previous version, never a mix."""
 
 from __future__ import annotations
 

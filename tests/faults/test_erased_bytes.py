@@ -1,4 +1,4 @@
-"""After forget() no file of the database holds anything of what was erased."""
+"""After forget() no database file contains erased bytes."""
 
 from __future__ import annotations
 

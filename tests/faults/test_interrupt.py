@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a call leaves an engine that works and a record that is whole."""
+"""Ctrl-C during a call leaves a working engine and a consistent record."""
 
 from __future__ import annotations
 

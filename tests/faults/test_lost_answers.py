@@ -1,4 +1,4 @@
-"""A line to PostgreSQL that is cut, beside caches that must not believe what was never answered."""
+"""Cut connections to PostgreSQL and lost replies do not lead to wrong caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes no sense is refused by name, what is only strange is answered, and nothing crashes."""
+"""Invalid input is refused by name, unusual input is answered, and nothing crashes."""
 
 from __future__ import annotations
 

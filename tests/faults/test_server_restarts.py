@@ -1,4 +1,4 @@
-"""A PostgreSQL that goes away in the middle: nothing acknowledged is lost, nothing stored twice, and clients go on."""
+"""Restarts of PostgreSQL: no acknowledged message is lost or duplicated, and clients continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database that fails: an error of our tree that says what to do, nothing half-written, nothing lost."""
+"""Failing databases: an error with advice, no partial write, no loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many write to one list at once: nothing is lost, nothing stands in it twice, nobody waits for ever."""
+"""Concurrent writers of one list: no loss, no duplicates, no deadlock."""
 
 from __future__ import annotations
 

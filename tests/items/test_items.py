@@ -1,4 +1,4 @@
-"""Items of an engine: what callers without a framework use."""
+"""Items of an engine, used without a framework."""
 
 from __future__ import annotations
 

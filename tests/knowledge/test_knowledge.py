@@ -1,4 +1,4 @@
-"""Cross-session knowledge through the public door, on every database."""
+"""Cross-session knowledge through the public API, on every database."""
 
 from __future__ import annotations
 

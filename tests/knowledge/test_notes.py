@@ -1,4 +1,4 @@
-"""Notes: sentences without a key of their own, corrected and removed by their id, on every database."""
+"""Notes: sentences without a key, corrected and removed by id, on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two engines on one memory whose clocks differ: who comes second by the order of writes is second."""
+"""Two engines with different clocks on one memory: the order of writes decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short facts about one user and one project that all hold at once: no two of them may touch each other."""
+"""Short compatible facts about one user and one project: no two of them conflict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consolidation: what is old and matters little is archived, on a clock that stands still."""
+"""Consolidation archives old and unimportant entries, with a frozen clock."""
 
 from __future__ import annotations
 

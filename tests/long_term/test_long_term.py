@@ -1,4 +1,4 @@
-"""Long-term memory through the public door, on every database."""
+"""Long-term memory through the public API, on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong once between reading and writing: uses, merged episodes, links, iterating while forgetting."""
+"""Regressions between reads and writes: accesses, merged episodes, links, iteration during erasure."""
 
 from __future__ import annotations
 

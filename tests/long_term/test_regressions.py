@@ -1,4 +1,4 @@
-"""What long-term memory got wrong once: intervals, duplicates, ends, long texts, looking back, iterating."""
+"""Regressions of long-term memory: intervals, duplicates, ends, long texts, past queries, iteration."""
 
 from __future__ import annotations
 

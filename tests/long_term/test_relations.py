@@ -1,4 +1,4 @@
-"""How entries relate to each other, and walks over their relations."""
+"""Relations between entries, and traversal of them."""
 
 from __future__ import annotations
 

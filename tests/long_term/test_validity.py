@@ -1,4 +1,4 @@
-"""What held when: intervals are half-open, what contradicts takes the place of what was, and nothing is lost."""
+"""Validity: intervals are half-open, contradictions supersede, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is forgotten is forgotten in pools, and in what others synced of them."""
+"""Erasure reaches pools and the copies of their members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pool shows what was contributed, to those who may read it, and nothing else."""
+"""A pool shows contributions only to members that can read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the memory of a project got wrong once: two projects in a folder, stale files, ending twice, searching."""
+"""Regressions of project memory: shared folders, stale files, repeated endings, search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A context window divided by priority: whatever comes, the budget holds and tool calls stay whole."""
+"""A context window divided by priority: within the budget, with complete tool calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever was recorded: a prompt never exceeds its budget by the counter."""
+"""A prompt never exceeds its budget, for any recorded task."""
 
 from __future__ import annotations
 

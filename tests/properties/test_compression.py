@@ -1,4 +1,4 @@
-"""Whatever the text: never longer, and no fact lost in silence."""
+"""Compressed text is never longer and reports every lost fact, for any text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After forget(x) no table holds anything of x, and everything else is as it was."""
+"""After forget(x) no table contains data of x, and everything else is unchanged."""
 
 from __future__ import annotations
 

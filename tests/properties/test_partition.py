@@ -1,4 +1,4 @@
-"""Whatever is said and whatever fits: nothing is lost, parted, reordered or over the budget."""
+"""A partition loses, separates and reorders nothing and respects the budget, for any messages."""
 
 from __future__ import annotations
 

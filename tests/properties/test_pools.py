@@ -1,4 +1,4 @@
-"""Whatever its members do, a pool shows what they gave it and did not take back, and copies go with their origin."""
+"""A pool shows the current contributions of its members, and copies are erased with their origin."""
 
 from __future__ import annotations
 

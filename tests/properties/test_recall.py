@@ -1,4 +1,4 @@
-"""Whatever was said: filters are exact, hits explain themselves, tenants stay apart."""
+"""Filters are exact, hits are explained and tenants isolated, for any messages."""
 
 from __future__ import annotations
 

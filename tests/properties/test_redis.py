@@ -1,4 +1,4 @@
-"""An engine with Redis shows what one without it shows, whatever happens to the session and to Redis."""
+"""An engine with Redis shows the same as one without, for any operations and Redis failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes in comes out equal, and only where it belongs, on every database."""
+"""Stored data is read back equal and only in its own place, on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is done to a list, it is what a plain list would be, and the record only ever grows."""
+"""A list behaves like a plain list for any operations, and the record only grows."""
 
 from __future__ import annotations
 

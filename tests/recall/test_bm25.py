@@ -1,4 +1,4 @@
-"""Words score as BM25 says, for messages, neighbourhoods and sessions."""
+"""Scores match BM25 for messages, neighbors and sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of a small namespace, held in memory: the same as the database says."""
+"""The cached terms of a small namespace match the database."""
 
 from __future__ import annotations
 

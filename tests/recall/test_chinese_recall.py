@@ -1,4 +1,4 @@
-"""Chinese conversations are recalled as well as English ones, with the one default configuration."""
+"""Chinese conversations are recalled as well as English ones, with the default configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model of another library is named by itself, measured once and never trusted."""
+"""Models of other libraries: named automatically, measured once, and validated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Embedders that fail, change or know nothing: recall goes on by words, and says so."""
+"""Embedders that fail, change or carry no information: recall falls back to words and reports it."""
 
 from __future__ import annotations
 

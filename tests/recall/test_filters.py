@@ -1,4 +1,4 @@
-"""Filters let through what they name, exactly, whatever the strategy."""
+"""Filters are exact for every strategy."""
 
 from __future__ import annotations
 

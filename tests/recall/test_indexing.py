@@ -1,4 +1,4 @@
-"""What is kept of a message: how long it is, whether it asks, who speaks."""
+"""Index rows of messages: length, question flag and speaker."""
 
 from __future__ import annotations
 

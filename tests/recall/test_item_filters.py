@@ -1,4 +1,4 @@
-"""Filters on items never confuse types and never raise for what is missing."""
+"""Item filters never confuse types and never raise for missing values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message whose writer was slower than one who began after it comes in between, and nothing is read twice for it."""
+"""Messages committed late by a slow writer are inserted in order without reading others again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of one run of characters are also said in shorter and friendlier ways."""
+"""Names without spaces have shorter and friendlier forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is held in memory for recall: nothing for who is not there, and nothing that the database no longer says."""
+"""Caches of recall: nothing for unknown namespaces, and nothing older than the database."""
 
 from __future__ import annotations
 

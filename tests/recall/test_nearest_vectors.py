@@ -1,4 +1,4 @@
-"""The nearest of one tenant among many on pgvector: as many as were asked for, and nothing of others."""
+"""The nearest vectors of one tenant among many on pgvector."""
 
 from __future__ import annotations
 

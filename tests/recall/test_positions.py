@@ -1,4 +1,4 @@
-"""Places know who stands beside whom, however the messages came in."""
+"""Positions link neighbors in any order of loading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query's speakers are found in it and taken out of what is looked for, also where no spaces are."""
+"""Speakers are found in a query and removed from its terms, with and without spaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ranking of a namespace with more messages than are weighed one by one."""
+"""The ranking of namespaces with many messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recall through the public door: what is found, why, in what order, and for whom."""
+"""Recall through the public API: results, reasons, order and access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The presets rank as their formulas say, computed by hand."""
+"""The strategies rank by their formulas, computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors say what they can, and as much as they have shown to know."""
+"""The vector index and the trust in an embedder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model gives is checked before it counts as vectors."""
+"""The output of a model is validated before it is used as vectors."""
 
 from __future__ import annotations
 

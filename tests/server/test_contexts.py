@@ -1,4 +1,4 @@
-"""What the server says about contexts is what goes to the model."""
+"""Contexts of the server equal those sent to the model."""
 
 from __future__ import annotations
 

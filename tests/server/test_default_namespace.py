@@ -1,4 +1,4 @@
-"""Which namespace is meant, and whether it is there."""
+"""The default namespace of a request, and unknown namespaces."""
 
 from __future__ import annotations
 

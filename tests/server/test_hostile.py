@@ -1,4 +1,4 @@
-"""What is wrong with a request, or with the database, is said; and the server goes on."""
+"""Invalid requests and database faults are reported, and the server continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document holds: whatever it allows is answered as it says, and nothing breaks the server."""
+"""The OpenAPI document matches the behavior of the server."""
 
 from __future__ import annotations
 

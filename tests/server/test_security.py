@@ -1,4 +1,4 @@
-"""Who gets nothing: no token, another's token, a forged Host, another page, too much at once."""
+"""Refused requests: no token, foreign token, forged Host, foreign origin, too large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``langmem-tiers serve``: a real process, asked over the network of this machine, and stopped."""
+"""``langmem-tiers serve`` as a real process: requests over the local network, and shutdown."""
 
 from __future__ import annotations
 

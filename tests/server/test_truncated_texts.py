@@ -1,4 +1,4 @@
-"""Long texts: cut in lists, and whole where one memory is asked for."""
+"""Long texts: truncated in lists, complete as single entries."""
 
 from __future__ import annotations
 

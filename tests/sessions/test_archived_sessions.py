@@ -1,4 +1,4 @@
-"""A conversation that is over, under another name, on every database."""
+"""Archived sessions under another name, on every database."""
 
 from __future__ import annotations
 

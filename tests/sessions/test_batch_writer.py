@@ -1,4 +1,4 @@
-"""A writer that many threads share: stored means stored, and nothing that was taken is lost or doubled."""
+"""A writer shared by many threads: acknowledged messages are stored, none lost or duplicated."""
 
 from __future__ import annotations
 

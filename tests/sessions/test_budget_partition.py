@@ -1,4 +1,4 @@
-"""The four steps of the design document, with numbers made by hand: a budget of 100 unless said otherwise."""
+"""The four steps of the design document, with a budget of 100 by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memory injected never comes back as something new, however it is handed back."""
+"""Injected memory is never stored as a new message."""
 
 from __future__ import annotations
 

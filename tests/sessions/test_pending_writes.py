@@ -1,4 +1,4 @@
-"""What was taken and waits in this process is stored before it is forgotten, backed up or moved."""
+"""Pending writes of a process are stored before they are forgotten, backed up or moved."""
 
 from __future__ import annotations
 

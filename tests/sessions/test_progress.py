@@ -1,4 +1,4 @@
-"""Whoever waits for long work is told how far it is."""
+"""Long operations report their progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redis holds copies of what was said last: written through, filled when cold, gone with what is erased."""
+"""Redis caches the latest messages: written through, filled when cold, erased with the session."""
 
 from __future__ import annotations
 

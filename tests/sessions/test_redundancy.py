@@ -1,4 +1,4 @@
-"""What a newer text says again may go; what only looks the same must stay."""
+"""Duplicates of newer texts are redundant; texts that only look similar are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong once, or would for somebody who is careless or unlucky."""
+"""Regressions and unusual use of sessions."""
 
 from __future__ import annotations
 

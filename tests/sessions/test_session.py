@@ -1,4 +1,4 @@
-"""Sessions through the public door, on every database."""
+"""Sessions through the public API, on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session as the list that a framework keeps of it, through the public door, on every database."""
+"""Sessions as message lists of a framework, through the public API, on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lists mean for views, contexts, summaries and recall, on every database."""
+"""Effect of message lists on views, contexts, summaries and recall, on every database."""
 
 from __future__ import annotations
 

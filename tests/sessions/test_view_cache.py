@@ -1,4 +1,4 @@
-"""What sessions show, held in memory: never older than the database."""
+"""Cached session views are never older than the database."""
 
 from __future__ import annotations
 

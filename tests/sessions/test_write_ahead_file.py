@@ -1,4 +1,4 @@
-"""Reports of unsaved messages: what goes in comes out, and what is damaged is refused whole."""
+"""Reports of unsaved messages: read back equal, and refused when damaged."""
 
 from __future__ import annotations
 

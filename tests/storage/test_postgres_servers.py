@@ -1,4 +1,4 @@
-"""Servers that cannot be used as they are: a clear error with the next step, nothing half-done, no password shown."""
+"""Unsuitable servers: a clear error with advice, no partial changes, no password shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instruments without metrics and tracer cost next to nothing."""
+"""Instruments without metrics and tracer add almost no cost."""
 
 from __future__ import annotations
 

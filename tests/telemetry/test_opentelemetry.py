@@ -1,4 +1,4 @@
-"""Spans of an engine, as the SDK of OpenTelemetry exports them."""
+"""Spans of an engine, exported by the OpenTelemetry SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of engines in a real registry, scraped as Prometheus does."""
+"""Metrics of engines in a real registry, scraped by Prometheus."""
 
 from __future__ import annotations
 

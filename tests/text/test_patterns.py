@@ -1,4 +1,4 @@
-"""Facts that are kept word for word, and texts that are not facts."""
+"""Facts that are kept verbatim, and texts that are not facts."""
 
 from __future__ import annotations
 

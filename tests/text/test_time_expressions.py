@@ -1,4 +1,4 @@
-"""Times that a question names, and texts that only look like one."""
+"""Times named in a question, and texts that only resemble one."""
 
 from __future__ import annotations
 

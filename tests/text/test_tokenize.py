@@ -1,4 +1,4 @@
-"""Any text becomes terms that an index can hold, and forms of one word become one term."""
+"""Any text becomes indexable terms, and forms of one word become one term."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Web addresses in one normal form."""
+"""URLs in one normal form."""
 
 import string
 

@@ -1,4 +1,4 @@
-"""The seed's rules of adaptation, number by number."""
+"""The documented rules of adaptation."""
 
 from __future__ import annotations
 

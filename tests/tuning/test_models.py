@@ -1,4 +1,4 @@
-"""What the optimizer writes down reads as the specification says."""
+"""Records of the optimizer match the specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimizer: its loop, its memory, its thread, its guard."""
+"""The optimizer: loop, storage, thread and leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Working memories hold what agents have at hand, within limits, and lose nothing that leaves."""
+"""Working memory of agents: within limits, and without loss when flushed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``AsyncDBChatStore`` must do."""
+"""Contract of ``AsyncDBChatStore``."""
 
 from __future__ import annotations
 
@@ -232,9 +232,9 @@ class AsyncChatStoreConformance(Conformance):
         batches = [[f"{task} {number}" for number in range(3)] for task in range(TASKS)]
         await asyncio.gather(*(store.add_messages(key, said(*batch)) for batch in batches))
         found = texts(await store.get_messages(key))
-        assert sorted(map(str, found)) == sorted(one for batch in batches for one in batch)
+        assert sorted(map(str, found)) == sorted(content for batch in batches for content in batch)
         for batch in batches:
-            assert [one for one in found if one in batch] == batch
+            assert [content for content in found if content in batch] == batch
 
     async def test_concurrent_archiving_moves_each_message_once(
         self, store: AsyncDBChatStore, key: str
@@ -244,7 +244,7 @@ class AsyncChatStoreConformance(Conformance):
             store.archive_oldest_messages(key, 1) if task % 2 else store.delete_oldest_messages(key, 1)
             for task in range(TASKS)
         ]
-        moved = [one for messages in await asyncio.gather(*calls) for one in texts(messages)]
+        moved = [content for messages in await asyncio.gather(*calls) for content in texts(messages)]
         assert sorted(map(str, moved), key=int) == [str(number) for number in range(TASKS)]
         assert texts(await store.get_messages(key)) == [str(number) for number in range(TASKS, 2 * TASKS)]
         assert await store.count_messages(key, status=ARCHIVED) == TASKS // 2

@@ -1,4 +1,4 @@
-"""What both suites stand on."""
+"""Helpers of both suites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``BaseChatStore`` must do."""
+"""Contract of ``BaseChatStore``."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class ChatStoreConformance(Conformance):
                 store.add_message(key, said(f"{mine} {number}")[0])
 
         run_in_threads(THREADS, add)
-        found = [str(one).split() for one in texts(store.get_messages(key))]
+        found = [str(content).split() for content in texts(store.get_messages(key))]
         assert len(found) == THREADS * EACH
         for mine in range(THREADS):
             assert [int(number) for thread, number in found if int(thread) == mine] == list(range(EACH))
@@ -202,7 +202,7 @@ class ChatStoreConformance(Conformance):
         run_in_threads(THREADS, add)
         for number in range(EACH):
             assert sorted(map(str, texts(store.get_messages(f"{key}{number}")))) == ["0", "1", "2", "3"]
-        assert len([one for one in store.get_keys() if one.startswith(key)]) == EACH
+        assert len([found_key for found_key in store.get_keys() if found_key.startswith(key)]) == EACH
 
     def test_concurrent_deletes_return_each_message_once(self, store: BaseChatStore, key: str) -> None:
         store.set_messages(key, said(*range(THREADS * EACH)))

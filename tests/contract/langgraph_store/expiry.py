@@ -1,4 +1,4 @@
-"""Expiry: an expired item cannot be read, whether it was swept or not."""
+"""Expiry: an expired item cannot be read, swept or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Namespaces: whole labels, exactly, however they are spelled."""
+"""Namespaces: whole labels match exactly."""
 
 from __future__ import annotations
 

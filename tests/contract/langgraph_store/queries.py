@@ -1,4 +1,4 @@
-"""Queries: the best first, each item once, on every page."""
+"""Queries: the best result first, each item once, on every page."""
 
 from __future__ import annotations
 

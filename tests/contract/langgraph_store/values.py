@@ -1,4 +1,4 @@
-"""Putting, getting, deleting, and all of it in batches."""
+"""Put, get and delete, also in batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``BatchRepository`` must do."""
+"""Contract of ``BatchRepository``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``ContextStore`` must do."""
+"""Contract of ``ContextStore``."""
 
 from __future__ import annotations
 

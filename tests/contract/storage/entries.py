@@ -1,4 +1,4 @@
-"""What ``OverrideRepository`` must do."""
+"""Contract of ``OverrideRepository``."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class OverrideRepositoryConformance(StoreConformance):
         assert mark_of(entries, key, "1") == given
         assert [item.override for item in entries.get_view(key, 9).items] == [None, given]
         promoted = entries.list_promoted(namespace, before=None, limit=9)
-        assert [one.item.override for one in promoted] == [given] * (given.tier is Tier.LONG_TERM)
+        assert [entry.item.override for entry in promoted] == [given] * (given.tier is Tier.LONG_TERM)
 
     def test_every_tier_and_state_can_be_overridden(
         self, stores: Stores, entries: OverrideRepository, key: int

@@ -1,4 +1,4 @@
-"""What ``RecallIndexRepository`` must do."""
+"""Contract of ``RecallIndexRepository``."""
 
 from __future__ import annotations
 
@@ -218,8 +218,8 @@ class RecallIndexRepositoryConformance(StoreConformance):
         assert entries.apply(talk.beside("a%").key, {talk.all_keys()[0]: mark}, roll_up=None, was_hidden=0)
         found = talk.index.get_messages(talk.tenant(), [*talk.all_keys(), 2**40])
         assert [found[key].session for key in talk.all_keys()] == list(HOSTILE_NAMES)
-        for number, one in enumerate(found[key] for key in talk.all_keys()):
-            assert one.view_item == entries.get(talk.beside(one.session).key, f"{number}")
+        for number, indexed in enumerate(found[key] for key in talk.all_keys()):
+            assert indexed.view_item == entries.get(talk.beside(indexed.session).key, f"{number}")
         assert (set(found), dict(talk.index.get_messages(talk.tenant(), []))) == (set(talk.all_keys()), {})
 
     def test_many_messages_are_read_in_one_call(self, talk: Talk) -> None:
@@ -290,8 +290,8 @@ class RecallIndexRepositoryConformance(StoreConformance):
             assert refresh.tenant is not None
             sessions = dict(zip(refresh.rows.keys.tolist(), refresh.rows.sessions.tolist(), strict=True))
             talk.index.add_accesses(refresh.tenant, dict.fromkeys(sessions, 1), NOW)
-            for key, one in talk.index.get_messages(refresh.tenant, list(sessions)).items():
-                assert one.session == names[sessions[key]]
+            for key, indexed in talk.index.get_messages(refresh.tenant, list(sessions)).items():
+                assert indexed.session == names[sessions[key]]
 
         def work() -> None:
             start.wait()

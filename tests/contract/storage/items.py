@@ -1,4 +1,4 @@
-"""What a store of items and its index must do."""
+"""Contract of the item repository and its index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``KnowledgeRepository`` must do."""
+"""Contract of ``KnowledgeRepository``."""
 
 from __future__ import annotations
 

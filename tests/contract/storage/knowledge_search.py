@@ -1,4 +1,4 @@
-"""What every ``KnowledgeRepository`` must find."""
+"""Contract of the search of ``KnowledgeRepository``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``LongTermRepository`` must do."""
+"""Contract of ``LongTermRepository``: writes."""
 
 from __future__ import annotations
 
@@ -97,16 +97,16 @@ class LongTermRepositoryConformance(
         given = {text: full_entry(book, text, tier) for text in TEXTS}
         book.write(put=(*given.values(), book.new("bare", tier=tier)))
         for text, new in given.items():
-            kept = book.kept(text)
+            kept = book.get_stored(text)
             assert (kept.entry, kept.details, kept.archived_at) == (new.entry, new.details, None)
             assert kept in book.store.list_entries(book.namespace, tier, ALL, limit=9)
             assert book.store.get_by_keys(book.namespace, [kept.key], TIERS, ALL) == {kept.key: kept}
-        bare = book.kept("bare")
+        bare = book.get_stored("bare")
         assert (bare.entry, bare.details) == (book.new("bare", tier=tier).entry, {})
 
     def test_omitted_times_default_to_created_at(self, book: Book) -> None:
         book.put("a", created_at=LATER, valid_from=None, last_access_at=None)
-        entry = book.kept("a").entry
+        entry = book.get_stored("a").entry
         assert (entry.valid_from, entry.valid_until, entry.last_access_at) == (LATER, None, LATER)
 
     def test_unknown_entries_are_not_returned(self, book: Book) -> None:
@@ -124,7 +124,7 @@ class LongTermRepositoryConformance(
         tags = frozenset({"new", "both"})
         given = book.new("a", content="new", kind="goal", tags=tags, importance=0.9, details={"new": 2})
         book.write(put=(given,))
-        kept = book.kept("a")
+        kept = book.get_stored("a")
         assert (kept.entry, kept.details) == (given.entry, {"new": 2})
         assert sorted(book.ids()) == ["a", "b"]
         tagged = [book.ids(tags=frozenset({tag})) for tag in ("old", "new", "both")]
@@ -136,7 +136,7 @@ class LongTermRepositoryConformance(
         first = book.new("a", content="first", tags=frozenset({"old", "both"}))
         last = book.new("a", content="last", tags=frozenset({"new", "both"}))
         book.write(put=(first, last))
-        assert book.kept("a").entry == last.entry
+        assert book.get_stored("a").entry == last.entry
         assert book.ids() == ["a"]
         tagged = [book.ids(tags=frozenset({tag})) for tag in ("old", "new", "both")]
         assert tagged == [[], ["a"], ["a"]]
@@ -145,9 +145,9 @@ class LongTermRepositoryConformance(
 
     def test_a_write_makes_all_its_changes(self, book: Book) -> None:
         book.write(**fill_book(book))
-        assert book.kept("a").entry.content == "new"
-        assert book.kept("b").entry.valid_until == LATER
-        assert [book.kept(name).archived_at for name in "abcdez"] == [None, None, NOW, None, NOW, None]
+        assert book.get_stored("a").entry.content == "new"
+        assert book.get_stored("b").entry.valid_until == LATER
+        assert [book.get_stored(name).archived_at for name in "abcdez"] == [None, None, NOW, None, NOW, None]
         wanted = {("b", "supersedes", "a"), ("c", "supersedes", "b"), ("d", "supports", "a")}
         assert set(book.related("a", "b")) == wanted
         assert (book.facts(), book.facts(frozenset({VALIDATED}))) == (["f", "g", "h"], ["f"])
@@ -242,7 +242,7 @@ class LongTermRepositoryConformance(
     def test_a_new_entry_can_be_referenced_in_the_same_write(self, book: Book) -> None:
         new = tuple(book.new(name) for name in "ab")
         book.write(put=new, close={"b": LATER}, relate=(relation("a", "b"),), archive=("b",))
-        assert (book.ids(), book.kept("b").entry.valid_until) == (["a"], LATER)
+        assert (book.ids(), book.get_stored("b").entry.valid_until) == (["a"], LATER)
         assert book.related("b") == [("a", "supersedes", "b")]
 
     def test_many_entries_are_written_and_read_in_one_call(self, book: Book) -> None:
@@ -296,9 +296,9 @@ class LongTermRepositoryConformance(
             assert there.store.delete(there.namespace, ["d"]) == 1
         for name in HOSTILE_NAMES:
             there = book.beside(name)
-            contents = [there.kept(entry_id).entry.content for entry_id in "abc"]
+            contents = [there.get_stored(entry_id).entry.content for entry_id in "abc"]
             assert contents == [f"{name} {entry_id}" for entry_id in "abc"]
-            assert {there.kept(entry_id).entry.namespace for entry_id in "abc"} == {there.namespace}
+            assert {there.get_stored(entry_id).entry.namespace for entry_id in "abc"} == {there.namespace}
             assert (there.ids(), there.store.count(there.namespace, LONG_TERM)) == (["a", "b"], 2)
             assert there.ids(tags=frozenset({"a"})) == ["a"]
             assert there.related("a") == [("a", "supersedes", "b")]

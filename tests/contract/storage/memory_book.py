@@ -1,4 +1,4 @@
-"""What the suites for memories share: the memory of one namespace, and what is written to it."""
+"""Helpers of the long-term suites: reads and writes in one namespace."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class Book:
         given: dict[str, Any] = changes
         return self.store.commit(self.namespace, MemoryWrite(**given), now)
 
-    def kept(self, name: str) -> StoredEntry:
+    def get_stored(self, name: str) -> StoredEntry:
         """An entry that is there."""
         return self.store.get(self.namespace, [name])[name]
 
     def key_of(self, name: str) -> int:
         """The key of an entry that is there."""
-        return self.kept(name).key
+        return self.get_stored(name).key
 
     def ids(self, tier: Tier = LONG_TERM, /, **filters: object) -> list[str]:
         """The ids of entries, the first stored first; by page and by key they are the same."""

@@ -1,4 +1,4 @@
-"""What ``LongTermRepository`` must do with what is on its way into memory: facts, cursors and turns."""
+"""Contract of ``LongTermRepository``: facts, cursors and turns."""
 
 from __future__ import annotations
 

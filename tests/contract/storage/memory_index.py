@@ -1,4 +1,4 @@
-"""What the index of memories must do: an ``ItemIndex`` over the entries of one namespace."""
+"""Contract of the long-term index: an ``ItemIndex`` over the entries of one namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``LongTermRepository`` must do when entries are looked for, used and grow old."""
+"""Contract of ``LongTermRepository``: filters, accesses and aging."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class MemoryReadsConformance(MemoryConformance):
     def test_a_closed_entry_was_valid_until_then(self, book: Book) -> None:
         book.put("a", "b")
         book.write(close={"a": NOW + HOUR})
-        assert book.kept("a").entry.valid_until == NOW + HOUR
+        assert book.get_stored("a").entry.valid_until == NOW + HOUR
         assert book.ids(valid_at=NOW + HOUR - MOMENT) == ["a", "b"]
         assert book.ids(valid_at=NOW + HOUR) == ["b"]
         with pytest.raises(InvalidInputError, match="'a'"):
@@ -71,7 +71,7 @@ class MemoryReadsConformance(MemoryConformance):
     def test_an_entry_that_ends_at_its_start_was_never_valid(self, book: Book) -> None:
         book.put("a", "b")
         book.write(close={"a": NOW})
-        assert book.kept("a").entry.valid_until == NOW
+        assert book.get_stored("a").entry.valid_until == NOW
         assert [book.ids(valid_at=NOW + shift) for shift in (-MOMENT, 0 * MOMENT, MOMENT)] == [
             [],
             ["b"],
@@ -206,7 +206,7 @@ class MemoryReadsConformance(MemoryConformance):
         book.write(archive=("4", "5"))
         assert newest(3) == ["2", "3", "4b"]
         (one,) = book.store.list_session_entries(book.namespace, book.key, EPISODIC, limit=1)
-        assert one == book.kept("4b")
+        assert one == book.get_stored("4b")
         assert book.store.list_session_entries(book.namespace, -1, EPISODIC, limit=9) == ()
 
     def test_entries_of_a_session_are_not_read_through_another_namespace(self, book: Book) -> None:
@@ -287,8 +287,8 @@ class MemoryReadsConformance(MemoryConformance):
         assert book.store.archive(book.namespace, later, NOW + HOUR) == (2, 1100)
         assert book.store.archive(book.namespace, [], NOW) == (0, 0)
         assert (book.ids(), other.ids()) == (["4"], ["other"])
-        assert [book.kept(name).archived_at for name in "0123"] == [NOW, NOW, NOW + HOUR, NOW + HOUR]
-        assert book.kept("3").entry.state is EntryState.ARCHIVED
+        assert [book.get_stored(name).archived_at for name in "0123"] == [NOW, NOW, NOW + HOUR, NOW + HOUR]
+        assert book.get_stored("3").entry.state is EntryState.ARCHIVED
 
     def test_the_consolidation_state_is_stored_until_the_consolidation_ends(self, book: Book) -> None:
         assert book.store.get_consolidation_state(book.namespace) is None

@@ -1,4 +1,4 @@
-"""What ``MessageStore`` must do."""
+"""Contract of ``MessageStore``."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class MessageStoreConformance(StoreConformance):
 
     def test_the_record_finds_its_known_ids(self, stores: Stores, namespace: NamespacePath, key: int) -> None:
         ids = ["a", "A", "any/id%", "\ud800", "it's", *(f"n{number}" for number in range(1200))]
-        stores.messages.append(key, [replace(message(), id=one) for one in ids], NOW)
+        stores.messages.append(key, [replace(message(), id=message_id) for message_id in ids], NOW)
         other = stores.sessions.get_or_create(namespace, "other", NOW).key
         stores.messages.append(other, [replace(message(), id="elsewhere")], NOW)
         assert stores.messages.find_known_ids(key, [*ids, "b", "any/id", "elsewhere", "a"]) == set(ids)
@@ -153,9 +153,9 @@ class MessageStoreConformance(StoreConformance):
         stores.messages.append(key, [message(str(number)) for number in range(7)], NOW)
         pages, before = list[tuple[str, ...]](), None
         while found := stores.messages.list_before(key, before=before, limit=limit):
-            pages.insert(0, tuple(one.content for one in found))
+            pages.insert(0, tuple(message.content for message in found))
             before = found[0].id
-        assert [one for page in pages for one in page] == [str(number) for number in range(7)]
+        assert [content for page in pages for content in page] == [str(number) for number in range(7)]
         with pytest.raises(MessageNotFoundError, match="'nowhere'"):
             stores.messages.list_before(key, before="nowhere", limit=limit)
 

@@ -1,4 +1,4 @@
-"""What ``PoolRepository`` must do."""
+"""Contract of ``PoolRepository``."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class PoolRepositoryConformance(StoreConformance):
         for name in (shared.member, ("stranger",)):
             with pytest.raises(NotAllowedError):
                 shared.give(name, "a")
-        assert shared.held() == {}
+        assert shared.list_stored() == {}
 
     def test_a_namespace_without_read_access_cannot_sync(self, shared: Shared) -> None:
         shared.give(shared.owner, "a")
@@ -143,18 +143,18 @@ class PoolRepositoryConformance(StoreConformance):
                 shared.news(name)
             with pytest.raises(NotAllowedError):
                 shared.take(name, news)
-        assert shared.held(shared.member) == {}
+        assert shared.list_stored(shared.member) == {}
 
     def test_a_contribution_for_an_older_revision_changes_nothing(self, shared: Shared) -> None:
         assert shared.give(shared.owner, "a", revision=0)
         assert not shared.give(shared.owner, "b", revision=0)
-        assert list(shared.held()) == ["a"]
+        assert list(shared.list_stored()) == ["a"]
         assert shared.pools.get_origins(shared.info.namespace, ["b"]) == {}
 
     def test_contributing_an_unknown_entry_is_refused(self, shared: Shared) -> None:
         with pytest.raises(EntryNotFoundError, match="to contribute"):
             shared.give(shared.owner, "a", entry_id="e")
-        assert shared.held() == {}
+        assert shared.list_stored() == {}
         own = NewEntry(entry=entry(shared.owner, "e"), terms="e")
         shared.memories.commit(shared.owner, MemoryWrite(put=(own,)), NOW)
         with pytest.raises(EntryNotFoundError):
@@ -183,21 +183,21 @@ class PoolRepositoryConformance(StoreConformance):
         assert shared.news(shared.owner).synced_revision == 0
         shared.give(shared.member, "f")
         assert shared.sync(shared.member) == ["f"]
-        assert list(shared.held(shared.member)) == [f"copy of {name}" for name in "abcdef"]
+        assert list(shared.list_stored(shared.member)) == [f"copy of {name}" for name in "abcdef"]
 
     def test_new_entries_already_synced_are_not_synced_again(self, shared: Shared) -> None:
         shared.give(shared.owner, "a")
         news = shared.news(shared.member)
         assert shared.take(shared.member, news)
         assert not shared.take(shared.member, news)
-        assert list(shared.held(shared.member)) == ["copy of a"]
+        assert list(shared.list_stored(shared.member)) == ["copy of a"]
 
     def test_new_entries_erased_in_the_meantime_are_not_synced(self, shared: Shared) -> None:
         shared.give(shared.owner, "a")
         news = shared.news(shared.member)
         shared.pools.delete_namespace(shared.owner)
         assert not shared.take(shared.member, news)
-        assert shared.held(shared.member) == {}
+        assert shared.list_stored(shared.member) == {}
 
     def test_ended_entries_are_not_delivered(self, shared: Shared) -> None:
         shared.give(shared.owner, "a")
@@ -211,13 +211,13 @@ class PoolRepositoryConformance(StoreConformance):
         third = (*shared.member, "third")
         shared.pools.upsert_member(shared.id, member(third), by=None)
         shared.give(third, "c", same_as="a")
-        assert shared.shown() == ["a"]
+        assert shared.list_shown() == ["a"]
         (found,) = shared.pools.get_origins(shared.info.namespace, ["a"]).values()
         assert [origin.namespace for origin in found] == [shared.owner, shared.member, third]
         assert shared.sync(third) == ["a"]
         erased = shared.pools.delete_namespace(shared.owner)
         assert erased == PoolErasure(contributions=1, copies=1, memberships=1)
-        assert shared.shown() == ["b"]
+        assert shared.list_shown() == ["b"]
         (found,) = shared.pools.get_origins(shared.info.namespace, ["b"]).values()
         assert [origin.namespace for origin in found] == [shared.member, third]
         assert shared.sync(third) == ["b"]
@@ -234,9 +234,9 @@ class PoolRepositoryConformance(StoreConformance):
                 close={old: at},
                 relate=(Relation(source=name, target=old, kind=RelationKind.SUPERSEDES, created_at=NOW),),
             )
-        assert shared.shown() == ["d"]
+        assert shared.list_shown() == ["d"]
         shared.pools.remove_member(shared.id, shared.member, by=shared.owner, take_back=True)
-        held = shared.held()
+        held = shared.list_stored()
         assert list(held) == ["a", "d"]
         assert held["a"].entry.valid_until == times[2]
         (relation,) = shared.memories.list_relations(shared.info.namespace, ["a"])
@@ -247,13 +247,13 @@ class PoolRepositoryConformance(StoreConformance):
         shared.give(shared.member, "b")
         shared.sync(shared.owner)
         assert shared.pools.remove_member(shared.id, shared.member, by=shared.member, take_back=False) == 0
-        assert shared.shown() == ["a", "b"]
+        assert shared.list_shown() == ["a", "b"]
         with pytest.raises(NotAllowedError, match="is not a member"):
             shared.pools.remove_member(shared.id, shared.member, by=shared.member, take_back=False)
         shared.pools.upsert_member(shared.id, member(shared.member), by=None)
         assert shared.pools.remove_member(shared.id, shared.member, by=shared.member, take_back=True) == 1
-        assert shared.shown() == ["a"]
-        assert "copy of b" in shared.held(shared.owner)
+        assert shared.list_shown() == ["a"]
+        assert "copy of b" in shared.list_stored(shared.owner)
 
     def test_erasing_an_entry_erases_only_its_own_copies(self, shared: Shared) -> None:
         for name in ("e", "f"):
@@ -265,17 +265,17 @@ class PoolRepositoryConformance(StoreConformance):
         assert shared.pools.delete_entries(shared.member, ["e"]) == PoolErasure()
         erased = shared.pools.delete_entries(shared.owner, ["e", "none"])
         assert erased == PoolErasure(contributions=1, copies=1)
-        assert list(shared.held()) == ["of f", "said"]
-        assert list(shared.held(shared.member)) == ["copy of of f", "copy of said"]
+        assert list(shared.list_stored()) == ["of f", "said"]
+        assert list(shared.list_stored(shared.member)) == ["copy of of f", "copy of said"]
 
     def test_copies_are_erased_with_their_origin_after_the_pool_is_deleted(self, shared: Shared) -> None:
         shared.give(shared.owner, "a")
         shared.sync(shared.member)
         assert shared.pools.delete(shared.id, by=shared.owner) == 1
-        assert list(shared.held(shared.member)) == ["copy of a"]
-        assert shared.held() == {}
+        assert list(shared.list_stored(shared.member)) == ["copy of a"]
+        assert shared.list_stored() == {}
         assert shared.pools.delete_namespace(shared.owner) == PoolErasure(copies=1)
-        assert shared.held(shared.member) == {}
+        assert shared.list_stored(shared.member) == {}
 
     def test_the_oldest_member_owns_a_pool_that_lost_its_owner(self, shared: Shared) -> None:
         young = (*shared.member, "young")
@@ -292,7 +292,7 @@ class PoolRepositoryConformance(StoreConformance):
             contributions=1, memberships=1, pools=1
         )
         assert shared.pools.get(shared.id) is None
-        assert shared.held() == {}
+        assert shared.list_stored() == {}
 
     def test_no_operation_finds_a_deleted_pool(self, shared: Shared) -> None:
         shared.give(shared.owner, "a")
@@ -311,7 +311,7 @@ class PoolRepositoryConformance(StoreConformance):
         for use in uses:
             with pytest.raises(PoolNotFoundError):
                 use()
-        assert shared.held(shared.member) == {}
+        assert shared.list_stored(shared.member) == {}
 
     @pytest.mark.parametrize("take_back", [False, True])
     def test_a_contribution_concurrent_with_a_removal_is_stored_before_it_or_refused(
@@ -335,4 +335,4 @@ class PoolRepositoryConformance(StoreConformance):
             shared.pools.remove_member(shared.id, shared.member, by=shared.owner, take_back=take_back)
 
         run_in_threads(3, lambda: contribute() if next(roles) else remove())
-        assert sorted(shared.held()) == ([] if take_back else sorted(given))
+        assert sorted(shared.list_stored()) == ([] if take_back else sorted(given))

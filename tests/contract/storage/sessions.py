@@ -1,4 +1,4 @@
-"""What ``SessionRepository`` must do."""
+"""Contract of ``SessionRepository``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``TuningRepository`` must do."""
+"""Contract of ``TuningRepository``."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class TuningRepositoryConformance(StoreConformance):
         found, before = list[TuningSnapshot](), None
         while page := tuning.list_snapshot_page(namespace, before=before, limit=2):
             assert len(page) <= 2
-            found += [one.snapshot for one in page]
+            found += [row.snapshot for row in page]
             before = page[-1].key
         assert found == runs[::-1]
 
