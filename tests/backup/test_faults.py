@@ -136,9 +136,11 @@ def test_a_backup_on_a_full_disk_leaves_no_file(new_url: NewUrl, tmp_path: Path)
         check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    told = ran.stdout.splitlines()
-    assert len(told) == 2
-    assert all(line.startswith("BackupFileError: ") and "b.gz" in line and "room" in line for line in told)
+    error_lines = ran.stdout.splitlines()
+    assert len(error_lines) == 2
+    assert all(
+        line.startswith("BackupFileError: ") and "b.gz" in line and "room" in line for line in error_lines
+    )
     assert list(target.parent.iterdir()) == []
 
 

@@ -121,9 +121,9 @@ def test_another_engine_sees_that_a_namespace_was_replaced(
         engine.backup(tmp_path / "b.gz")
         engine.session("acme", "tuesday").add("user", "Now a zebra came.")
         engine.items.put("acme", "k", {"likes": "zebras"})
-        held = other.session("acme", "tuesday")
+        cached_session = other.session("acme", "tuesday")
         assert "zebra" in other.namespace("acme").recall("zebra").hits[0].entry.content
-        assert "zebra" in held.latest(1)[0].content
+        assert "zebra" in cached_session.latest(1)[0].content
         assert other.items.search("acme", "boats zebras")[0].item.value == {"likes": "zebras"}
         engine.restore(tmp_path / "b.gz", replace=True)
         assert not [

@@ -148,9 +148,11 @@ def test_every_table_is_in_a_backup_or_excluded_for_a_reason(backend: str, new_u
                     "SELECT table_name, column_name FROM information_schema.columns WHERE table_name LIKE 'lmt%'"
                 )
             ).all()
-            told = {(kept.table.name, c.name) for kept in get_backup_tables().values() for c in kept.table.c}
-            told |= {(table.name, c.name) for table in EXCLUDED_TABLES for c in table.c}
-            assert {(*row,) for row in rows} - told <= {
+            columns = {
+                (kept.table.name, c.name) for kept in get_backup_tables().values() for c in kept.table.c
+            }
+            columns |= {(table.name, c.name) for table in EXCLUDED_TABLES for c in table.c}
+            assert {(*row,) for row in rows} - columns <= {
                 ("lmt_messages", "written_by"),
                 ("lmt_vectors", "embedding"),
             }

@@ -194,8 +194,11 @@ def test_locomo_questions_without_existing_evidence_are_skipped() -> None:
 
 def test_sessions_are_sorted_by_number_not_alphabetically() -> None:
     sample = locomo_sample()
-    told = sample["conversation"]
-    told["session_10"], told["session_10_date_time"] = told.pop("session_1"), "1:00 pm on 1 December, 2023"
+    conversation_data = sample["conversation"]
+    conversation_data["session_10"], conversation_data["session_10_date_time"] = (
+        conversation_data.pop("session_1"),
+        "1:00 pm on 1 December, 2023",
+    )
     (conversation,) = locomo.parse([sample])
     assert list(dict.fromkeys(turn.session for turn in conversation.turns)) == ["session_2", "session_10"]
 

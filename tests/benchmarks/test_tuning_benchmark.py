@@ -64,8 +64,8 @@ def test_large_weights_cost_more_the_larger_l2_is() -> None:
 
 
 def test_a_signal_that_explains_all_answers_stays_bounded() -> None:
-    told = RankingExample(np.array([[1.0], [0.0], [0.0]]), np.array([0]))
-    assert 1 < fit([told], 1e-3)[0] < 20
+    example = RankingExample(np.array([[1.0], [0.0], [0.0]]), np.array([0]))
+    assert 1 < fit([example], 1e-3)[0] < 20
 
 
 def test_equal_scores_are_sorted_newest_first() -> None:

@@ -299,8 +299,8 @@ def test_tool_calls_stay_complete_for_any_chunk_size_and_learning_after_each_mes
 
 def test_removed_messages_are_in_no_chunk(session: Session) -> None:
     said = say(session, 24)
-    gone = [message.id for message in session.messages() if message.content in said[2:5]]
-    session.transcript.move(gone, Listing.REMOVED)
+    removed = [message.id for message in session.messages() if message.content in said[2:5]]
+    session.transcript.move(removed, Listing.REMOVED)
     (chunk,) = session.learn().chunks
     assert texts_of(session, chunk) == [*said[:2], *said[5:13]]
     assert (chunk.first_turn, chunk.last_turn, chunk.message_count) == (1, 13, 10)

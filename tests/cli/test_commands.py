@@ -39,15 +39,15 @@ def test_an_invalid_namespace_is_refused_with_a_hint(database: Path, wrong: str)
 
 def test_namespaces_sessions_and_messages_are_shown(database: Path) -> None:
     assert "acme/a\\/b" in run("inspect", "-d", database).out
-    told = run("inspect", "-d", database, "--json").parsed
-    assert told == {"namespaces": [["acme", "a/b"], ["bob"]], "is_whole": True}
+    output = run("inspect", "-d", database, "--json").parsed
+    assert output == {"namespaces": [["acme", "a/b"], ["bob"]], "is_whole": True}
     sessions = run("inspect", "-d", database, "acme/a\\/b", "--json").parsed
     assert [(info["name"], info["message_count"]) for info in sessions["sessions"]] == [("monday", 3)]
     whole = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday")
     assert "platform 3" in whole.out
     assert "short_term" in whole.out
-    told = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday", "--json").parsed
-    assert [entry["role"] for entry in told["entries"]] == ["user", "assistant", "tool"]
+    output = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday", "--json").parsed
+    assert [entry["role"] for entry in output["entries"]] == ["user", "assistant", "tool"]
 
 
 def test_omitted_rows_are_mentioned(database: Path) -> None:
@@ -114,8 +114,8 @@ def test_an_invalid_line_is_named_and_earlier_lines_are_kept(database: Path, lin
 
 
 def test_optimize_and_reembed_cover_all_namespaces(database: Path) -> None:
-    told = run("optimize", "-d", database, "--json").parsed
-    assert set(told) == {"acme/a\\/b", "bob"}
+    output = run("optimize", "-d", database, "--json").parsed
+    assert set(output) == {"acme/a\\/b", "bob"}
     assert run("optimize", "-d", database, "bob", "-s", "tuesday").code == 0
     assert run("optimize", "-d", database, "-s", "tuesday").code == 1
     assert run("reembed", "-d", database, "--json").parsed["total"] == 4
@@ -188,8 +188,8 @@ def test_a_file_that_is_not_a_backup_is_refused(tmp_path: Path, content: bytes) 
 
 
 def test_the_status_counts_the_stored_records(database: Path) -> None:
-    told = run("status", "-d", database, "--json").parsed
-    assert (told["namespaces"], told["sessions"], told["messages"]) == (2, 2, 4)
+    output = run("status", "-d", database, "--json").parsed
+    assert (output["namespaces"], output["sessions"], output["messages"]) == (2, 2, 4)
     assert "2 namespaces" in run("status", "-d", database).out
 
 
@@ -197,9 +197,9 @@ def test_forget_erases_only_with_yes(database: Path) -> None:
     asked = run("forget", "-d", database, "bob")
     assert (asked.code, "--yes" in asked.err) == (3, True)
     assert "tea" in run("export", "-d", database).out
-    told = run("forget", "-d", database, "bob", "--yes", "--json").parsed
-    assert told["counts"]["messages"] == 1
-    assert told["is_complete"]
+    output = run("forget", "-d", database, "bob", "--yes", "--json").parsed
+    assert output["counts"]["messages"] == 1
+    assert output["is_complete"]
     assert "tea" not in run("export", "-d", database).out
     assert b"[bold]tea" not in database.read_bytes()
     assert run("forget", "-d", database, "acme/a\\/b", "-s", "monday", "--yes").code == 0
@@ -208,6 +208,6 @@ def test_forget_erases_only_with_yes(database: Path) -> None:
 
 def test_maintenance_runs_only_with_yes(database: Path) -> None:
     assert run("maintain", "-d", database).code == 3
-    told = run("maintain", "-d", database, "--yes", "--json").parsed
-    assert told["is_complete"]
-    assert told["erased"]["messages"] == 0
+    output = run("maintain", "-d", database, "--yes", "--json").parsed
+    assert output["is_complete"]
+    assert output["erased"]["messages"] == 0

@@ -80,8 +80,8 @@ def test_maintenance_taken_over_by_another_process_is_not_reported_as_done(aged:
 
 
 def test_optimize_uses_and_prints_its_budget(aged: Path) -> None:
-    told = run("optimize", "-d", aged, "--budget", 1000, "--json").parsed["alice"]
-    assert told["usage_before"] == told["tokens_before"] / 1000 > 0
+    output = run("optimize", "-d", aged, "--budget", 1000, "--json").parsed["alice"]
+    assert output["usage_before"] == output["tokens_before"] / 1000 > 0
     assert "for a budget of 1,000 tokens\n" in run("optimize", "-d", aged, "--budget", 1000).out
     assert "190,904 tokens (default; change it with --budget)" in run("optimize", "-d", aged).out
     assert run("optimize", "-d", aged, "--budget", 0).code == 2

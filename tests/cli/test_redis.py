@@ -106,8 +106,8 @@ def test_an_unreachable_redis_is_named_and_the_result_incomplete(
 
 def test_the_status_includes_redis(memory: Path, server: TemporaryRedis) -> None:
     assert run("status", "-d", memory, "--json").parsed["redis"] is None
-    told = run("status", "-d", memory, "--redis", server.url, "--json").parsed["redis"]
-    assert (told["label"], told["is_connected"]) == (server.url, True)
+    output = run("status", "-d", memory, "--redis", server.url, "--json").parsed["redis"]
+    assert (output["label"], output["is_connected"]) == (server.url, True)
     assert f"Redis {server.url} answers." in run("status", "-d", memory, "--redis", server.url).out
 
 

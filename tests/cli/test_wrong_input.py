@@ -28,8 +28,8 @@ SECRETS = (
 
 
 def line(number: int, **more: Any) -> str:
-    told = {"namespace": ["n"], "session": "s", "id": f"m{number}", "role": "user", "content": f"{number}"}
-    return json.dumps(told | more) + "\n"
+    fields = {"namespace": ["n"], "session": "s", "id": f"m{number}", "role": "user", "content": f"{number}"}
+    return json.dumps(fields | more) + "\n"
 
 
 def contents(path: Path) -> list[str]:
@@ -370,8 +370,8 @@ def test_a_full_disk_prints_one_line_and_leaves_no_file(tmp_path: Path, command:
 def test_an_output_that_does_not_fit_is_one_line(database: Path, words: list[str], unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         called = [sys.executable, "-m", "langmem_tiers", *words, "-d", str(database)]
-        told = os.environ | {"PYTHONUNBUFFERED": unbuffered}
-        done = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=told)
+        fields = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+        done = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=fields)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "No space left" in done.stderr
 

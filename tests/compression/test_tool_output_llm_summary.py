@@ -43,8 +43,8 @@ def test_inventions_of_a_model_are_dropped_and_lost_facts_restored() -> None:
 
 
 def test_urls_omitted_by_a_model_stay_out_only_on_request() -> None:
-    told = answer("A lamp", "It is at https://a.b/lamp")
-    done = ContextCompressor(model=ScriptedLLM([told])).compress(
+    first_answer = answer("A lamp", "It is at https://a.b/lamp")
+    done = ContextCompressor(model=ScriptedLLM([first_answer])).compress(
         "A lamp: https://a.b/lamp https://a.b/x", "text_content", 3, validate_urls=False
     )
     assert "https://a.b/lamp" in done.urls_mentioned

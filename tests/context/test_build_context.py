@@ -129,20 +129,20 @@ def test_no_budget_of_a_session_is_ever_exceeded(tokens: int, more: list[str]) -
             return
         assert context.token_count == count_messages(COUNTER, context.messages) <= tokens
         assert context.messages[-1] == session.latest(1)[0]
-        told = {hit.entry.id for hit in context.recalled}
-        assert not told & {hit.entry.id for hit in context.left_out}
+        recalled = {hit.entry.id for hit in context.recalled}
+        assert not recalled & {hit.entry.id for hit in context.left_out}
 
 
 def test_a_larger_budget_includes_more_and_omitted_memories_are_named(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, *TRIPS)
-    told = []
+    recalled = []
     for tokens in (20, 60, 80, 100, 4000):
         context = where.build_context("red boat", budget=TokenBudget.of(tokens))
         assert len(context.recalled) + len(context.left_out) == 3
-        told.append(len(context.recalled))
-    assert told == sorted(told)
-    assert (told[0], told[-1]) == (0, 3)
+        recalled.append(len(context.recalled))
+    assert recalled == sorted(recalled)
+    assert (recalled[0], recalled[-1]) == (0, 3)
 
 
 def test_memories_of_one_day_share_a_heading_with_little_overhead(
@@ -238,9 +238,9 @@ def test_a_stored_question_does_not_recall_itself(words: MemoryEngine) -> None:
     remember(where, *(f"The server in hall {n} was moved to rack {n + 7}." for n in range(40)))
     session = where.session("now")
     session.add("user", "Which server stands in the hall, pray tell, dear assistant?")
-    told = session.build_context().recalled
-    assert len(told) == RecallConfig().limit
-    assert all("server" in hit.entry.content for hit in told)
+    recalled = session.build_context().recalled
+    assert len(recalled) == RecallConfig().limit
+    assert all("server" in hit.entry.content for hit in recalled)
 
 
 def test_visible_messages_do_not_displace_other_memories(words: MemoryEngine) -> None:
@@ -305,9 +305,9 @@ def test_a_recalled_archived_message_does_not_displace_visible_ones(
     assert EntryState.ARCHIVED in {entry.state for entry in session.entries()}
     session.add("user", "Was it a sunny day at the harbour?")
     context = session.build_context()
-    told = {hit.entry.id for hit in context.recalled}
-    assert told
-    assert {message.id for message in session.latest(40)} == {*context.full, *context.compressed, *told}
+    recalled = {hit.entry.id for hit in context.recalled}
+    assert recalled
+    assert {message.id for message in session.latest(40)} == {*context.full, *context.compressed, *recalled}
 
 
 def test_the_system_prompt_stays_visible(words: MemoryEngine) -> None:

@@ -105,8 +105,8 @@ def test_a_preference_is_included_with_knowledge_of_the_same_key(engine: MemoryE
     known.store("user_preference", "meals", "no fish")
     session = engine.session(tenant, "s")
     session.add("user", "When is dinner served?")
-    told = {hit.knowledge.value for hit in session.build_context().knowledge}
-    assert told == {"dinner is served at eight", "no fish"}
+    values = {hit.knowledge.value for hit in session.build_context().knowledge}
+    assert values == {"dinner is served at eight", "no fish"}
 
 
 def test_knowledge_of_another_namespace_is_never_included(engine: MemoryEngine, where: Namespace) -> None:

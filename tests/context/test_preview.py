@@ -34,12 +34,17 @@ def test_holdings_count_only_the_own_namespace(engine: MemoryEngine, tenant: str
     space = engine.namespace(tenant)
     space.knowledge.store("domain", "train", "9:40")
     space.long_term.store("Alice likes tea.")
-    held = space.holdings()
-    assert (held.sessions, held.messages, held.knowledge, held.growth_is_whole) == (2, 2, 1, True)
-    assert held.tiers["short_term"].entries == 2
-    assert held.tiers["long_term"].entries == 1
-    (today,) = held.growth
-    assert (today.messages, today.tokens) == (2, held.tokens)
+    holdings = space.holdings()
+    assert (holdings.sessions, holdings.messages, holdings.knowledge, holdings.growth_is_whole) == (
+        2,
+        2,
+        1,
+        True,
+    )
+    assert holdings.tiers["short_term"].entries == 2
+    assert holdings.tiers["long_term"].entries == 1
+    (today,) = holdings.growth
+    assert (today.messages, today.tokens) == (2, holdings.tokens)
 
 
 def test_a_memory_is_found_by_its_id(engine: MemoryEngine, tenant: str) -> None:
@@ -81,8 +86,8 @@ def test_tasks_and_their_steps_are_paged(engine: MemoryEngine, tenant: str) -> N
     steps = space.task_cycles("first", limit=3)
     assert steps.next_place is not None
     others = space.task_cycles("first", place=steps.next_place, limit=3)
-    told = (*steps.cycles, *others.cycles)
-    assert [(cycle.number, cycle.entry.action.parameters["at"]) for cycle in told] == [
+    cycles = (*steps.cycles, *others.cycles)
+    assert [(cycle.number, cycle.entry.action.parameters["at"]) for cycle in cycles] == [
         (n + 1, n) for n in range(5)
     ]
     with pytest.raises(NotFoundError):
@@ -207,5 +212,8 @@ def test_growth_omits_a_possibly_incomplete_oldest_day(
         clock.advance(days=1)
         for number in range(count):
             engine.session(tenant, "s").add("user", f"Message {number}.")
-    held = engine.namespace(tenant).holdings()
-    assert ([day.messages for day in held.growth], held.growth_is_whole) == ([1, 1, 2][-days:], days == 3)
+    holdings = engine.namespace(tenant).holdings()
+    assert ([day.messages for day in holdings.growth], holdings.growth_is_whole) == (
+        [1, 1, 2][-days:],
+        days == 3,
+    )

@@ -99,8 +99,8 @@ def test_knowledge_relations_stories_and_sites_become_frames(memory: Memory) -> 
     related = frame(memory.namespace.long_term.related(memory.entries[0].id, depth=2))
     assert list(related["depth"]) == [1, 2]
     arc = memory.session.arc()
-    told = frame(arc)
-    assert told["part"].value_counts().to_dict() == {
+    frame_of_arc = frame(arc)
+    assert frame_of_arc["part"].value_counts().to_dict() == {
         name: len(getattr(arc, name)) for name in ("beginning", "middle", "end") if getattr(arc, name)
     }
     assert list(frame(memory.session.chunks())["number"]) == [

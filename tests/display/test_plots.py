@@ -93,11 +93,11 @@ def episode(number: int, title: str = "It works.", significance: float = 0.8) ->
 
 
 def story(number: int, title: str = "It works.") -> NarrativeArc:
-    told = tuple(episode(n, title) for n in range(number))
+    episodes = tuple(episode(n, title) for n in range(number))
     third = -(-number // 3)
     return NarrativeArc(
-        session=title, turns=number + 2, beginning=told[:third], middle=told[third : 2 * third],
-        end=told[2 * third :], key_moments=told,
+        session=title, turns=number + 2, beginning=episodes[:third], middle=episodes[third : 2 * third],
+        end=episodes[2 * third :], key_moments=episodes,
     )  # fmt: skip
 
 
@@ -378,8 +378,8 @@ def test_the_decay_plot_matches_the_formula_and_shows_entries() -> None:
 def test_an_arc_shows_each_episode_and_names_key_moments(memory: Memory) -> None:
     arc = memory.session.arc()
     axes = plots.arc(arc, named=3)
-    told = [*arc.beginning, *arc.middle, *arc.end]
-    assert len(offsets(axes)) == len(told)
+    shown = [*arc.beginning, *arc.middle, *arc.end]
+    assert len(offsets(axes)) == len(shown)
     assert sum(label[:1] in "123" and label[1:3] == "  " for label in labels(axes)) == 3
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("turn", "significance")
     assert f"{len(arc.key_moments)} key moments" in axes.get_title(loc="left")

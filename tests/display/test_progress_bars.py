@@ -33,13 +33,13 @@ def test_a_bar_follows_embedding_backups_and_maintenance(tmp_path: Path) -> None
             other.restore(tmp_path / "b", progress=progress)
         with bar("erasing", file=out["maintain"], mininterval=0) as progress:
             engine.maintenance.run(progress)
-    told = {name: stream.getvalue() for name, stream in out.items()}
-    assert "300/300" in told["embed"]
-    assert "embedding: 100%" in told["embed"]
-    assert "backing up, writing: 100%" in told["backup"]
-    assert "restoring, checking: 100%" in told["restore"]
-    assert "restoring, writing: 100%" in told["restore"]
-    assert "erasing: 300it" in told["maintain"]
+    outputs = {name: stream.getvalue() for name, stream in out.items()}
+    assert "300/300" in outputs["embed"]
+    assert "embedding: 100%" in outputs["embed"]
+    assert "backing up, writing: 100%" in outputs["backup"]
+    assert "restoring, checking: 100%" in outputs["restore"]
+    assert "restoring, writing: 100%" in outputs["restore"]
+    assert "erasing: 300it" in outputs["maintain"]
 
 
 def test_a_bar_is_closed_with_its_block_even_if_the_work_fails() -> None:

@@ -204,10 +204,10 @@ def test_the_context_contains_the_speakers_and_texts_of_the_two_previous_message
 
 
 def test_only_moments_after_the_given_turn_are_returned() -> None:
-    told = turns("There is a bug in the parser.", "Hm.", "Fixed the parser.", "All tests pass.")
-    assert [moment.last_turn for moment in find_moments(told, after=2)] == [3, 4]
-    assert find_moments(told, after=2)[0].first_turn == 1
-    assert find_moments(told, after=4) == ()
+    messages = turns("There is a bug in the parser.", "Hm.", "Fixed the parser.", "All tests pass.")
+    assert [moment.last_turn for moment in find_moments(messages, after=2)] == [3, 4]
+    assert find_moments(messages, after=2)[0].first_turn == 1
+    assert find_moments(messages, after=4) == ()
 
 
 def test_a_message_yields_only_its_strongest_moment() -> None:
@@ -358,9 +358,9 @@ def test_rows_of_other_languages_can_be_added() -> None:
         re.compile(r"\b(?:falls|wenn)\b", re.IGNORECASE),
         OutcomeSide.AFTER,
     )
-    told = turns("Wir haben uns für Kafka entschieden.", "Falls wir haben uns für Kafka entscheiden.")
-    assert find_moments(told) == ()
-    (found,) = find_moments(told, patterns=(*MOMENT_PATTERNS, german))
+    messages = turns("Wir haben uns für Kafka entschieden.", "Falls wir haben uns für Kafka entscheiden.")
+    assert find_moments(messages) == ()
+    (found,) = find_moments(messages, patterns=(*MOMENT_PATTERNS, german))
     assert (found.kind, found.outcome, found.last_turn) == (DECISION, "Kafka entschieden", 1)
 
 
@@ -393,24 +393,26 @@ conversations = st.lists(
 def test_moments_of_any_text_are_well_formed_and_deterministic(
     said: list[tuple[str, str]], after: int, first: int
 ) -> None:
-    told = turns(*said, first=first)
-    found = find_moments(told, after=after)
-    assert found == find_moments(told, after=after)
+    messages = turns(*said, first=first)
+    found = find_moments(messages, after=after)
+    assert found == find_moments(messages, after=after)
     last = [moment.last_turn for moment in found]
     assert last == sorted(set(last))
     for moment in found:
         assert moment.last_turn > after
-        assert first <= moment.first_turn <= moment.last_turn < first + len(told)
+        assert first <= moment.first_turn <= moment.last_turn < first + len(messages)
         assert moment.last_turn - moment.first_turn <= 10
         assert 0 < len(moment.title) <= 60
         assert 0 < len(moment.summary) <= 400
         assert moment.participants
         assert moment.significance == round(moment.significance, 2)
-        assert told[moment.last_turn - first].message.role != "system"
+        assert messages[moment.last_turn - first].message.role != "system"
 
 
 @given(conversations, st.integers(0, 12))
 def test_reading_in_two_steps_finds_the_same_moments(said: list[tuple[str, str]], after: int) -> None:
-    told = turns(*said)
-    whole = find_moments(told)
-    assert tuple(moment for moment in whole if moment.last_turn > after) == find_moments(told, after=after)
+    messages = turns(*said)
+    whole = find_moments(messages)
+    assert tuple(moment for moment in whole if moment.last_turn > after) == find_moments(
+        messages, after=after
+    )

@@ -68,22 +68,22 @@ def test_an_episode_belongs_to_the_third_in_which_it_starts(turns: int, first_tu
 
 
 def test_key_moments_have_significance_of_at_least_0_7_and_are_sorted_by_turn() -> None:
-    told = [episode(8, significance=0.7), episode(1, significance=0.9), episode(4, significance=0.69)]
-    arc = build_narrative_arc("s", 9, told)
+    episodes = [episode(8, significance=0.7), episode(1, significance=0.9), episode(4, significance=0.69)]
+    arc = build_narrative_arc("s", 9, episodes)
     assert [moment.first_turn for moment in arc.key_moments] == [1, 8]
     assert (arc.session, arc.turns) == ("s", 9)
 
 
 def test_the_order_is_by_first_turn_last_turn_time_and_id() -> None:
     late = NOW + timedelta(days=1)
-    told = [
+    episodes = [
         episode(2, 2, id="d", created_at=late),
         episode(2, 2, id="c", created_at=NOW),
         episode(2, 2, id="b", created_at=NOW),
         episode(1, 3, id="a", created_at=late),
         episode(1, 2, id="z", created_at=late),
     ]
-    assert [episode.id for episode in build_narrative_arc("s", 100, told).beginning] == [
+    assert [episode.id for episode in build_narrative_arc("s", 100, episodes).beginning] == [
         "z",
         "a",
         "b",
@@ -148,13 +148,13 @@ def test_the_most_significant_of_a_group_absorbs_the_others() -> None:
 
 
 def test_the_last_existing_outcome_is_kept() -> None:
-    told = [episode(1, 3, outcome="a"), episode(2, 3, outcome="b"), episode(3, outcome=None)]
-    assert merge_overlapping_episodes(told)[0].keeper.outcome == "b"
+    episodes = [episode(1, 3, outcome="a"), episode(2, 3, outcome="b"), episode(3, outcome=None)]
+    assert merge_overlapping_episodes(episodes)[0].keeper.outcome == "b"
 
 
 def test_overlaps_are_transitive_and_shared_turns_overlap_but_adjacent_do_not() -> None:
-    told = [episode(1, 4), episode(4, 6), episode(6, 6), episode(7, 8), episode(9, 9)]
-    (merged,) = merge_overlapping_episodes(told)
+    episodes = [episode(1, 4), episode(4, 6), episode(6, 6), episode(7, 8), episode(9, 9)]
+    (merged,) = merge_overlapping_episodes(episodes)
     assert (merged.keeper.first_turn, merged.keeper.last_turn, len(merged.absorbed)) == (1, 6, 2)
 
 
@@ -164,8 +164,8 @@ def test_a_long_episode_overlaps_all_episodes_inside_it() -> None:
 
 
 def test_the_earliest_of_equally_significant_episodes_is_kept() -> None:
-    told = [episode(2, 3, id="a"), episode(1, 3, id="c"), episode(1, 3, id="b", created_at=NOW)]
-    assert merge_overlapping_episodes(told)[0].keeper.id == "b"
+    episodes = [episode(2, 3, id="a"), episode(1, 3, id="c"), episode(1, 3, id="b", created_at=NOW)]
+    assert merge_overlapping_episodes(episodes)[0].keeper.id == "b"
 
 
 @pytest.mark.parametrize("other", [{"session": "t"}, {"namespace": ("else",)}, {"is_archived": True}])
@@ -176,8 +176,8 @@ def test_other_sessions_other_namespaces_and_archived_episodes_are_not_merged(
 
 
 def test_merged_summaries_are_deduplicated_and_truncated_at_a_word() -> None:
-    told = [episode(1, 4, summary="Same."), episode(2, 4, summary="Same."), episode(3, 4, summary="New.")]
-    assert merge_overlapping_episodes(told)[0].keeper.summary == "Same. New."
+    episodes = [episode(1, 4, summary="Same."), episode(2, 4, summary="Same."), episode(3, 4, summary="New.")]
+    assert merge_overlapping_episodes(episodes)[0].keeper.summary == "Same. New."
     long = [episode(n, 9, summary=f"word{n} " * 100) for n in range(1, 6)]
     summary = merge_overlapping_episodes(long)[0].keeper.summary
     assert len(summary) <= 1000
@@ -185,16 +185,16 @@ def test_merged_summaries_are_deduplicated_and_truncated_at_a_word() -> None:
 
 
 def test_episodes_without_any_significance_merge_by_their_plain_mean() -> None:
-    told = [episode(1, 2, valence=1.0, significance=0.0), episode(2, valence=0.0, significance=0.0)]
-    assert merge_overlapping_episodes(told)[0].keeper.valence == 0.5
+    episodes = [episode(1, 2, valence=1.0, significance=0.0), episode(2, valence=0.0, significance=0.0)]
+    assert merge_overlapping_episodes(episodes)[0].keeper.valence == 0.5
 
 
 @pytest.mark.parametrize("length", [3, 1_000], ids=["short overlaps", "one long overlap"])
 def test_twice_as_many_episodes_take_twice_as_many_calls(length: int) -> None:
-    told = [episode(n, n + n % length, id=f"e{n}") for n in range(1, 1_001)]
-    half = count_function_calls(lambda: merge_overlapping_episodes(told[:500]))
-    assert count_function_calls(lambda: merge_overlapping_episodes(told)) < 2.2 * half
-    assert [len(group.absorbed) for group in merge_overlapping_episodes(told)] == [999]
+    episodes = [episode(n, n + n % length, id=f"e{n}") for n in range(1, 1_001)]
+    half = count_function_calls(lambda: merge_overlapping_episodes(episodes[:500]))
+    assert count_function_calls(lambda: merge_overlapping_episodes(episodes)) < 2.2 * half
+    assert [len(group.absorbed) for group in merge_overlapping_episodes(episodes)] == [999]
 
 
 scores = st.integers(0, 10).map(lambda tenths: tenths / 10)
@@ -202,10 +202,10 @@ scores = st.integers(0, 10).map(lambda tenths: tenths / 10)
 
 @st.composite
 def many(draw: st.DrawFn) -> list[Episode]:
-    told = []
+    episodes = []
     for number in range(draw(st.integers(0, 12))):
         first = draw(st.integers(1, 20))
-        told.append(
+        episodes.append(
             episode(
                 first,
                 first + draw(st.integers(0, 4)),
@@ -222,7 +222,7 @@ def many(draw: st.DrawFn) -> list[Episode]:
                 is_archived=draw(st.integers(0, 9)) == 0,
             )
         )
-    return told
+    return episodes
 
 
 @given(many(), st.randoms())

@@ -310,7 +310,7 @@ def test_a_user_is_forgotten_in_every_namespace_with_the_whole_label(
     engine: MemoryEngine, tenant: str
 ) -> None:
     user = f"{tenant}/al_ice%"
-    gone = [(user,), ("acme", user), (user, "notes"), ("acme", user, "notes")]
+    erased_paths = [(user,), ("acme", user), (user, "notes"), ("acme", user, "notes")]
     kept = [
         (f"{user}2",),
         ("acme", f"x{user}"),
@@ -318,12 +318,12 @@ def test_a_user_is_forgotten_in_every_namespace_with_the_whole_label(
         (user.upper(),),
         (user.replace("_", "x"),),
     ]
-    for path in (*gone, *kept):
+    for path in (*erased_paths, *kept):
         engine.session(path, "s").add("user", "Hello.")
         engine.items.put((*path, "items"), "k", {"a": 1})
     receipt = engine.forget(user=user, scrub=False)
     assert (receipt.counts.namespaces, receipt.counts.items) == (4, 4)
-    assert all(engine.namespace(path).find_session("s") is None for path in gone)
+    assert all(engine.namespace(path).find_session("s") is None for path in erased_paths)
     assert all(engine.session(path, "s").count() == 1 for path in kept)
     assert all(engine.items.get((*path, "items"), "k") is not None for path in kept)
 

@@ -26,18 +26,18 @@ def test_no_byte_of_a_forgotten_message_is_left_in_redis(url: str, tenant: str, 
             message = session.add("user", f"The code is {WORD.decode()}.").stored[0]
             session.add("user", "And the boat is green.")
             session.latest(10)
-            assert WORD in held_in(server)
+            assert WORD in list_texts_in_redis(server)
             asked = {"message": {"session": "s", "message": message.id}, "session": {"session": "s"}}
             engine.forget(
                 **({"user": tenant} if what == "user" else {"namespace": tenant, **asked.get(what, {})}),
                 scrub=False,
             )
-            assert WORD not in held_in(server)
+            assert WORD not in list_texts_in_redis(server)
             left = [message.content for message in engine.session(tenant, "s").latest(10)]
             assert left == (["And the boat is green."] if what == "message" else [])
 
 
-def held_in(server: TemporaryRedis) -> bytes:
+def list_texts_in_redis(server: TemporaryRedis) -> bytes:
     """Everything that Redis would write to its file."""
     with server.client as client:
         return b"".join(client.dump(key) or b"" for key in client.scan_iter("*"))

@@ -154,8 +154,8 @@ def contents(text: str, role: str = "user") -> list[str]:
 
 def kept_kinds(text: str, role: str) -> list[str]:
     """Of what is extracted, validated and believed enough to be promoted."""
-    told = message(text, role)
-    looked_at = [(draft, validate_fact(draft, told)) for draft in EXTRACTOR.extract(told)]
+    messages = message(text, role)
+    looked_at = [(draft, validate_fact(draft, messages)) for draft in EXTRACTOR.extract(messages)]
     return [str(draft.kind) for draft, result in looked_at if result.is_safe and result.confidence > 0.6]
 
 
@@ -341,13 +341,13 @@ TEXTS = st.one_of(
 
 @given(TEXTS, st.sampled_from(["user", "assistant"]))
 def test_facts_of_any_text_are_verbatim_and_contain_their_mentions(text: str, role: str) -> None:
-    told = message(text, role)
-    whole = " ".join(told.content.split())
-    drafts = EXTRACTOR.extract(told)
+    messages = message(text, role)
+    whole = " ".join(messages.content.split())
+    drafts = EXTRACTOR.extract(messages)
     assert len(drafts) <= 20
     for draft in drafts:
         assert draft.content in whole
         assert 0 < len(draft.content) <= 400
         assert all(mention and mention in draft.content for mention in draft.mentions)
         assert len(draft.tags) <= 3
-        assert 0 <= validate_fact(draft, told).confidence <= draft.confidence + 0.005
+        assert 0 <= validate_fact(draft, messages).confidence <= draft.confidence + 0.005

@@ -250,8 +250,8 @@ def test_the_conversation_is_fenced_as_data_and_cannot_end_its_fence() -> None:
 
 def test_tools_systems_and_recalled_memory_are_not_shown_to_the_model() -> None:
     model = ScriptedLLM(["[]"])
-    told = [message("one", "tool"), message("two", "system"), message(f"three {wrap_in_fence(['four'])}")]
-    LlmFactExtractor(model).extract(told)
+    messages = [message("one", "tool"), message("two", "system"), message(f"three {wrap_in_fence(['four'])}")]
+    LlmFactExtractor(model).extract(messages)
     (prompt,) = model.prompts
     assert "three" in prompt
     assert not any(word in prompt for word in ("one", "two", "four"))
@@ -319,9 +319,9 @@ def test_a_bounded_model_can_be_shared() -> None:
 
 
 def test_long_conversations_are_split_and_parts_without_an_answer_are_reported() -> None:
-    told = [message(f"I prefer tea {n} " + "and so on " * 900) for n in range(30)]
+    messages = [message(f"I prefer tea {n} " + "and so on " * 900) for n in range(30)]
     model = ScriptedLLM(["[]"] * 4 + [RuntimeError("x")] * 20)
-    extraction = LlmFactExtractor(model).extract(told)
+    extraction = LlmFactExtractor(model).extract(messages)
     assert all(len(prompt) < 30_000 for prompt in model.prompts)
     assert extraction.problems[0] == "the model raised RuntimeError"
     assert extraction.problems[-1].endswith("parts were not read")

@@ -49,9 +49,9 @@ def assert_same(found: AgentMemory, wanted: AgentMemory) -> None:
         assert found.format_site_exploration_summary() == wanted.format_site_exploration_summary()
         assert found.get_next_page_to_visit() == wanted.get_next_page_to_visit()
     for limit in (None, 700, 60):
-        told = found.format_for_prompt(max_tokens=limit)
+        prompt = found.format_for_prompt(max_tokens=limit)
         # Cycles are named by ids that are made by chance.
-        assert _ID.sub("id", told) == _ID.sub("id", wanted.format_for_prompt(max_tokens=limit))
+        assert _ID.sub("id", prompt) == _ID.sub("id", wanted.format_for_prompt(max_tokens=limit))
 
 
 @pytest.mark.timeout(600)

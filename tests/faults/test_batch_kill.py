@@ -152,5 +152,5 @@ def test_the_report_file_stays_with_the_forking_process(file_url: str, tmp_path:
             wait(fork(lambda: writer.add("a", "s", MessageDraft("user", "two")))) == 1
         )  # refused: open another
         writer.add("a", "s", MessageDraft("user", "three"))
-        told = [message.content for entry in read_unsaved_file(path) for message in entry.messages]
-        assert told == ["one", "three"]
+        unsaved = [message.content for entry in read_unsaved_file(path) for message in entry.messages]
+        assert unsaved == ["one", "three"]

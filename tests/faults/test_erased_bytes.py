@@ -89,9 +89,9 @@ def test_no_byte_of_a_message_or_a_session_is_left_in_a_sqlite_file(tmp_path: Pa
         message = ids[7] if what == "message" else None
         receipt = engine.forget(namespace="alice", session="monday", message=message)
         assert receipt.is_scrubbed
-        gone = (SECRET,) if what == "message" else (SECRET, KNOWN, ENTRY, FILE)
-        assert find_files_with(tmp_path, *gone) == []
-        assert [find_tables_with(url, word) for word in gone] == [[]] * len(gone)
+        erased = (SECRET,) if what == "message" else (SECRET, KNOWN, ENTRY, FILE)
+        assert find_files_with(tmp_path, *erased) == []
+        assert [find_tables_with(url, word) for word in erased] == [[]] * len(erased)
         assert find_files_with(tmp_path, ITEM) == ["memory.db"]
 
 

@@ -37,9 +37,9 @@ def test_a_note_is_recalled_and_shown_without_its_key(engine: MemoryEngine, tena
     assert (noted.category, noted.confidence, noted.source) == (NOTE_CATEGORY, 0.5, "chat 7")
     (hit,) = space.recall("Does the user like jazz?")
     assert (hit.entry.content, hit.entry.id) == (JAZZ, noted.id)
-    told = space.build_context("Does the user like jazz?").messages[0].content
-    assert JAZZ in told
-    assert noted.key not in told
+    content = space.build_context("Does the user like jazz?").messages[0].content
+    assert JAZZ in content
+    assert noted.key not in content
 
 
 def test_a_session_context_includes_a_relevant_note(engine: MemoryEngine, tenant: str) -> None:

@@ -162,8 +162,11 @@ def test_the_report_of_a_run_lists_erased_and_remaining_records(
     assert (report.statistics.sessions, report.statistics.messages) == (now.sessions, now.messages)
     assert report.statistics.tokens == now.tokens
     assert now.messages == session.count() == 6
-    told = report.as_dict()
-    assert (told["started_at"], told["statistics"]) == (clock.now().isoformat(), report.statistics.as_dict())
+    fields = report.as_dict()
+    assert (fields["started_at"], fields["statistics"]) == (
+        clock.now().isoformat(),
+        report.statistics.as_dict(),
+    )
     assert engine.maintenance.last == report
 
 

@@ -177,8 +177,8 @@ def test_the_order_for_the_model_is_system_memories_chunks_messages(parts: Sessi
     ]
     assert result.messages == result.allocation.messages
     assert result.messages[3:] == tuple(recent)
-    told = text_of(result, "earlier-chunks")
-    assert told.index("Messages 1-10: They spoke") < told.index("Messages 11-20: They spoke")
+    content = text_of(result, "earlier-chunks")
+    assert content.index("Messages 1-10: They spoke") < content.index("Messages 11-20: They spoke")
     assert "- 2025-01-15 | fact: Blue kettle" in text_of(result, "retrieved-memories")
 
 
@@ -403,10 +403,10 @@ def test_retrieved_text_is_fenced_and_inner_fences_are_neutralized(
         chunks=[chunk(1, f"Safe. {text}")],
     )
     for name in ("retrieved-memories", "earlier-chunks"):
-        told = text_of(result, name)
-        assert told.startswith(f"{FENCE_OPENING}\n")
-        assert told.endswith(f"\n{FENCE_CLOSING}")
-        inside = told[len(FENCE_OPENING) : -len(FENCE_CLOSING)]
+        content = text_of(result, name)
+        assert content.startswith(f"{FENCE_OPENING}\n")
+        assert content.endswith(f"\n{FENCE_CLOSING}")
+        inside = content[len(FENCE_OPENING) : -len(FENCE_CLOSING)]
         flat = "".join(char for char in inside.lower() if char.isalnum() or char in "<＜/")
         assert "<memory" not in flat
         assert "</memory" not in flat

@@ -181,9 +181,9 @@ def test_forgetting_a_session_or_user_leaves_no_trace_and_keeps_the_rest_equal(
         }
         assert {name: got for name, got in found.items() if got} == {}
         after = read_contents(engine, mine)
-        gone = [*words, f"'s{number}'"]
+        erased = [*words, f"'s{number}'"]
         left = {kind: things for kind, things in before.items() if not kind.startswith(f"s{number}")}
-        assert_rest_is_equal(left, after, gone)
+        assert_rest_is_equal(left, after, erased)
         engine.forget(user="alice", scrub=False)
         assert read_contents(engine, others) == apart
         assert [path for path in engine.namespaces() if "alice" in path] == []

@@ -118,9 +118,9 @@ def test_deleting_one_namespace_keeps_the_others(
     root = uuid.uuid4().hex
     for label in labels:
         shared.session((root, label), label).add("user", "x")
-    gone = data.draw(st.sampled_from(labels))
-    assert shared.namespace(root, gone).delete().messages == 1
-    assert set(shared.namespaces(root)) == {(root, label) for label in labels if label != gone}
+    deleted = data.draw(st.sampled_from(labels))
+    assert shared.namespace(root, deleted).delete().messages == 1
+    assert set(shared.namespaces(root)) == {(root, label) for label in labels if label != deleted}
 
 
 turns = st.lists(st.sampled_from(["u", "a", "A1", "A2", "A12", "1", "2", "compress"]), max_size=30)

@@ -120,8 +120,8 @@ def test_neighbor_scores_use_the_weighted_counts_of_neighbors(query: str, kernel
     norms = K1 * (1 - B + B * lengths / lengths.mean())
     expected = np.zeros(len(TINY))
     for term in terms:
-        held = np.array([text.split().count(term) for _, text in TINY], np.float64)
-        borrowed = _with_lent(places, kernel, held)
+        counts = np.array([text.split().count(term) for _, text in TINY], np.float64)
+        borrowed = _with_lent(places, kernel, counts)
         expected += worth([text for _, text in TINY], term) * borrowed * (K1 + 1) / (borrowed + norms)
     expected /= worth([text for _, text in TINY], query)
     assert scores_of(TINY, query).with_neighbors[kernel] == pytest.approx(expected, rel=1e-4)

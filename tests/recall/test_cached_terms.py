@@ -31,13 +31,13 @@ def test_each_posting_of_a_term_is_returned_once(first: list[list[str]], more: l
     held.add(keys[: len(first)], texts)
     held.add(keys[len(first) :], texts)
     found = held.find_postings(["tea", "boat", "nowhere", "tea"])
-    told = {
+    postings = {
         (found.terms[of], key): count
         for of, key, count in zip(
             found.term_numbers.tolist(), found.keys.tolist(), found.counts.tolist(), strict=True
         )
     }
-    assert told == {
+    assert postings == {
         (term, key): times
         for key, text in texts.items()
         for term, times in Counter(text).items()
@@ -63,11 +63,11 @@ def test_recall_from_the_cache_equals_recall_from_the_database(
 ) -> None:
     where = engine.namespace(tenant)
     talk(where)
-    held = [summarize_hits(where.recall(text)) for text in ASKED]
+    cached = [summarize_hits(where.recall(text)) for text in ASKED]
     found = [summarize_hits(where.recall(text, strategy="words")) for text in ASKED]
     monkeypatch.setattr(namespace_index, "MAX_CACHED_TERMS", 0)
     engine._services.retriever.invalidate()  # as in a process that begins now
-    assert [summarize_hits(where.recall(text)) for text in ASKED] == held
+    assert [summarize_hits(where.recall(text)) for text in ASKED] == cached
     assert [summarize_hits(where.recall(text, strategy="words")) for text in ASKED] == found
     assert any(found)
 

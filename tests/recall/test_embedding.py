@@ -524,10 +524,10 @@ def test_a_model_tried_by_one_process_is_not_tried_again_by_another(
     with MemoryEngine(url, config=config, embedder=HashEmbedder(24)) as first:
         conversation(first.namespace(tenant))
         first.namespace(tenant).recall("which boat breaks")
-        held = first._services.retriever._indexes[tenant,].tenant
-        assert held is not None
+        cached_index = first._services.retriever._indexes[tenant,].tenant
+        assert cached_index is not None
         database = first._database
-        marked = update(trials).where(trials.c.namespace_pk == held.key).values(share=0.125)
+        marked = update(trials).where(trials.c.namespace_pk == cached_index.key).values(share=0.125)
 
         def is_marked() -> bool:
             with database.write() as connection:
@@ -581,9 +581,9 @@ def test_a_model_is_not_tried_before_its_vectors_are_complete() -> None:
             conversation(where)
             where.recall("boat")
             wait_until(partial(_is_embedded, where), "all messages are embedded")
-            held = engine._services.retriever._indexes["a",].vectors
-            assert held is not None
-            trusts.append(held.trust)
+            cached_index = engine._services.retriever._indexes["a",].vectors
+            assert cached_index is not None
+            trusts.append(cached_index.trust)
         assert trusts[0] == trusts[1]
 
 

@@ -54,13 +54,13 @@ def test_cached_rows_stay_valid_when_a_late_message_is_committed(
         slow.execute(COPIED)  # has its key, and is not committed
         where.session("t").add(MessageDraft("user", "The red boat sails at noon", id="sails"))
         assert "late" not in dict(ranking(where))
-        held = engine._services.retriever._indexes["acme",]
-        words, vectors = held._lexical_cache, held.vectors
+        cached_index = engine._services.retriever._indexes["acme",]
+        words, vectors = cached_index._lexical_cache, cached_index.vectors
         slow.commit()
         found = ranking(where)
         assert {"late", "about boats", "sails"} <= set(dict(found))
-        assert held._lexical_cache is words
-        assert held.vectors is vectors
+        assert cached_index._lexical_cache is words
+        assert cached_index.vectors is vectors
         with MemoryEngine(url) as fresh:
             assert ranking(fresh.namespace("acme")) == found
 

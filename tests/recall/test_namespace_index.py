@@ -42,9 +42,9 @@ def test_the_least_recently_used_namespaces_are_evicted_first() -> None:
             engine.session(f"n{number}", "s").add("user", "The red boat")
             assert engine.namespace(f"n{number}").recall("boat")
         retriever = engine.services.retriever
-        held = [path for (path,) in retriever._indexes]
-        assert held == [f"n{number}" for number in range(300 - len(held), 300)]
-        assert 100 < len(held) < 300
+        cached_index = [path for (path,) in retriever._indexes]
+        assert cached_index == [f"n{number}" for number in range(300 - len(cached_index), 300)]
+        assert 100 < len(cached_index) < 300
         assert retriever._total_bytes == sum(retriever._index_bytes.values()) <= 2**20
         retriever.invalidate()
         assert (retriever._total_bytes, retriever._index_bytes) == (0, {})
@@ -59,8 +59,8 @@ def test_a_server_restored_to_an_earlier_state_is_read_again(
         where = engine.namespace("acme")
         where.session("s").add("user", "The red boat lies in the harbour")
         assert len(where.recall("red boat")) == 1
-        held = engine.services.retriever._indexes["acme",]
-        held._watermark += 1_000_000  # as if all that came before had been of a server that was ahead
+        cached_index = engine.services.retriever._indexes["acme",]
+        cached_index._watermark += 1_000_000  # as if all that came before had been of a server that was ahead
         where.session("s").add(MessageDraft("user", "The red boat sails at noon", id="new"))
         server.execute("UPDATE lmt_messages SET written_by = '5' WHERE id = 'new'")
         assert {hit.entry.id for hit in where.recall("red boat")} >= {"new"}

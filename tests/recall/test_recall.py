@@ -361,12 +361,14 @@ def test_accesses_count_after_they_are_written(file_url: str) -> None:
             where.recall("boat", limit=1)
         assert [hit.score for hit in where.recall("boat", strategy="tf_idf")] == [0, 0]
         engine._services.retriever._write_accesses()
-        held = where.recall("boat", strategy="tf_idf")
+        first_recall = where.recall("boat", strategy="tf_idf")
         with MemoryEngine(file_url, embedder=None, config=config, clock=FrozenClock()) as other:
             fresh = other.namespace("a").recall("boat", strategy="tf_idf")
-        assert texts(held) == ["the red boat", "the green house"]
-        assert [hit.score for hit in held] == pytest.approx([0.5, 0.1])
-        assert [(hit.entry.id, hit.score) for hit in held] == [(hit.entry.id, hit.score) for hit in fresh]
+        assert texts(first_recall) == ["the red boat", "the green house"]
+        assert [hit.score for hit in first_recall] == pytest.approx([0.5, 0.1])
+        assert [(hit.entry.id, hit.score) for hit in first_recall] == [
+            (hit.entry.id, hit.score) for hit in fresh
+        ]
 
 
 class Shrinking(RecallIndexRepository):

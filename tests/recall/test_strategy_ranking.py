@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DAY = 86_400 * 10**6
 
 
-def said_at(*times: int) -> MessagePositions:
+def build_positions_at(*times: int) -> MessagePositions:
     return build_positions(index_rows([1] * len(times), times=times))
 
 
@@ -37,18 +37,18 @@ def rows(ranked: RankedRows) -> list[int]:
 
 
 def test_recency_ranks_the_newest_first_and_scores_by_rank() -> None:
-    ranked = rank_by_recency(said_at(30, 10, 40, 20), None, 6)
+    ranked = rank_by_recency(build_positions_at(30, 10, 40, 20), None, 6)
     assert rows(ranked) == [2, 0, 3, 1]
     assert ranked.scores == pytest.approx([1, 5 / 6, 4 / 6, 3 / 6])
     assert ranked.signals["recency"] == pytest.approx(ranked.scores)
 
 
 def test_messages_of_the_same_time_are_sorted_by_descending_key() -> None:
-    assert rows(rank_by_recency(said_at(10, 20, 10, 20), None, 4)) == [3, 1, 2, 0]
+    assert rows(rank_by_recency(build_positions_at(10, 20, 10, 20), None, 4)) == [3, 1, 2, 0]
 
 
 def test_only_allowed_rows_are_ranked() -> None:
-    places, allowed = said_at(1, 2, 3, 4), np.array([True, False, True, False])
+    places, allowed = build_positions_at(1, 2, 3, 4), np.array([True, False, True, False])
     ranked = rank_by_recency(places, allowed, 2)
     assert rows(ranked) == [2, 0]
     assert ranked.scores == pytest.approx([1, 0.5])
@@ -57,7 +57,7 @@ def test_only_allowed_rows_are_ranked() -> None:
 
 
 def test_a_ranking_respects_its_limit() -> None:
-    places = said_at(1, 2, 3, 4)
+    places = build_positions_at(1, 2, 3, 4)
     assert rows(rank_by_recency(places, None, 2)) == [3, 2]
     assert rows(rank_by_importance(places, np.array([0.4, 0.3, 0.2, 0.1]), None, 2)) == [0, 1]
     assert rows(rank_by_score("words", np.arange(4), np.array([1.0, 2.0, 3.0, 4.0]), 2)) == [3, 2]
@@ -65,7 +65,7 @@ def test_a_ranking_respects_its_limit() -> None:
 
 def test_importance_ranks_by_importance_then_by_recency() -> None:
     importance = np.array([0.5, 0.9, 0.5, 0.5, 0.9])
-    ranked = rank_by_importance(said_at(10, 20, 30, 10, 20), importance, None, 9)
+    ranked = rank_by_importance(build_positions_at(10, 20, 30, 10, 20), importance, None, 9)
     assert rows(ranked) == [4, 1, 2, 3, 0]
     assert ranked.scores == pytest.approx([0.9, 0.9, 0.5, 0.5, 0.5])
 
@@ -78,7 +78,7 @@ def test_scores_rank_descending_then_by_later_key() -> None:
 
 
 def test_hybrid_adds_three_tenths_five_tenths_and_two_tenths() -> None:
-    limit, places = 2, said_at(1, 2, 3, 4, 5, 6, 7, 8)
+    limit, places = 2, build_positions_at(1, 2, 3, 4, 5, 6, 7, 8)
     candidates = CANDIDATES_PER_RESULT * limit
     recent = rank_by_recency(places, None, candidates)
     similar = rank_by_score("similarity", np.array([0, 6, 3]), np.array([0.9, 0.6, 0.3]), candidates)
@@ -102,7 +102,7 @@ def test_hybrid_adds_three_tenths_five_tenths_and_two_tenths() -> None:
 
 
 def test_the_signals_of_hybrid_add_up_to_its_scores() -> None:
-    places = said_at(1, 2, 3)
+    places = build_positions_at(1, 2, 3)
     similar = rank_by_score("similarity", np.array([0]), np.array([0.7]), 3)
     important = rank_by_importance(places, np.array([0.1, 0.2, 0.3]), None, 3)
     ranked = rank_hybrid(rank_by_recency(places, None, 3), similar, important, 3, HybridWeights())
@@ -111,7 +111,7 @@ def test_the_signals_of_hybrid_add_up_to_its_scores() -> None:
 
 
 def test_equal_hybrid_scores_are_sorted_by_descending_key() -> None:
-    places = said_at(1, 1, 1, 1)
+    places = build_positions_at(1, 1, 1, 1)
     nothing = rank_by_score("similarity", np.array([], np.int64), np.array([]), 9)
     important = rank_by_importance(places, np.array([0.5, 0.5, 0.5, 0.5]), None, 9)
     weights = HybridWeights(recency=0, similarity=0.5, importance=0.5)
@@ -133,7 +133,7 @@ def five(weights: TfIdfWeights, limit: int = 9) -> RankedRows:
         "importance": np.array([0.9, 0.8, 0.7, 0.6]),
         "access": np.array([0.0, 0.5, 1.0, 0.0]),
     }
-    places = said_at(1, 2, 3, 4)
+    places = build_positions_at(1, 2, 3, 4)
     return rank_tf_idf(places, np.arange(4), TEXTS, HOLDING, others, limit, weights)
 
 
@@ -161,7 +161,7 @@ def test_weights_of_tf_idf_that_do_not_add_up_to_one_make_a_mean_too() -> None:
 def test_a_word_in_all_messages_does_not_count_in_tf_idf() -> None:
     texts = [["sea", "sea"], ["sea", "tea"]]
     weights = TfIdfWeights(semantic=1, keyword=0, recency=0, importance=0)
-    ranked = rank_tf_idf(said_at(1, 2), np.arange(2), texts, {"sea": 2, "tea": 1}, {}, 9, weights)
+    ranked = rank_tf_idf(build_positions_at(1, 2), np.arange(2), texts, {"sea": 2, "tea": 1}, {}, 9, weights)
     assert rows(ranked) == [1, 0]
     assert ranked.scores == pytest.approx([1, 0])
 
@@ -169,27 +169,29 @@ def test_a_word_in_all_messages_does_not_count_in_tf_idf() -> None:
 @pytest.mark.parametrize("holding", [{}, {"unicorn": 0}, {"sea": 2}], ids=["none", "nowhere", "everywhere"])
 def test_uninformative_words_leave_the_later_key_first(holding: dict[str, int]) -> None:
     weights = TfIdfWeights(semantic=1, keyword=0, recency=0, importance=0)
-    ranked = rank_tf_idf(said_at(1, 2), np.arange(2), [["sea"], ["sea"]], holding, {}, 9, weights)
+    ranked = rank_tf_idf(build_positions_at(1, 2), np.arange(2), [["sea"], ["sea"]], holding, {}, 9, weights)
     assert rows(ranked) == [1, 0]
     assert not ranked.scores.any()
 
 
 def test_a_message_without_terms_scores_by_the_other_signals() -> None:
     others = {"recency": np.array([1.0]), "importance": np.array([0.5]), "access": np.array([0.0])}
-    ranked = rank_tf_idf(said_at(1), np.arange(1), [[]], {"sea": 1}, others, 9, TfIdfWeights())
+    ranked = rank_tf_idf(build_positions_at(1), np.arange(1), [[]], {"sea": 1}, others, 9, TfIdfWeights())
     assert ranked.scores == pytest.approx([0.2 * 1.0 + 0.1 * 0.5])
 
 
 def test_recency_halves_each_thirty_days() -> None:
     now = 20_000 * DAY
-    places = said_at(now, now - 30 * DAY, now - 60 * DAY, now - 15 * DAY, now - 365 * DAY)
+    places = build_positions_at(now, now - 30 * DAY, now - 60 * DAY, now - 15 * DAY, now - 365 * DAY)
     recency = compute_recency(places, np.arange(5), now)
     assert recency == pytest.approx([1, 0.5, 0.25, 0.5**0.5, 0.5 ** (365 / 30)])
     assert compute_recency(places, np.array([2]), now) == pytest.approx([0.25])
 
 
 def test_a_future_message_is_as_recent_as_now() -> None:
-    assert compute_recency(said_at(DAY, 10**9 * DAY // 1000), np.arange(2), 0) == pytest.approx([1, 1])
+    assert compute_recency(build_positions_at(DAY, 10**9 * DAY // 1000), np.arange(2), 0) == pytest.approx(
+        [1, 1]
+    )
 
 
 def test_no_messages_give_an_empty_ranking() -> None:

@@ -35,8 +35,8 @@ def test_omitted_messages_have_their_actual_reason(ask: ApiClient, memory: Memor
     known.store("domain", "harbour boats", "moored at the pier")
     known.store("domain", "red sails", "sewn by Nora " * 40)
     memory.session(("acme", "alice"), "now").add("user", QUESTION)
-    told = ask.post_json("/context", namespace=ALICE, session="now", question=QUESTION, budget=800)
-    out = told["left_out"]
+    body = ask.post_json("/context", namespace=ALICE, session="now", question=QUESTION, budget=800)
+    out = body["left_out"]
     assert {reason_of(entry) for entry in out} >= {"in few words", "duplicate", "known, and no room"}
     assert {entry["origin"] for entry in out if reason_of(entry) == "in few words"} == {"compressed"}
     assert {entry["origin"] for entry in out if reason_of(entry) != "in few words"} == {"dropped"}
@@ -44,7 +44,7 @@ def test_omitted_messages_have_their_actual_reason(ask: ApiClient, memory: Memor
     assert (unknown["id"], unknown["session"], unknown["role"]) == ("domain/red sails", None, None)
     assert unknown["tokens"] > 100
     context = memory.session(("acme", "alice"), "now").preview(QUESTION, budget=TokenBudget.of(800)).context
-    assert len(out) == len({(entry["session"], entry["id"]) for entry in out}) == told["left_out_count"]
+    assert len(out) == len({(entry["session"], entry["id"]) for entry in out}) == body["left_out_count"]
     names = [
         entry["id"] if entry["session"] is None else f"{entry['session']}/{entry['id']}" for entry in out
     ]
@@ -60,8 +60,8 @@ def test_irrelevant_memories_are_reported_as_not_relevant_enough(
 ) -> None:
     talk(memory, 3)
     memory.session(("acme", "alice"), "now").add("user", "What is the weather of a cat called?")
-    told = ask.post_json("/context", namespace=ALICE, session="now", budget=2_000)
-    assert "not relevant enough" in {reason_of(entry) for entry in told["left_out"]}
+    body = ask.post_json("/context", namespace=ALICE, session="now", budget=2_000)
+    assert "not relevant enough" in {reason_of(entry) for entry in body["left_out"]}
 
 
 @pytest.mark.soak
@@ -71,16 +71,16 @@ def test_all_omitted_messages_of_a_very_long_session_are_counted(
     session = talk(memory, 5_000)
     for question in (None, "Which message is about boats?"):
         asked = {"namespace": ALICE, "session": "long", "question": question, "budget": 500}
-        told = ask.post_json("/context", **asked)
+        body = ask.post_json("/context", **asked)
         context = session.build_context(question, budget=TokenBudget.of(500))
         there = len(context.full) + len(context.compressed)
         there += sum(hit.session == "long" and hit.message is not None for hit in context.recalled)
-        assert len(told["left_out"]) == 200
-        others = sum(entry["session"] != "long" for entry in told["left_out"])
-        assert told["left_out_count"] == 5_000 - there + others
-        (warned,) = (warning for warning in told["warnings"] if " messages did not fit" in warning)
+        assert len(body["left_out"]) == 200
+        others = sum(entry["session"] != "long" for entry in body["left_out"])
+        assert body["left_out_count"] == 5_000 - there + others
+        (warned,) = (warning for warning in body["warnings"] if " messages did not fit" in warning)
         # What is told in a few words has some room.
-        in_few_words = sum(entry["origin"] == "compressed" for entry in told["left_out"])
+        in_few_words = sum(entry["origin"] == "compressed" for entry in body["left_out"])
         assert 5_000 - there - in_few_words <= int(warned.split()[0]) <= 5_000 - there
 
 
@@ -89,12 +89,12 @@ def test_removed_messages_of_a_very_long_session_are_not_counted(
 ) -> None:
     session = talk(memory, 3_000)
     session.transcript.move([f"m{n}" for n in range(1_000, 1_500)], Listing.REMOVED)
-    told = ask.post_json("/context", namespace=ALICE, session="long", budget=500)
-    there = sum(message["origin"] in {"full", "compressed"} for message in told["messages"])
+    body = ask.post_json("/context", namespace=ALICE, session="long", budget=500)
+    there = sum(message["origin"] in {"full", "compressed"} for message in body["messages"])
     recalled = session.preview(budget=TokenBudget.of(500)).context.recalled
     there += sum(hit.session == "long" for hit in recalled)
-    others = sum(entry["session"] != "long" for entry in told["left_out"])
-    assert told["left_out_count"] == 2_500 - there + others
+    others = sum(entry["session"] != "long" for entry in body["left_out"])
+    assert body["left_out_count"] == 2_500 - there + others
 
 
 def test_messages_removed_from_the_conversation_have_their_own_state(
@@ -186,9 +186,9 @@ def test_a_system_prompt_counts_with_its_frame(
         talk(memory, 200)
     for budget in range(300, 320):
         asked = {"namespace": ALICE, "session": "long", "question": "Hi.", "budget": budget}
-        told = ask.post_json("/context", **asked, system="Be brief.")
-        prompt = REPLY + sum(message["tokens"] + FRAME for message in told["messages"])
-        assert prompt == told["used"] <= budget
+        body = ask.post_json("/context", **asked, system="Be brief.")
+        prompt = REPLY + sum(message["tokens"] + FRAME for message in body["messages"])
+        assert prompt == body["used"] <= budget
 
 
 def test_a_budget_above_two_million_tokens_is_refused(ask: ApiClient) -> None:

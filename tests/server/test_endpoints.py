@@ -152,12 +152,12 @@ def test_a_timeline_shows_the_context_state_of_each_message(
         tidy=False,
     )
     recalled = {hit.entry.id for hit in context.recalled if hit.session == "long"}
-    told = {"full": set(context.full), "compressed": set(context.compressed), "recalled": recalled}
+    states = {"full": set(context.full), "compressed": set(context.compressed), "recalled": recalled}
     listed = ask.get_all("/sessions/long/timeline", namespace=ALICE, limit=25, **asked)
     assert [item["position"] for item in listed] == list(range(1, 61))
     for item in listed:
         assert item["reason"]
-        assert item["state"] == next((name for name, ids in told.items() if item["id"] in ids), "dropped")
+        assert item["state"] == next((name for name, ids in states.items() if item["id"] in ids), "dropped")
     newest = ask.get_all("/sessions/long/timeline", namespace=ALICE, limit=25, order="newest", **asked)
     assert newest == [{**item, "position": None} for item in reversed(listed)]
 
@@ -172,13 +172,13 @@ def test_summarized_messages_are_compressed_in_a_timeline(ask: ApiClient, memory
 
 
 def test_recall_returns_hits_with_signals_and_reasons(ask: ApiClient) -> None:
-    told = ask.post_json("/recall", namespace=ALICE, query="What is the cat called?")
-    best = told["hits"][0]
+    body = ask.post_json("/recall", namespace=ALICE, query="What is the cat called?")
+    best = body["hits"][0]
     assert (best["text"], best["session"], best["role"]) == ("My cat is called Tom.", "monday", "user")
     assert best["signals"]
     assert best["why"].startswith("found by")
-    assert told["seconds"] >= 0
-    assert not any("tea" in hit["text"] for hit in told["hits"])
+    assert body["seconds"] >= 0
+    assert not any("tea" in hit["text"] for hit in body["hits"])
 
 
 def test_a_hit_is_explained_by_its_three_strongest_signals() -> None:
@@ -213,18 +213,18 @@ def test_a_context_respects_its_budget_and_lists_omitted_messages(
     talk(memory, 200)
     asked = {"namespace": ALICE, "session": "long", "question": "Where is the cat?", "budget": 1000}
     ask.post_json("/knowledge", namespace=ALICE, category="domain", key="cat", value="sits on the mat")
-    told = ask.post_json("/context", **asked, system="Be brief.")
-    assert told["used"] <= told["budget"] == 1000
-    assert sum(section["tokens"] for section in told["sections"]) == told["used"]
-    assert {message["origin"] for message in told["messages"]} >= {"system", "full", "knowledge", "recalled"}
-    origins = {message["origin"]: message["text"] for message in told["messages"]}
+    body = ask.post_json("/context", **asked, system="Be brief.")
+    assert body["used"] <= body["budget"] == 1000
+    assert sum(section["tokens"] for section in body["sections"]) == body["used"]
+    assert {message["origin"] for message in body["messages"]} >= {"system", "full", "knowledge", "recalled"}
+    origins = {message["origin"]: message["text"] for message in body["messages"]}
     assert "sits on the mat" in origins["knowledge"]
     assert "called Tom" in origins["recalled"]
-    assert told["messages"][0]["text"] == "Be brief."
-    assert told["left_out"]
-    there = {message["id"] for message in told["messages"]}
-    assert not there & {entry["id"] for entry in told["left_out"]}
-    assert all(entry["reason"] for entry in (*told["left_out"], *told["messages"]))
+    assert body["messages"][0]["text"] == "Be brief."
+    assert body["left_out"]
+    there = {message["id"] for message in body["messages"]}
+    assert not there & {entry["id"] for entry in body["left_out"]}
+    assert all(entry["reason"] for entry in (*body["left_out"], *body["messages"]))
 
 
 def test_previewing_a_context_changes_nothing(ask: ApiClient, memory: MemoryEngine) -> None:
@@ -266,10 +266,12 @@ def test_a_summary_is_not_promoted(ask: ApiClient, memory: MemoryEngine) -> None
 def test_a_message_is_promoted_by_its_id(ask: ApiClient) -> None:
     first = ask.get_all("/sessions/monday/messages", namespace=ALICE)[0]
     assert ask.get_json(f"/entries/{first['id']}", namespace=ALICE)["tier"] == "short_term"
-    told = ask.post_json(f"/entries/{first['id']}/promote", namespace=ALICE)
-    assert (told["tier"], told["text"]) == ("long_term", "My cat is called Tom.")
-    held = {tier["tier"]: tier["entries"] for tier in ask.get_json("/overview", namespace=ALICE)["tiers"]}
-    assert held == {"short_term": 1, "long_term": 1}
+    body = ask.post_json(f"/entries/{first['id']}/promote", namespace=ALICE)
+    assert (body["tier"], body["text"]) == ("long_term", "My cat is called Tom.")
+    entry_counts = {
+        tier["tier"]: tier["entries"] for tier in ask.get_json("/overview", namespace=ALICE)["tiers"]
+    }
+    assert entry_counts == {"short_term": 1, "long_term": 1}
 
 
 def test_an_id_that_two_sessions_have_needs_the_session(ask: ApiClient) -> None:
@@ -283,13 +285,13 @@ def test_an_id_that_two_sessions_have_needs_the_session(ask: ApiClient) -> None:
 def test_the_overview_counts_the_stored_records(ask: ApiClient, memory: MemoryEngine) -> None:
     talk(memory, 10)
     ask.post_json("/knowledge", namespace=ALICE, category="domain", key="a", value="b")
-    told = ask.get_json("/overview", namespace=ALICE)
-    assert (told["sessions"], told["messages"], told["knowledge"]) == (2, 12, 1)
-    assert sum(day["messages"] for day in told["growth"]) == 12
-    assert sum(day["tokens"] for day in told["growth"]) == told["tokens"]
-    assert told["growth_is_whole"]
-    assert told["optimizer"] == ask.get_json("/learning/optimizer/status", namespace=ALICE)
-    assert told["budget"] == memory.config.budget.available
+    body = ask.get_json("/overview", namespace=ALICE)
+    assert (body["sessions"], body["messages"], body["knowledge"]) == (2, 12, 1)
+    assert sum(day["messages"] for day in body["growth"]) == 12
+    assert sum(day["tokens"] for day in body["growth"]) == body["tokens"]
+    assert body["growth_is_whole"]
+    assert body["optimizer"] == ask.get_json("/learning/optimizer/status", namespace=ALICE)
+    assert body["budget"] == memory.config.budget.available
 
 
 def test_recorded_tasks_are_listed_with_steps_and_loops(ask: ApiClient, memory: MemoryEngine) -> None:
@@ -332,8 +334,8 @@ def test_forget_requires_a_confirmation(ask: ApiClient, what: str) -> None:
     receipt = ask.post_json("/forget", **asked, confirm=True)
     assert receipt["is_complete"]
     assert receipt["counts"]
-    gone = ask.post("/forget", **asked, confirm=True)
-    assert (gone.status_code, get_error_kind(gone)) == (404, "not_found")
+    erased = ask.post("/forget", **asked, confirm=True)
+    assert (erased.status_code, get_error_kind(erased)) == (404, "not_found")
 
 
 def test_the_app_can_be_mounted_in_another(memory: MemoryEngine) -> None:

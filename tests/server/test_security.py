@@ -164,8 +164,8 @@ def test_a_forged_host_is_refused(memory: MemoryEngine, host: str) -> None:
 def test_a_server_answers_at_its_address_and_the_allowed_hosts(
     memory: MemoryEngine, host: str, reached_at: str, status: int
 ) -> None:
-    told = ("Memory.example.org", "with-port.example.org:443", "2001:db8::1")
-    app = create_app(memory, config=ServerConfig(allowed_hosts=told))
+    hosts = ("Memory.example.org", "with-port.example.org:443", "2001:db8::1")
+    app = create_app(memory, config=ServerConfig(allowed_hosts=hosts))
     literal = f"[{reached_at}]" if ":" in reached_at else reached_at
     client = TestClient(app, base_url=f"http://{literal}")
     answer = client.get("/health", headers={"host": host})

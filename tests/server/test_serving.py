@@ -54,10 +54,10 @@ def serving(*words: object, **environment: str) -> Iterator[tuple[subprocess.Pop
     )
     try:
         assert process.stdout is not None
-        told = [process.stdout.readline() for _ in range(3)]
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/", told[0])
-        assert found is not None, (told, process.stderr and process.stderr.read())
-        yield process, int(found[1]), told
+        lines = [process.stdout.readline() for _ in range(3)]
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/", lines[0])
+        assert found is not None, (lines, process.stderr and process.stderr.read())
+        yield process, int(found[1]), lines
     finally:
         process.kill()
         process.communicate()

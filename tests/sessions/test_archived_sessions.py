@@ -27,8 +27,13 @@ def test_an_archived_session_frees_its_name_and_keeps_its_record(
     session.transcript.move_oldest(1, ARCHIVED)
     name = session.set_aside()
     assert name == session.name == "s (until 2025-01-15T10:30:00.000000Z)"
-    anew = engine.session(tenant, "s")
-    assert (anew.key != session.key, anew.count(), list_texts(anew), context(anew)) == (True, 0, [], [])
+    recreated = engine.session(tenant, "s")
+    assert (recreated.key != session.key, recreated.count(), list_texts(recreated), context(recreated)) == (
+        True,
+        0,
+        [],
+        [],
+    )
     aside = engine.namespace(tenant).find_session(name)
     assert aside is not None
     for target in (session, aside):
@@ -80,13 +85,13 @@ def test_a_handle_of_a_session_archived_elsewhere_raises(engine: MemoryEngine, t
     stale, mine = engine.session(tenant, "s"), engine.session(tenant, "s")
     mine.add("user", "one")
     name = mine.set_aside()
-    anew = engine.session(tenant, "s")
+    recreated = engine.session(tenant, "s")
     for use in (stale.info, stale.count, stale.set_aside):
         with pytest.raises(SessionNotFoundError, match="archived: open a new one"):
             use()
-    assert (mine.info().name, anew.info().name) == (name, "s")
+    assert (mine.info().name, recreated.info().name) == (name, "s")
     stale.add("user", "two")  # what was said in the conversation that is over stays there
-    assert (record_texts(mine), record_texts(anew)) == (["one", "two"], [])
+    assert (record_texts(mine), record_texts(recreated)) == (["one", "two"], [])
 
 
 def test_an_archived_session_can_be_archived_again_and_deleted(engine: MemoryEngine, tenant: str) -> None:

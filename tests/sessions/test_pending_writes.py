@@ -260,7 +260,7 @@ def test_redis_keeps_nothing_of_a_replaced_memory(tmp_path: Path) -> None:
                 engine.session(tenant, "s").add("user", word)
             engine.restore(tmp_path / "b.gz", replace=True)
             with server.client as client:
-                held = b"".join(client.dump(key) for key in client.scan_iter("*"))
-            assert SECRET.encode() not in held
-            assert b"walrus" in held
+                content = b"".join(client.dump(key) for key in client.scan_iter("*"))
+            assert SECRET.encode() not in content
+            assert b"walrus" in content
             assert [message.content for message in engine.session("acme", "s").latest(9)] == ["Then."]

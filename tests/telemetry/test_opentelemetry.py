@@ -87,8 +87,8 @@ def test_spans_contain_neither_texts_nor_names(url: str, traced: Traced) -> None
     with MemoryEngine(url, config=SMALL, tracer=traced.tracer) as engine:
         do_everything(engine)
         engine.namespace("tenant-8231").delete()
-    told = " ".join(span.to_json() for span in traced.spans()).lower()
-    assert not [secret for secret in SECRETS if secret.lower() in told]
+    exported = " ".join(span.to_json() for span in traced.spans()).lower()
+    assert not [secret for secret in SECRETS if secret.lower() in exported]
 
 
 def test_an_invalid_tracer_is_refused() -> None:

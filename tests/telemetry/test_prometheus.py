@@ -322,18 +322,18 @@ for make in (PrometheusMetrics, OpenTelemetryTracer):
 """
 
 
-def _said_by(program: str) -> str:
+def _run_and_print(program: str) -> str:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.soak
 def test_unused_packages_are_not_imported() -> None:
-    assert _said_by(LOOK) == "[]\n"
+    assert _run_and_print(LOOK) == "[]\n"
 
 
 @pytest.mark.soak
 def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
-    first, second = _said_by(BARE).splitlines()
+    first, second = _run_and_print(BARE).splitlines()
     assert MissingExtraError.__name__ in first
     assert "pip install 'langmem-tiers[metrics]'" in first
     assert "pip install 'langmem-tiers[tracing]'" in second

@@ -94,31 +94,31 @@ class OverrideRepositoryConformance(StoreConformance):
         assert ids(entries.get_view(key, 2)) == ["3", "4"]
 
     def test_an_earlier_view_is_updated(self, stores: Stores, entries: OverrideRepository, key: int) -> None:
-        held = entries.get_view(key, 9)
+        view = entries.get_view(key, 9)
         for number in range(3):
             stores.messages.append(key, [message(id=f"{number}")], NOW)
-            held = entries.get_view(key, 9, held=held)
-            assert held == entries.get_view(key, 9)
-        assert entries.get_view(key, 9, held=held) is held
+            view = entries.get_view(key, 9, held=view)
+            assert view == entries.get_view(key, 9)
+        assert entries.get_view(key, 9, held=view) is view
         mark(entries, key, "1", PROMOTED)
-        held = entries.get_view(key, 9, held=held)
-        assert [item.override for item in held.items] == [None, PROMOTED, None]
+        view = entries.get_view(key, 9, held=view)
+        assert [item.override for item in view.items] == [None, PROMOTED, None]
         mark(entries, key, "1", None)
-        assert entries.get_view(key, 9, held=held) == entries.get_view(key, 9)
+        assert entries.get_view(key, 9, held=view) == entries.get_view(key, 9)
         assert entries.apply(key, {}, roll_up=roll_up(before="2", hidden=2), was_hidden=0)
-        held = entries.get_view(key, 9, held=held)
-        assert ids(held) == ["s", "2"]
+        view = entries.get_view(key, 9, held=view)
+        assert ids(view) == ["s", "2"]
         stores.messages.append(key, [message(id="3")], NOW)
-        assert entries.get_view(key, 9, held=held) == entries.get_view(key, 9)
-        assert entries.get_view(key, 9, held=held).hidden_count == 2
+        assert entries.get_view(key, 9, held=view) == entries.get_view(key, 9)
+        assert entries.get_view(key, 9, held=view).hidden_count == 2
 
     def test_an_earlier_view_does_not_grow_beyond_the_limit(
         self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         fill(stores, key, 3)
-        held = entries.get_view(key, 4)
+        view = entries.get_view(key, 4)
         stores.messages.append(key, [message(id=name) for name in "abc"], NOW)
-        assert ids(entries.get_view(key, 4, held=held)) == ["2", "a", "b", "c"]
+        assert ids(entries.get_view(key, 4, held=view)) == ["2", "a", "b", "c"]
 
     def test_a_message_is_found_by_its_key_in_the_view(
         self, stores: Stores, entries: OverrideRepository, key: int
@@ -339,8 +339,8 @@ class OverrideRepositoryConformance(StoreConformance):
             fill(stores, key, 2)
             mark(entries, key, "0", PROMOTED)
         stores.sessions.delete_namespace(namespace)
-        anew = stores.sessions.get_or_create(namespace, "session", NOW).key
-        fill(stores, anew, 2)
-        assert [item.override for item in entries.get_view(anew, 9).items] == [None, None]
+        recreated = stores.sessions.get_or_create(namespace, "session", NOW).key
+        fill(stores, recreated, 2)
+        assert [item.override for item in entries.get_view(recreated, 9).items] == [None, None]
         assert entries.list_promoted(namespace, before=None, limit=9) == ()
         assert len(entries.list_promoted(child, before=None, limit=9)) == 1

@@ -271,14 +271,14 @@ class LongTermRepositoryConformance(
             each_book.write(**fill_book(each_book))
         before = child.all()
         book.stores.sessions.delete_namespace(book.namespace)
-        gone = replace(book, key=-1)
+        deleted = replace(book, key=-1)
         nothing: object = ([()] * 3, (), (), LearningCursor(), ())
-        assert gone.all() == nothing
+        assert deleted.all() == nothing
         assert [book.store.count(book.namespace, tier) for tier in TIERS] == [0, 0, 0]
         assert book.store.get(book.namespace, [*"abcde"]) == {}
         assert child.all() == before
-        gone.put("a", "b")
-        assert (gone.ids(), gone.related("a", "b"), gone.facts()) == (["a", "b"], [], [])
+        deleted.put("a", "b")
+        assert (deleted.ids(), deleted.related("a", "b"), deleted.facts()) == (["a", "b"], [], [])
 
     def test_tenants_are_isolated(self, book: Book) -> None:
         for name in HOSTILE_NAMES:

@@ -236,9 +236,9 @@ class PoolRepositoryConformance(StoreConformance):
             )
         assert shared.list_shown() == ["d"]
         shared.pools.remove_member(shared.id, shared.member, by=shared.owner, take_back=True)
-        held = shared.list_stored()
-        assert list(held) == ["a", "d"]
-        assert held["a"].entry.valid_until == times[2]
+        stored = shared.list_stored()
+        assert list(stored) == ["a", "d"]
+        assert stored["a"].entry.valid_until == times[2]
         (relation,) = shared.memories.list_relations(shared.info.namespace, ["a"])
         assert (relation.source, relation.target) == ("d", "a")
 

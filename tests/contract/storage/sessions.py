@@ -113,9 +113,9 @@ class SessionRepositoryConformance(StoreConformance):
         stores.messages.append(key, [message("zanzibar one"), message("zanzibar two")], NOW)
         report = stores.sessions.delete(key)
         assert (report.sessions, report.messages) == (1, 2)
-        anew = stores.sessions.get_or_create(namespace, "session", NOW)
-        assert anew.key != key
-        assert stores.messages.list_latest(anew.key, 10).messages == ()
+        recreated = stores.sessions.get_or_create(namespace, "session", NOW)
+        assert recreated.key != key
+        assert stores.messages.list_latest(recreated.key, 10).messages == ()
 
     def test_deleting_a_deleted_session_reports_nothing(self, stores: Stores, key: int) -> None:
         stores.sessions.delete(key)
@@ -154,9 +154,9 @@ class SessionRepositoryConformance(StoreConformance):
         stores.messages.append(key, [message()], NOW)
         assert stores.sessions.rename(key, "other")
         assert stores.sessions.get(namespace, "session") is None
-        anew = stores.sessions.get_or_create(namespace, "session", NOW)
-        assert anew.key != key
-        assert (anew.message_count, stores.messages.list_latest(anew.key, 9).messages) == (0, ())
+        recreated = stores.sessions.get_or_create(namespace, "session", NOW)
+        assert recreated.key != key
+        assert (recreated.message_count, stores.messages.list_latest(recreated.key, 9).messages) == (0, ())
 
     def test_renaming_to_an_existing_name_is_refused_and_changes_nothing(
         self, stores: Stores, namespace: NamespacePath, key: int

@@ -190,20 +190,20 @@ class TranscriptStoreConformance(StoreConformance):
         self, helper: TranscriptHelper, entries: OverrideRepository
     ) -> None:
         helper.say(*"abc")
-        held = entries.get_view(helper.key, 9)
+        view = entries.get_view(helper.key, 9)
         for listing, message_id, left in (
             (REPLACED, "c", "ab"), (REMOVED, "a", "b"), (ACTIVE, "c", "bc"), (ACTIVE, "a", "abc")
         ):  # fmt: skip
             helper.put(listing, message_id)
-            held = entries.get_view(helper.key, 9, held=held)
-            assert "".join(item.message.id for item in held.items) == left
-            assert held == entries.get_view(helper.key, 9)
+            view = entries.get_view(helper.key, 9, held=view)
+            assert "".join(item.message.id for item in view.items) == left
+            assert view == entries.get_view(helper.key, 9)
         helper.lists.apply_change(
             helper.key, ListChange({}, (message(id="d"),), REPLACED), NOW, revision=None
         )
         helper.say("e")
-        held = entries.get_view(helper.key, 9, held=held)
-        assert "".join(item.message.id for item in held.items) == "abce"
+        view = entries.get_view(helper.key, 9, held=view)
+        assert "".join(item.message.id for item in view.items) == "abce"
 
     @pytest.mark.parametrize("listing", Listing)
     def test_messages_added_by_a_change_are_appended_with_its_listing(
@@ -334,8 +334,8 @@ class TranscriptStoreConformance(StoreConformance):
         helper.say(*"abcd")
         helper.sum_up("first", before="c", hidden=2)
         assert helper.ids(*Listing) == list("abcd")
-        told = helper.lists.list_messages(helper.key, IN_LIST).messages
-        assert [message.is_compressed for message in told] == [True, True, False, False]
+        listed = helper.lists.list_messages(helper.key, IN_LIST).messages
+        assert [message.is_compressed for message in listed] == [True, True, False, False]
         helper.sum_up("second", before="d", hidden=2, was_hidden=2)
         for listing in Listing:
             helper.put(listing, "first", "second")
@@ -369,19 +369,19 @@ class TranscriptStoreConformance(StoreConformance):
 
     @pytest.mark.parametrize("what", ["session", "namespace"])
     def test_erased_messages_have_no_listing(self, helper: TranscriptHelper, what: str) -> None:
-        gone = helper.beside("gone")
-        gone.say(*"abcdef")
-        gone.put(REMOVED, *"abc")
-        gone.put(ARCHIVED, *"def")
+        deleted = helper.beside("gone")
+        deleted.say(*"abcdef")
+        deleted.put(REMOVED, *"abc")
+        deleted.put(ARCHIVED, *"def")
         if what == "session":
-            helper.stores.sessions.delete(gone.key)
+            helper.stores.sessions.delete(deleted.key)
         else:
             helper.stores.sessions.delete_namespace(helper.namespace)
-        anew = helper.beside("gone")  # its messages may get the keys of those that are gone
-        anew.say(*"abcdef")
-        assert anew.ids(ACTIVE) == anew.list_shown() == list("abcdef")
-        anew.put(ARCHIVED, *"abcdef")
-        assert anew.ids(ARCHIVED) == list("abcdef")
+        recreated = helper.beside("gone")  # its messages may get the keys of those that are gone
+        recreated.say(*"abcdef")
+        assert recreated.ids(ACTIVE) == recreated.list_shown() == list("abcdef")
+        recreated.put(ARCHIVED, *"abcdef")
+        assert recreated.ids(ARCHIVED) == list("abcdef")
 
     def test_removed_messages_are_not_indexed(self, helper: TranscriptHelper) -> None:
         index = helper.stores.index

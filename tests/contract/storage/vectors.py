@@ -146,9 +146,9 @@ class VectorRepositoryConformance(StoreConformance):
         assert other.load_all() == other.read_vectors(ours) == expected
 
     def test_vectors_of_deleted_messages_are_ignored(self, helper: VectorHelper) -> None:
-        gone = helper.beside("gone")
-        keys = [*helper.fill(1), *gone.fill(2)]
-        gone.erase()
+        deleted = helper.beside("gone")
+        keys = [*helper.fill(1), *deleted.fill(2)]
+        deleted.erase()
         helper.put([2**40, *keys], some_vectors(4))
         assert helper.load_all() == {keys[0]: some_vectors(4)[1].tolist()}
 
@@ -223,10 +223,10 @@ class VectorRepositoryConformance(StoreConformance):
         assert loaded == {key: expected[key] for key in loaded}
 
     def test_vectors_are_deleted_with_their_session(self, helper: VectorHelper) -> None:
-        gone = helper.beside("gone")
-        stays, goes = helper.fill(2), gone.fill(2)
+        deleted = helper.beside("gone")
+        stays, goes = helper.fill(2), deleted.fill(2)
         helper.put([*stays, *goes], some_vectors(4))
-        gone.erase()
+        deleted.erase()
         assert set(helper.load_all()) == set(helper.read_vectors([*stays, *goes])) == set(stays)
         helper.erase("namespace")
         assert helper.read_vectors(stays) == {}
