@@ -1,4 +1,4 @@
-"""Databases with the tables of contexts, as they are once the schema has them."""
+"""Databases with the tables of contexts."""
 
 from __future__ import annotations
 

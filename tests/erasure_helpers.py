@@ -1,4 +1,4 @@
-"""A memory with something to forget in every corner, and searches through all of it."""
+"""A memory with data in every table, and searches through all of it."""
 
 from __future__ import annotations
 

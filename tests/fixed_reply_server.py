@@ -47,12 +47,12 @@ class FixedReplyServer:
         # The acceptor ends first, so that no connection is added after all were closed.
         _end(self._listener)
         self._acceptor.join()
-        for one in self._sockets:
-            _end(one)
+        for sock in self._sockets:
+            _end(sock)
         for thread in self._threads:
             thread.join()
-        for one in (self._listener, *self._sockets):
-            one.close()
+        for sock in (self._listener, *self._sockets):
+            sock.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _start(self, work: Callable[..., None], *arguments: object) -> threading.Thread:

@@ -1,4 +1,4 @@
-"""Messages to test with."""
+"""Sample messages."""
 
 from __future__ import annotations
 

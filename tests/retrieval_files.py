@@ -1,4 +1,4 @@
-"""Made-up files in the formats of the retrieval benchmarks."""
+"""Generated files in the formats of the retrieval benchmarks."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_every_number_among_the_settings_has_a_limit_here() -> None:
     assert numbers == {*WHOLE, *POSITIVE, *FRACTIONS}
 
 
-def test_a_part_of_another_kind_is_refused_with_the_kind_that_is_needed() -> None:
+def test_a_component_of_another_type_is_refused_with_the_expected_type() -> None:
     parts = {field.name for field in fields(EngineConfig) if str(field.type).endswith(("Config", "Budget"))}
     assert parts == {*PARTS, "budget"}
     for name in sorted(parts):
@@ -162,7 +162,7 @@ def test_a_part_of_another_kind_is_refused_with_the_kind_that_is_needed() -> Non
             build(EngineConfig, name, {})
 
 
-def test_kinds_are_given_by_name_or_as_members() -> None:
+def test_enum_settings_accept_names_and_members() -> None:
     assert EngineConfig(durability="normal").durability is Durability.NORMAL  # type: ignore[arg-type]
     assert SummaryConfig(strategy="simple").strategy is SummaryStrategy.SIMPLE  # type: ignore[arg-type]
     with pytest.raises(InvalidConfigError, match="unknown durability 'fast': use 'full' or 'normal'"):

@@ -1,4 +1,4 @@
-"""Importing the package shows everything and does nothing."""
+"""Importing the package provides every public name and has no side effects."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _list_declared_names(path: Path) -> dict[str, str]:
     return names
 
 
-def test_each_name_has_one_home() -> None:
+def test_each_name_is_defined_in_one_module() -> None:
     homes = Counter(
         name
         for package in FEATURES
@@ -147,7 +147,7 @@ def test_each_name_has_one_home() -> None:
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_wrong_name_is_a_normal_error(name: str) -> None:
+def test_a_wrong_name_raises_attribute_error(name: str) -> None:
     package = importlib.import_module(name)
     with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'Memorry'"):
         _ = package.Memorry
@@ -155,7 +155,7 @@ def test_a_wrong_name_is_a_normal_error(name: str) -> None:
         exec(f"from {name} import Memorry")  # noqa: S102 - the name of the package is ours
 
 
-def test_every_error_is_at_the_door_and_in_the_tree() -> None:
+def test_every_error_is_exported_and_in_the_error_tree() -> None:
     kinds = [
         value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)
     ]

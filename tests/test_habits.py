@@ -1,4 +1,4 @@
-"""House rules that no linter knows."""
+"""Project rules that no linter checks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_only_the_clock_module_reads_the_system_clock() -> None:
     assert readers == set()
 
 
-def test_tests_never_measure_time() -> None:
+def test_tests_do_not_measure_time() -> None:
     allowed = {ROOT / "tests" / "waiting.py", *(ROOT / "tests" / "tools").glob("*.py")}
     stopwatches = {"monotonic", "perf_counter", "process_time", "thread_time"}
     readers = {
@@ -147,7 +147,7 @@ def find_needs(tree: ast.Module) -> set[str]:
     return found & MODULES.keys() | relative
 
 
-def test_no_module_needs_itself_on_the_way_in_so_each_can_be_imported_first() -> None:
+def test_modules_have_no_import_cycles() -> None:
     needs = {name: read(path).needs for name, path in MODULES.items()}
     assert not [name for names in needs.values() for name in names if name.startswith(".")]
     assert sum(map(len, needs.values())) > len(MODULES)  # or nothing was read

@@ -1,4 +1,4 @@
-"""Each notebook runs from top to bottom in a clean kernel, offline, and shows what its text tells."""
+"""Each notebook runs completely in a clean kernel, offline, and shows the described output."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def by_name(path: Path) -> str:
     ],
     ids=by_name,
 )
-def test_a_notebook_runs_and_shows_what_it_tells(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_runs_and_shows_the_described_output(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = read(path)
     with tempfile.TemporaryDirectory(prefix="nb-") as folder:
         monkeypatch.setenv("JUPYTER_RUNTIME_DIR", folder)
@@ -82,17 +82,17 @@ def test_a_notebook_runs_and_shows_what_it_tells(path: Path, monkeypatch: pytest
         manager = {"transport": "ipc", "ip": f"{folder}/kernel"}
         config = Config({"KernelManager": manager, "NotebookClient": limits})
         NotebookClient(notebook, config=config, kernel_name="python3", timeout=None).execute(cwd=str(here))
-        made = {one.name for one in here.iterdir()} - {one.name for one in FOLDER.iterdir()}
+        made = {path.name for path in here.iterdir()} - {path.name for path in FOLDER.iterdir()}
     assert [text for cell in notebook.cells for text in errors(cell)] == []
     assert made == set()
     drawn, printed = SHOWN[path.stem]
-    text = "\n".join(shown(cell) for cell in notebook.cells)
+    text = "\n".join(read_output(cell) for cell in notebook.cells)
     assert [words for words in printed if words not in text] == []
     assert sum(pictures(cell) for cell in notebook.cells) == drawn
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=by_name)
-def test_a_notebook_holds_no_outputs_and_nothing_of_the_machine_it_was_written_on(path: Path) -> None:
+def test_a_notebook_contains_no_outputs_and_no_machine_details(path: Path) -> None:
     notebook = read(path)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.outputs for cell in cells] == [[]] * len(cells)
@@ -104,14 +104,14 @@ def test_a_notebook_holds_no_outputs_and_nothing_of_the_machine_it_was_written_o
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=by_name)
-def test_a_notebook_says_why_first_and_where_to_go_at_the_end(path: Path) -> None:
+def test_a_notebook_starts_with_its_purpose_and_ends_with_next_steps(path: Path) -> None:
     cells = read(path).cells
     first, last = cells[0], cells[-1]
     assert first.cell_type == last.cell_type == "markdown"
     assert re.match(r"# \S.*\n\n\S", first.source)
     assert "pip install 'langmem-tiers[" in first.source
     assert last.source.startswith("**Next:**")
-    names = {one.name for one in NOTEBOOKS}
+    names = {path.name for path in NOTEBOOKS}
     linked = {name for cell in cells if cell.cell_type == "markdown" for name in LINK.findall(cell.source)}
     assert linked - names == set()
 
@@ -123,7 +123,7 @@ def test_the_readme_lists_each_notebook_once() -> None:
     assert set(SHOWN) == {path.stem for path in NOTEBOOKS}
 
 
-def test_the_data_of_the_notebooks_is_what_the_benchmark_reads() -> None:
+def test_the_data_of_the_notebooks_has_the_benchmark_format() -> None:
     (sample,) = json.loads((FOLDER / "data" / "bakery.json").read_text(encoding="utf-8"))
     turns = [turn for part in sample["conversation"].values() if isinstance(part, list) for turn in part]
     ids = {turn["dia_id"] for turn in turns}
@@ -137,22 +137,24 @@ def read(path: Path) -> Any:
 
 def streams(cell: Any, name: str) -> str:
     return "".join(
-        one.text for one in cell.get("outputs", ()) if one.output_type == "stream" and one.name == name
+        output.text
+        for output in cell.get("outputs", ())
+        if output.output_type == "stream" and output.name == name
     )
 
 
-def shown(cell: Any) -> str:
+def read_output(cell: Any) -> str:
     """What a cell printed, and what its last line is, as text."""
-    values = (one.data.get("text/plain", "") for one in cell.get("outputs", ()) if "data" in one)
+    values = (output.data.get("text/plain", "") for output in cell.get("outputs", ()) if "data" in output)
     return "\n".join([streams(cell, "stdout"), *values])
 
 
 def errors(cell: Any) -> list[str]:
     """What went wrong, and what was warned of."""
-    raised = [one.ename for one in cell.get("outputs", ()) if one.output_type == "error"]
+    raised = [output.ename for output in cell.get("outputs", ()) if output.output_type == "error"]
     warned = streams(cell, "stderr")
     return [*raised, *([warned] if warned else [])]
 
 
 def pictures(cell: Any) -> int:
-    return sum("image/png" in one.get("data", {}) for one in cell.get("outputs", ()))
+    return sum("image/png" in output.get("data", {}) for output in cell.get("outputs", ()))

@@ -1,4 +1,4 @@
-"""What the README and the documents show runs, as it stands there."""
+"""The code in the README and the documents runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_each_snippet_runs(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     exec(compile(SNIPPETS[name], name, "exec", dont_inherit=True), {"__name__": "readme"})  # noqa: S102 - that is the point
 
 
-def test_the_quick_start_prints_what_was_said(
+def test_the_quick_start_prints_the_stored_decision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -50,7 +50,7 @@ def test_the_quick_start_prints_what_was_said(
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("part", ["TieredMemoryMiddleware", "TieredMemory.from_defaults"])
-def test_the_agents_answer_with_what_another_conversation_was_told(
+def test_the_agents_answer_with_facts_of_another_conversation(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -60,7 +60,7 @@ def test_the_agents_answer_with_what_another_conversation_was_told(
         assert "9:40 from platform 3" in capsys.readouterr().out
 
 
-def test_the_example_adapter_recalls_and_stores_later_what_the_store_refused(
+def test_the_example_adapter_recalls_and_retries_failed_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -96,7 +96,7 @@ def test_each_command_is_in_the_readme_and_has_help(command: str) -> None:
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, "ARCHITECTURE.md", "CHANGELOG.md"])
-def test_each_link_leads_to_something(document: str) -> None:
+def test_each_link_has_a_target(document: str) -> None:
     broken = []
     for target, anchor in LINK.findall((ROOT / document).read_text()):
         if "://" in target:

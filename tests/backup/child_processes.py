@@ -1,4 +1,4 @@
-"""Child processes: one that writes until it is told to stop, and some that do not come to their end."""
+"""Child processes: one that writes until it is stopped, and some that never finish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memories with something of every kind in them, and what a backup of one says."""
+"""Memories with records of every kind, and the contents of their backups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file that is not as it was written is refused as a whole."""
+"""A damaged backup file is refused completely."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def refused(
 
 @examples(60)
 @given(st.data())
-def test_a_file_that_was_cut_is_refused(
+def test_a_truncated_file_is_refused(
     sound: Path, target: MemoryEngine, tmp_path: Path, data: st.DataObject
 ) -> None:
     whole = sound.read_bytes()
@@ -99,7 +99,7 @@ def test_a_line_that_was_altered_is_refused(
     refused(target, altered)
 
 
-def test_a_file_that_was_packed_again_is_as_good(sound: Path, tmp_path: Path) -> None:
+def test_a_recompressed_file_is_restored(sound: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.gz"
     again.write_bytes(gzip.compress(gzip.decompress(sound.read_bytes()), 1))
     with open_small_engine("sqlite://") as engine:
@@ -113,13 +113,13 @@ def test_a_file_that_was_packed_again_is_as_good(sound: Path, tmp_path: Path) ->
     [b"", b"these are my notes", b"\x1f\x8b", gzip.compress(b"notes"), gzip.compress(b"[1]\n"), b"{}\n"],
     ids=["empty", "text", "two bytes", "packed text", "packed list", "plain JSON"],
 )
-def test_a_file_that_is_no_backup_is_named(target: MemoryEngine, tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_backup_is_named(target: MemoryEngine, tmp_path: Path, content: bytes) -> None:
     other = tmp_path / "other.gz"
     other.write_bytes(content)
     refused(target, other, NotABackupError if len(content) != 2 else BackupError, r"other\.gz")
 
 
-def test_what_is_missing_a_folder_or_taken_is_named(
+def test_missing_files_folders_and_existing_files_are_named(
     sound: Path, target: MemoryEngine, tmp_path: Path
 ) -> None:
     refused(target, tmp_path / "missing.gz", BackupFileError, r"missing\.gz.*No such file")
@@ -132,7 +132,7 @@ def test_what_is_missing_a_folder_or_taken_is_named(
         target.snapshot(sound)
 
 
-def test_no_backup_takes_the_place_of_the_database(tmp_path: Path) -> None:
+def test_a_backup_never_overwrites_the_database(tmp_path: Path) -> None:
     own = tmp_path / "m.db"
     with MemoryEngine(own) as engine:
         engine.session("a", "s").add("user", "before")
@@ -146,7 +146,7 @@ def test_no_backup_takes_the_place_of_the_database(tmp_path: Path) -> None:
         assert engine.session("a", "s").count() == 2
 
 
-def test_a_line_without_an_end_costs_little(target: MemoryEngine, tmp_path: Path) -> None:
+def test_a_line_without_an_end_is_cheap(target: MemoryEngine, tmp_path: Path) -> None:
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b" " * 50_000_000, 1))
     tracemalloc.start()
     try:
@@ -205,7 +205,7 @@ def test_a_backup_of_a_newer_release_is_refused(
         lambda lines: lines[0].update({"version": "1"}),
     ],
 )
-def test_a_backup_whose_values_cannot_be_is_refused(
+def test_a_backup_with_impossible_values_is_refused(
     sound: Path, target: MemoryEngine, tmp_path: Path, change: Callable[[list[dict[str, Any]]], None]
 ) -> None:
     refused(target, rewritten(sound, tmp_path / "odd.gz", change), DamagedBackupError)
@@ -213,7 +213,7 @@ def test_a_backup_whose_values_cannot_be_is_refused(
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("path", ["bob", "/pools/x", "%zz", "a//b", "", "/", "acme%2Fbob"])
-def test_a_backup_of_one_namespace_goes_to_no_other(tmp_path: Path, path: str) -> None:
+def test_a_forged_backup_of_one_namespace_writes_to_no_other(tmp_path: Path, path: str) -> None:
     with open_small_engine("sqlite://") as engine, open_small_engine("sqlite://") as target:
         fill(engine, "acme")
         engine.backup(tmp_path / "b.gz", namespace="acme")
@@ -229,7 +229,7 @@ def test_a_backup_of_one_namespace_goes_to_no_other(tmp_path: Path, path: str) -
             refused(target, odd, DamagedBackupError)
 
 
-def test_a_backup_of_one_namespace_makes_nobody_a_member_of_a_pool(tmp_path: Path) -> None:
+def test_a_backup_of_one_namespace_adds_no_pool_members(tmp_path: Path) -> None:
     at = "2025-01-15T10:30:00.000000Z"
     pool = {"pk": 1, "id": "forged", "name": "team", "namespace_pk": 1, "created_at": at}
     rights = {"can_read": True, "can_write": True, "is_owner": True, "joined_at": at, "synced": 0}
@@ -282,9 +282,7 @@ HEADER: dict[str, Any] = {
 @example(name="embedder", value={})
 @example(name="dimension", value="8")
 @example(name="spans", value={"strangers": 1})
-def test_whatever_stands_in_the_header_is_read_or_refused(
-    sound: Path, tmp_path: Path, name: str, value: Any
-) -> None:
+def test_any_header_value_is_read_or_refused(sound: Path, tmp_path: Path, name: str, value: Any) -> None:
     odd = rewritten(sound, tmp_path / "odd.gz", lambda lines: lines[0].update({name: value}))
     with open_small_engine("sqlite://") as engine:
         try:
@@ -305,7 +303,7 @@ def test_a_backup_whose_rows_contradict_each_other_is_refused(
     refused(target, rewritten(sound, tmp_path / "odd.gz", twice), BackupError)
 
 
-def test_a_backup_without_a_column_is_taken(sound: Path, tmp_path: Path) -> None:
+def test_a_backup_without_a_column_is_restored(sound: Path, tmp_path: Path) -> None:
     def without(lines: list[dict[str, Any]]) -> None:
         for line in lines[1:-1]:
             if line["kind"] == "sessions":

@@ -51,7 +51,7 @@ def child(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[Any, C
 
 @pytest.mark.soak
 @pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
-def test_a_backup_is_of_one_moment_while_another_process_writes(
+def test_a_backup_is_consistent_while_another_process_writes(
     backend: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
     url = new_url(backend)
@@ -90,9 +90,7 @@ def test_a_backup_is_of_one_moment_while_another_process_writes(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
-def test_a_restore_that_is_killed_leaves_everything_as_it_was(
-    backend: str, new_url: NewUrl, tmp_path: Path
-) -> None:
+def test_a_killed_restore_changes_nothing(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
     url = new_url(backend)
     with open_small_engine(new_url("sqlite")) as source:
         source.session("acme", "s").add_many(MessageDraft("user", f"message {n}") for n in range(3000))
@@ -112,7 +110,7 @@ def test_a_restore_that_is_killed_leaves_everything_as_it_was(
         assert read_records(engine, tmp_path / "after.gz") == wanted
 
 
-def test_a_backup_that_is_killed_leaves_the_one_before(new_url: NewUrl, tmp_path: Path) -> None:
+def test_a_killed_backup_keeps_the_previous_one(new_url: NewUrl, tmp_path: Path) -> None:
     url = new_url("sqlite")
     with open_small_engine(url) as engine:
         engine.session("acme", "s").add_many(MessageDraft("user", f"message {n}") for n in range(3000))
@@ -125,7 +123,7 @@ def test_a_backup_that_is_killed_leaves_the_one_before(new_url: NewUrl, tmp_path
 
 
 @pytest.mark.soak
-def test_a_backup_that_has_no_room_leaves_nothing_behind(new_url: NewUrl, tmp_path: Path) -> None:
+def test_a_backup_on_a_full_disk_leaves_no_file(new_url: NewUrl, tmp_path: Path) -> None:
     url = new_url("sqlite")
     with open_small_engine(url) as engine:
         fill(engine, "acme")
@@ -138,13 +136,15 @@ def test_a_backup_that_has_no_room_leaves_nothing_behind(new_url: NewUrl, tmp_pa
         check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    told = ran.stdout.splitlines()
-    assert len(told) == 2
-    assert all(line.startswith("BackupFileError: ") and "b.gz" in line and "room" in line for line in told)
+    error_lines = ran.stdout.splitlines()
+    assert len(error_lines) == 2
+    assert all(
+        line.startswith("BackupFileError: ") and "b.gz" in line and "room" in line for line in error_lines
+    )
     assert list(target.parent.iterdir()) == []
 
 
-def test_a_restore_that_has_no_room_leaves_everything_as_it_was(new_url: NewUrl, tmp_path: Path) -> None:
+def test_a_restore_on_a_full_disk_changes_nothing(new_url: NewUrl, tmp_path: Path) -> None:
     with open_small_engine(new_url("sqlite")) as source:
         source.session("acme", "s").add_many(MessageDraft("user", "word " * 200) for n in range(500))
         source.backup(tmp_path / "b.gz")
@@ -161,7 +161,7 @@ def test_a_restore_that_has_no_room_leaves_everything_as_it_was(new_url: NewUrl,
 
 
 @pytest.mark.soak
-def test_what_progress_raises_stops_the_work_with_nothing_done(new_url: NewUrl, tmp_path: Path) -> None:
+def test_an_exception_of_progress_stops_the_work_without_changes(new_url: NewUrl, tmp_path: Path) -> None:
     def stop(progress: BackupProgress) -> None:
         raise KeyboardInterrupt
 
@@ -180,12 +180,12 @@ def test_what_progress_raises_stops_the_work_with_nothing_done(new_url: NewUrl, 
         assert other.namespaces() == ()
         told: list[BackupProgress] = []
         other.restore(tmp_path / "b.gz", progress=told.append)
-        assert {one.stage for one in told} == {"checking", "writing"}
+        assert {event.stage for event in told} == {"checking", "writing"}
         assert told[-1].done == told[-1].total
 
 
 @pytest.mark.soak
-def test_six_thousand_messages_are_never_held_at_once(new_url: NewUrl, tmp_path: Path) -> None:
+def test_six_thousand_messages_are_streamed(new_url: NewUrl, tmp_path: Path) -> None:
     with MemoryEngine(new_url("sqlite"), embedder=None) as engine:
         session = engine.session("acme", "s")
         session.add_many(MessageDraft("user", f"walrus {n}", payload="x" * 1000) for n in range(6_000))
@@ -209,9 +209,7 @@ def traced(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.soak
-def test_a_namespace_that_somebody_writes_to_meanwhile_is_not_overwritten(
-    new_url: NewUrl, tmp_path: Path
-) -> None:
+def test_a_namespace_with_concurrent_writes_is_not_overwritten(new_url: NewUrl, tmp_path: Path) -> None:
     url = new_url("postgresql")
     with open_small_engine(url) as engine, open_small_engine(url, seed=1) as other:
         engine.session("acme", "s").add("user", "from the backup")

@@ -1,4 +1,4 @@
-"""What is restored is what was backed up, on whatever database."""
+"""A restored memory equals the one in the backup, on any database."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SERVERS = pytest.param("postgresql", "postgresql", id="postgresql-to-postgresql"
 SHADOWS = ("_config", "_content", "_data", "_docsize", "_idx", "_places", "_terms")
 
 
-def seen(engine: MemoryEngine, *labels: str) -> dict[str, Any]:
+def read_contents(engine: MemoryEngine, *labels: str) -> dict[str, Any]:
     """What the verbs of an engine tell of a namespace."""
     namespace = engine.namespace(*labels)
     monday = namespace.session("monday/%\0")
@@ -71,9 +71,7 @@ def seen(engine: MemoryEngine, *labels: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("before", "after"), [SAME, *MOVES, SERVERS])
-def test_a_memory_is_the_same_after_it_was_restored(
-    before: str, after: str, new_url: NewUrl, tmp_path: Path
-) -> None:
+def test_a_restored_memory_is_equal(before: str, after: str, new_url: NewUrl, tmp_path: Path) -> None:
     with open_small_engine(new_url(before)) as source, open_small_engine(new_url(after)) as target:
         fill(source, "acme", "alice")
         fill(source, "acme/%")
@@ -87,20 +85,18 @@ def test_a_memory_is_the_same_after_it_was_restored(
         assert restored.vectors_left_out == 0
         assert read_records(target, tmp_path / "again.gz") == read_records(source, tmp_path / "b.gz")
         for labels in (("acme", "alice"), ("acme/%",), ("bob",)):
-            assert seen(target, *labels) == seen(source, *labels)
+            assert read_contents(target, *labels) == read_contents(source, *labels)
             assert target.namespace(*labels).embed() == 0  # the vectors came along
 
 
 @pytest.mark.smoke
 @pytest.mark.parametrize(("before", "after"), MOVES)
-def test_a_memory_that_moved_is_the_same_and_goes_on(
-    before: str, after: str, new_url: NewUrl, tmp_path: Path
-) -> None:
+def test_a_moved_memory_is_equal_and_usable(before: str, after: str, new_url: NewUrl, tmp_path: Path) -> None:
     with open_small_engine(new_url(before)) as source, open_small_engine(new_url(after), seed=1) as target:
         fill(source, "acme", "alice")
-        there = seen(source, "acme", "alice")
+        there = read_contents(source, "acme", "alice")
         source.move_to(target)
-        assert seen(target, "acme", "alice") == there == seen(source, "acme", "alice")
+        assert read_contents(target, "acme", "alice") == there == read_contents(source, "acme", "alice")
         session = target.session(("acme", "alice"), "monday/%\0")
         session.add("user", "The new walrus is called Olga.")
         session.compress(session.latest(1)[0].id, "Anew.")
@@ -109,7 +105,7 @@ def test_a_memory_that_moved_is_the_same_and_goes_on(
         assert [hit.entry.content for hit in hits] == ["The new walrus is called Olga."]
 
 
-def test_a_snapshot_reports_its_progress_and_opens_with_all_it_holds(tmp_path: Path) -> None:
+def test_a_snapshot_reports_its_progress_and_opens_with_all_content(tmp_path: Path) -> None:
     told: list[BackupProgress] = []
     with MemoryEngine(tmp_path / "memory.db", embedder=None) as engine:
         session = engine.session("acme", "s")
@@ -127,7 +123,7 @@ def test_a_snapshot_reports_its_progress_and_opens_with_all_it_holds(tmp_path: P
         assert copied.session("acme", "s").count() == 5
 
 
-def test_a_snapshot_that_its_progress_stops_leaves_no_file(tmp_path: Path) -> None:
+def test_a_snapshot_stopped_by_its_progress_leaves_no_file(tmp_path: Path) -> None:
     def stop(progress: BackupProgress) -> None:
         raise KeyboardInterrupt
 
@@ -139,7 +135,7 @@ def test_a_snapshot_that_its_progress_stops_leaves_no_file(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
-def test_every_table_is_in_a_backup_or_left_out_for_a_reason(backend: str, new_url: NewUrl) -> None:
+def test_every_table_is_in_a_backup_or_excluded_for_a_reason(backend: str, new_url: NewUrl) -> None:
     with open_small_engine(new_url(backend)) as engine, engine._database.read() as connection:
         there = {
             name
@@ -152,9 +148,11 @@ def test_every_table_is_in_a_backup_or_left_out_for_a_reason(backend: str, new_u
                     "SELECT table_name, column_name FROM information_schema.columns WHERE table_name LIKE 'lmt%'"
                 )
             ).all()
-            told = {(kept.table.name, c.name) for kept in get_backup_tables().values() for c in kept.table.c}
-            told |= {(table.name, c.name) for table in EXCLUDED_TABLES for c in table.c}
-            assert {(*row,) for row in rows} - told <= {
+            columns = {
+                (kept.table.name, c.name) for kept in get_backup_tables().values() for c in kept.table.c
+            }
+            columns |= {(table.name, c.name) for table in EXCLUDED_TABLES for c in table.c}
+            assert {(*row,) for row in rows} - columns <= {
                 ("lmt_messages", "written_by"),
                 ("lmt_vectors", "embedding"),
             }
@@ -163,7 +161,7 @@ def test_every_table_is_in_a_backup_or_left_out_for_a_reason(backend: str, new_u
     }
 
 
-def test_every_key_is_known_to_be_one_and_every_tsvector_is_made_again() -> None:
+def test_every_key_column_is_declared_and_every_tsvector_rebuilt() -> None:
     for kept in get_backup_tables().values():
         for column in kept.table.c:
             if column.name == "pk" or column.name.endswith("_pk"):
@@ -202,7 +200,7 @@ actions = st.one_of(
 @pytest.mark.parametrize(("before", "after"), [SAME, *MOVES])
 @examples(10)
 @given(st.lists(actions, max_size=8))
-def test_any_memory_is_the_same_after_it_was_restored(
+def test_any_restored_memory_is_equal(
     engines: dict[str, tuple[MemoryEngine, MemoryEngine]],
     tmp_path_factory: pytest.TempPathFactory,
     before: str,

@@ -1,4 +1,4 @@
-"""What a namespace has synced from a pool comes along with where it is from."""
+"""Entries synced from a pool are backed up with their origin."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def share(engine: MemoryEngine) -> None:
     assert len(pool.sync_to(READER).copied) == 1
 
 
-def told(engine: MemoryEngine, *labels: str) -> list[str]:
+def list_contents(engine: MemoryEngine, *labels: str) -> list[str]:
     return [entry.content for entry in engine.namespace(*labels).long_term]
 
 
 @pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
 @pytest.mark.parametrize("way", ["moved", "restored"])
-def test_a_synced_copy_is_known_as_one_where_it_is_now(
+def test_a_synced_copy_is_recognized_in_its_current_namespace(
     backend: str, way: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
     with (
@@ -51,23 +51,21 @@ def test_a_synced_copy_is_known_as_one_where_it_is_now(
         with pytest.raises(InvalidInputError, match="synced"):
             other.contribute(READER, copy)
         assert target.forget(namespace=GIVER, scrub=False).elsewhere == {"pool copies": 1}
-        assert told(target, *READER) == []
+        assert list_contents(target, *READER) == []
 
 
-def test_one_who_gave_is_called_as_in_the_part_that_both_are_moved_to(
-    new_url: NewUrl, tmp_path: Path
-) -> None:
+def test_a_contributor_is_renamed_to_its_restored_namespace(new_url: NewUrl, tmp_path: Path) -> None:
     with open_small_engine(new_url("sqlite")) as engine:
         share(engine)
         engine.backup(tmp_path / "b.gz", namespace="acme", prefix=True)
         engine.restore(tmp_path / "b.gz", into="copy")
         engine.forget(namespace=("copy", "giver"), scrub=False)
-        assert (told(engine, *READER), told(engine, "copy", "reader")) == ([LAMP], [])
+        assert (list_contents(engine, *READER), list_contents(engine, "copy", "reader")) == ([LAMP], [])
         engine.forget(namespace=GIVER, scrub=False)
-        assert told(engine, *READER) == []
+        assert list_contents(engine, *READER) == []
 
 
-def test_a_row_is_found_by_what_every_row_of_its_table_names() -> None:
+def test_every_namespace_table_has_a_scope_condition() -> None:
     for kept in get_backup_tables().values():
         if belongs_to_namespace(kept.table):
             assert str(build_scope_condition(kept.table, BackupScope(("acme",)))) != "true", kept.kind

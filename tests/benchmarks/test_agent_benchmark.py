@@ -10,7 +10,7 @@ from benchmarks import agents
 
 
 @pytest.mark.soak
-def test_the_agent_benchmark_prints_figures_beside_their_baselines() -> None:
+def test_the_agent_benchmark_prints_figures_with_baselines() -> None:
     child = subprocess.run(
         [sys.executable, "-m", "benchmarks.agents", "--json", "--quick"],
         capture_output=True,
@@ -27,7 +27,7 @@ def test_the_agent_benchmark_prints_figures_beside_their_baselines() -> None:
     assert min(figures["record_to_session_add"], figures["resume_ms"]) > 0
 
 
-def test_made_up_cycles_are_the_same_every_time_and_of_several_tools() -> None:
+def test_generated_cycles_are_deterministic_and_use_several_tools() -> None:
     made = list(agents.cycles(50))
     assert made == list(agents.cycles(50))
     assert {action.tool_name for _, action, _ in made} == {"click", "goto", "extract_text"}

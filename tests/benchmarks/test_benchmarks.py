@@ -21,7 +21,7 @@ MEASURES = {"durable_add", "normal_add", "bulk_add", "latest_30_cold", "latest_3
 
 
 @pytest.mark.soak
-def test_the_speed_benchmark_prints_figures_beside_their_baselines() -> None:
+def test_the_speed_benchmark_prints_figures_with_baselines() -> None:
     child = subprocess.run(
         [sys.executable, "-m", "benchmarks.speed", "--json", "--quick", "--only", "storage"],
         capture_output=True,
@@ -67,7 +67,7 @@ def test_the_llamaindex_benchmark_measures_turns_that_recall_once() -> None:
 
 
 @pytest.mark.soak
-def test_the_recall_benchmark_prints_figures_beside_their_baselines() -> None:
+def test_the_recall_benchmark_prints_figures_with_baselines() -> None:
     figures = run("benchmarks.speed", "--quick", "--only", "recall")
     assert not figures["measures"]
     assert set(figures["recall"]) == {"1000"}
@@ -82,7 +82,7 @@ def test_the_recall_benchmark_prints_figures_beside_their_baselines() -> None:
 
 
 @pytest.mark.soak
-def test_the_largest_number_of_tenants_is_a_part_of_its_own() -> None:
+def test_the_largest_number_of_tenants_is_measured_separately() -> None:
     figures = run("benchmarks.speed", "--quick", "--only", "tenants")
     assert figures["tenants"]["namespaces"] == 10
     assert figures["tenants"]["same_ranking"]
@@ -95,7 +95,7 @@ def test_recall_over_a_limit_is_not_ok() -> None:
     assert not recall_speed.is_ok({**kept, "tenants": {"ok": False}})
 
 
-def test_made_up_questions_differ_and_are_the_same_every_time() -> None:
+def test_generated_questions_differ_and_are_deterministic() -> None:
     asked = recall_speed.questions("one", 100, seed=1)
     assert len(set(asked)) == recall_speed.QUESTIONS
     assert asked == recall_speed.questions("one", 100, seed=1)
@@ -141,7 +141,7 @@ def test_a_folder_without_runs_is_named() -> None:
 
 
 @pytest.mark.soak
-def test_the_analysis_benchmark_finds_what_all_pairs_find() -> None:
+def test_the_analysis_benchmark_finds_the_same_as_all_pairs() -> None:
     figures = run("benchmarks.analysis", "--quick")
     assert figures["redundancy"]["same_answer"]
     found = figures["redundancy"]
@@ -150,7 +150,7 @@ def test_the_analysis_benchmark_finds_what_all_pairs_find() -> None:
 
 
 @pytest.mark.soak
-def test_the_replay_benchmark_keeps_its_budget() -> None:
+def test_the_replay_benchmark_respects_its_budget() -> None:
     figures = run("benchmarks.replay", "--messages", "200")
     assert figures["over_budget"] == 0
     assert figures["in_range"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.soak
-def test_the_benchmark_prints_figures_beside_their_baselines() -> None:
+def test_the_facts_benchmark_prints_figures_with_baselines() -> None:
     child = subprocess.run(
         [sys.executable, "-m", "benchmarks.facts", "--json"], capture_output=True, text=True, check=False
     )
@@ -71,7 +71,7 @@ def test_every_tuned_pair_is_judged_right_by_near_words_unless_it_is_marked_as_m
     )
 
 
-def test_no_verdict_on_the_checked_set_is_worse_than_different() -> None:
+def test_wrong_verdicts_on_the_checked_set_are_only_different() -> None:
     pairs = facts.load_pairs(facts.FOLDER / "checked.jsonl")
     for judge in (
         facts.judge_statements,
@@ -85,7 +85,7 @@ def test_no_verdict_on_the_checked_set_is_worse_than_different() -> None:
         assert wrong == []
 
 
-def test_no_pair_stands_in_two_of_our_own_sets() -> None:
+def test_no_pair_is_in_two_of_our_own_sets() -> None:
     tuned, checked = (
         {(pair.old, pair.new) for pair in facts.load_pairs(facts.FOLDER / f"{name}.jsonl")}
         for name in ("tuned", "checked")
@@ -93,7 +93,7 @@ def test_no_pair_stands_in_two_of_our_own_sets() -> None:
     assert not tuned & checked
 
 
-def test_scores_count_what_is_right_what_is_found_and_what_is_there() -> None:
+def test_scores_count_right_found_and_existing_pairs() -> None:
     pairs = [
         Pair("a", "b", verdict, "made up") for verdict in (Verdict.SAME, Verdict.SAME, Verdict.DIFFERENT)
     ]

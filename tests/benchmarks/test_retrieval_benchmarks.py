@@ -32,7 +32,7 @@ def turns(*texts: str) -> list[Turn]:
     ]
 
 
-def test_recall_is_the_part_of_the_evidence_among_the_first_k() -> None:
+def test_recall_is_the_share_of_evidence_in_the_top_k() -> None:
     rankings = Rankings()
     rankings.add(frozenset({"a", "b"}), ["a", "x", "b"])
     rankings.add(frozenset({"c"}), ["x", "y", "z", "c"])
@@ -43,7 +43,7 @@ def test_recall_is_the_part_of_the_evidence_among_the_first_k() -> None:
     assert len(rankings) == 2
 
 
-def test_what_was_found_twice_counts_once() -> None:
+def test_a_message_found_twice_counts_once() -> None:
     assert share_found(frozenset({"a", "b"}), ["a", "a", "x"]) == 0.5
 
 
@@ -52,7 +52,7 @@ def test_a_question_without_evidence_is_not_scored() -> None:
         Rankings().add(frozenset(), ["a"])
 
 
-def test_the_bootstrap_interval_holds_the_mean_and_is_the_same_every_time() -> None:
+def test_the_bootstrap_interval_contains_the_mean_and_is_deterministic() -> None:
     values = [0.0, 0.5, 1.0, 1.0] * 25
     low, high = bootstrap_interval(values)
     assert low < 0.625 < high
@@ -67,29 +67,29 @@ def test_the_wilson_interval_is_the_one_of_the_textbook() -> None:
     assert wilson_interval([True] * 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
 
 
-def test_latency_is_told_by_its_middle_and_its_slow_end() -> None:
+def test_latency_is_reported_as_p50_and_p95() -> None:
     assert latency([float(n) for n in range(101)]) == {"p50": 50.0, "p95": 95.0}
 
 
-def test_bm25_scores_by_its_formula() -> None:
+def test_bm25_matches_its_formula() -> None:
     rarity, norm = math.log(1 + 1.5 / 1.5), 1.2 * (0.25 + 0.75 * 3 / 2)
     scores = Bm25({"a": "tea tea milk", "b": "car"}).scores("tea")
     assert scores == pytest.approx({"a": rarity * 2 * 2.2 / (2 + norm)})
 
 
-def test_bm25_puts_the_rare_and_the_repeated_first_and_leaves_out_what_shares_no_word() -> None:
+def test_bm25_ranks_rare_and_repeated_words_first_and_omits_texts_without_matches() -> None:
     assert Bm25(TEXTS).rank("Which tea?") == ["tea", "both"]
     assert Bm25(TEXTS).rank("red car") == ["car", "both"]
     assert Bm25(TEXTS).rank("What is the?") == []
     assert Bm25({}).rank("tea") == []
 
 
-def test_plain_bm25_takes_scripts_without_spaces_by_pairs_of_characters() -> None:
+def test_plain_bm25_splits_scripts_without_spaces_into_character_pairs() -> None:
     assert terms("Kaffee 喝咖啡 x") == ["kaffe", "喝咖", "咖啡", "x"]
     assert Bm25({"a": "我喜欢喝咖啡", "b": "今天天气很好"}).rank("谁喝咖啡？") == ["a"]
 
 
-def test_stop_words_and_marks_are_no_terms() -> None:
+def test_stop_words_and_punctuation_are_not_terms() -> None:
     assert terms("What is THE jazz_band's cat?") == [
         *terms("jazz"),
         *terms("band"),
@@ -103,17 +103,17 @@ def test_dense_ranks_by_cosine_and_ranks_all() -> None:
     assert sorted(Dense(TEXTS, HashEmbedder(512)).rank("jasmine tea")) == sorted(TEXTS)
 
 
-def test_a_baseline_by_meaning_needs_an_embedder() -> None:
+def test_a_similarity_baseline_requires_an_embedder() -> None:
     assert set(build_rankers(turns("a tea"), None)) == {"bm25", "recency"}
     assert set(build_rankers(turns("a tea"), HashEmbedder())) == {"bm25", "dense", "recency"}
 
 
-def test_recency_ranks_the_newest_first_whatever_was_asked() -> None:
+def test_recency_ranks_the_newest_first_for_any_query() -> None:
     assert newest_first(turns("tea", "car", "sea")) == ["2", "1", "0"]
     assert build_rankers(turns("tea", "car", "sea"), None)["recency"]("tea") == ["2", "1", "0"]
 
 
-def test_a_context_is_filled_in_order_and_nothing_is_skipped() -> None:
+def test_a_context_is_filled_in_order_without_skipping() -> None:
     tokens = {"a": 40, "b": 70, "c": 10}
     assert take_until_full(["a", "b", "c"], tokens, 100) == ["a"]
     assert take_until_full(["a", "b", "c"], tokens, 110) == ["a", "b"]
@@ -129,7 +129,7 @@ def test_a_context_over_its_limit_stops_the_benchmark(said: int, content: str) -
         Haystack(namespace, (), {}).context("Which tea?", 100, NOON)
 
 
-def test_sessions_rank_as_hits_first_name_them_and_what_is_no_message_takes_a_place() -> None:
+def test_sessions_rank_by_their_first_hit_and_other_hits_take_a_rank() -> None:
     def hit(session: str | None, message: str | None) -> Any:
         return SimpleNamespace(session=session, message=message and SimpleNamespace(id=message))
 
@@ -167,7 +167,7 @@ def test_dates_are_read_as_both_formats_write_them() -> None:
         ("2023년 5월 8일 오후 1시 56분", 13),
     ],
 )
-def test_dates_with_the_year_first_are_read_too(text: str, hour: int) -> None:
+def test_dates_with_the_year_first_are_parsed(text: str, hour: int) -> None:
     assert locomo.parse_locomo_time(text) == datetime(2023, 5, 8, hour, 56, tzinfo=UTC)
     assert locomo.parse_locomo_time("2023年5月8日") == datetime(2023, 5, 8, tzinfo=UTC)
 
@@ -183,19 +183,22 @@ def test_a_locomo_conversation_is_read_with_speakers_captions_and_times() -> Non
     assert conversation.asked_at == said["D2:4"].said_at + timedelta(days=1)
 
 
-def test_locomo_questions_without_evidence_that_exists_are_left_out() -> None:
+def test_locomo_questions_without_existing_evidence_are_skipped() -> None:
     (conversation,) = locomo.parse([locomo_sample()])
-    assert [(one.category, sorted(one.evidence)) for one in conversation.questions] == [
+    assert [(question.category, sorted(question.evidence)) for question in conversation.questions] == [
         ("4", ["D1:1"]),
         ("4", ["D1:3"]),
         ("1", ["D2:1", "D2:2"]),
     ]
 
 
-def test_sessions_come_by_their_number_and_not_by_their_spelling() -> None:
+def test_sessions_are_sorted_by_number_not_alphabetically() -> None:
     sample = locomo_sample()
-    told = sample["conversation"]
-    told["session_10"], told["session_10_date_time"] = told.pop("session_1"), "1:00 pm on 1 December, 2023"
+    conversation_data = sample["conversation"]
+    conversation_data["session_10"], conversation_data["session_10_date_time"] = (
+        conversation_data.pop("session_1"),
+        "1:00 pm on 1 December, 2023",
+    )
     (conversation,) = locomo.parse([sample])
     assert list(dict.fromkeys(turn.session for turn in conversation.turns)) == ["session_2", "session_10"]
 
@@ -215,19 +218,19 @@ def test_evidence_sessions_are_those_with_a_marked_user_turn() -> None:
     assert question.evidence_sessions == {"answer_ab_1"}
 
 
-def test_a_mark_outside_the_answer_sessions_is_no_evidence() -> None:
+def test_a_marked_turn_outside_the_answer_sessions_is_not_evidence() -> None:
     sample = longmemeval_sample(haystack_session_ids=["chat_1", "chat_7", "chat_7", "answer_ab_2"])
     assert longmemeval.parse([sample]) == []
 
 
-def test_abstention_and_questions_without_a_marked_user_turn_are_left_out() -> None:
+def test_abstention_and_questions_without_a_marked_user_turn_are_skipped() -> None:
     unmarked = longmemeval_sample("q2")
     unmarked["haystack_sessions"][0][2]["has_answer"] = False
     questions = longmemeval.parse([longmemeval_sample("q1_abs"), unmarked, longmemeval_sample("q3")])
     assert [question.id for question in questions] == ["q3"]
 
 
-def test_a_session_listed_twice_gets_a_name_of_its_own_each_time() -> None:
+def test_a_session_listed_twice_gets_distinct_names() -> None:
     (question,) = longmemeval.parse([longmemeval_sample()])
     assert list(dict.fromkeys(turn.session for turn in question.turns)) == [
         "answer_ab_1",
@@ -255,7 +258,7 @@ def test_either_copy_of_an_evidence_session_is_the_evidence() -> None:
     }
 
 
-def test_evidence_behind_the_fifth_place_counts_at_ten_only() -> None:
+def test_evidence_after_rank_five_counts_only_at_ten() -> None:
     (question,) = longmemeval.parse([longmemeval_sample()])
     tally = longmemeval.Tally()
     tally.add(question, ["a", "b", "c", "d", "e", "answer_ab_1"], ["answer_ab_1_1"] * 10 + ["answer_ab_1_3"])
@@ -263,20 +266,20 @@ def test_evidence_behind_the_fifth_place_counts_at_ten_only() -> None:
     assert set(tally.summarize()["turn"].values()) == {0.0}
 
 
-def test_a_file_may_be_gzipped_whatever_its_name(tmp_path: Path) -> None:
+def test_a_file_with_any_name_can_be_gzipped(tmp_path: Path) -> None:
     path = tmp_path / "data.json"
     path.write_bytes(gzip.compress(json.dumps([longmemeval_sample()]).encode()))
     assert len(load(path, "questions", longmemeval.parse)) == 1
 
 
-def test_the_backend_is_told_by_its_kind_alone() -> None:
+def test_the_backend_is_reported_by_its_dialect_only() -> None:
     path = Path("data.json")
     assert Options(path).dialect == "sqlite"
     assert Options(path, backend="postgresql+psycopg://me:secret@host/name").dialect == "postgresql"
     assert Options(path, backend="postgres://me:secret@host/name").dialect == "postgresql"
 
 
-def test_embedders_are_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedders_are_selected_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert create_embedder("offline") == "offline"
     assert create_embedder("none") is None
     assert isinstance(create_embedder("hash"), HashEmbedder)
@@ -298,9 +301,7 @@ BAD_FILES = {
 
 @pytest.mark.parametrize("command", ["locomo", "longmemeval"])
 @pytest.mark.parametrize("kind", BAD_FILES)
-def test_a_file_that_cannot_be_used_is_named_with_what_was_expected(
-    command: str, kind: str, tmp_path: Path
-) -> None:
+def test_an_unusable_file_is_named_with_the_expected_content(command: str, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "data.json"
     content, problem = BAD_FILES[kind]
     path.write_bytes(content)
@@ -313,7 +314,7 @@ def test_a_file_that_cannot_be_used_is_named_with_what_was_expected(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("command", ["locomo", "longmemeval"])
-def test_a_missing_file_ends_the_command_with_2(command: str) -> None:
+def test_a_missing_file_exits_with_2(command: str) -> None:
     child = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{command}", "--data", "/nowhere/data.json"],
         capture_output=True,

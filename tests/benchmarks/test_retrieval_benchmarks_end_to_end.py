@@ -72,7 +72,7 @@ def test_the_locomo_baselines_are_of_the_same_run(conversations: str) -> None:
     assert baselines["recency"]["context"]["500"] == 1.0
 
 
-def test_by_words_alone_there_is_no_dense_baseline(conversations: str, questions: str) -> None:
+def test_without_an_embedder_there_is_no_dense_baseline(conversations: str, questions: str) -> None:
     for command, data in (("locomo", conversations), ("longmemeval", questions)):
         assert figures_of(command, data, "--embedder", "none")["baselines"]["dense"] is None
 
@@ -91,7 +91,7 @@ def test_the_longmemeval_benchmark_finds_evidence_that_shares_its_words(
     assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p95"]
 
 
-def test_a_run_on_a_database_of_yours_leaves_nothing_behind(
+def test_a_run_on_an_existing_database_leaves_no_data(
     conversations: str, questions: str, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'yours.db'}"
@@ -104,12 +104,12 @@ def test_a_run_on_a_database_of_yours_leaves_nothing_behind(
         assert engine.namespaces() == (("yours",),)
 
 
-def test_people_get_tables(conversations: str, questions: str) -> None:
+def test_the_default_output_is_a_table(conversations: str, questions: str) -> None:
     assert "recall@5" in run("locomo", conversations)
     assert "session all@5" in run("longmemeval", questions)
 
 
-def test_a_database_that_cannot_be_used_ends_the_command_with_2(conversations: str) -> None:
+def test_an_unusable_database_exits_with_2(conversations: str) -> None:
     child = subprocess.run(
         [sys.executable, "-m", "benchmarks.locomo", "--data", conversations, "--backend", "oracle://host"],
         capture_output=True,

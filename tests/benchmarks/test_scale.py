@@ -21,7 +21,7 @@ def run(*arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.soak
-def test_the_scale_benchmark_loses_nothing_and_prints_figures_beside_their_baselines() -> None:
+def test_the_scale_benchmark_loses_nothing_and_prints_figures_with_baselines() -> None:
     figures = run(
         *("--messages", "200", "--recalls", "20", "--workers", "2", "--tenants", "5", "--restarts", "1"),
         *("--growth", "2000", "--rate", "0"),

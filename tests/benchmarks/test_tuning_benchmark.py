@@ -51,7 +51,7 @@ def choices_by(weights: list[float], count: int) -> list[RankingExample]:
     return made
 
 
-def test_a_fit_gives_back_the_weights_that_the_answers_were_drawn_with() -> None:
+def test_a_fit_recovers_the_weights_of_generated_answers() -> None:
     weights = [2.0, -1.0, 0.0]
     assert fit(choices_by(weights, 3000), 1e-6) == pytest.approx(weights, abs=0.1)
 
@@ -63,12 +63,12 @@ def test_large_weights_cost_more_the_larger_l2_is() -> None:
     assert sizes[2] < sizes[0] / 2
 
 
-def test_a_signal_that_tells_all_answers_does_not_run_away() -> None:
-    told = RankingExample(np.array([[1.0], [0.0], [0.0]]), np.array([0]))
-    assert 1 < fit([told], 1e-3)[0] < 20
+def test_a_signal_that_explains_all_answers_stays_bounded() -> None:
+    example = RankingExample(np.array([[1.0], [0.0], [0.0]]), np.array([0]))
+    assert 1 < fit([example], 1e-3)[0] < 20
 
 
-def test_among_equals_the_newest_come_first() -> None:
+def test_equal_scores_are_sorted_newest_first() -> None:
     assert sort_best_first(np.array([1.0, 2.0, 1.0, 2.0])).tolist() == [3, 1, 2, 0]
 
 
@@ -81,7 +81,7 @@ def test_each_part_is_measured_with_weights_that_have_not_seen_it(three: Path, t
 
 
 @pytest.mark.soak
-def test_what_the_signals_give_is_what_the_benchmarks_measure(three: Path, tmp_path: Path) -> None:
+def test_the_tuning_signals_match_the_benchmark_measures(three: Path, tmp_path: Path) -> None:
     asked = written(tmp_path / "asked.json", [longmemeval_sample(f"q{n}") for n in range(4)])
     figures = tuning.measure(Settings(locomo=three, longmemeval=asked, embedder="hash"))
     recall = locomo.measure(Options(three, "hash"))["recall"]
@@ -100,15 +100,13 @@ def test_what_the_signals_give_is_what_the_benchmarks_measure(three: Path, tmp_p
     assert figures["weights"]["code"] == asdict(Weights())
 
 
-def test_scores_that_are_not_those_of_recall_are_noticed(
-    three: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_that_differ_from_recall_are_reported(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "WEIGHTS", Weights(near=-9, wide=-9, session=-9))
     with pytest.raises(AssertionError, match="not those that recall weighs"):
         tuning.measure(Settings(locomo=three, embedder="none"))
 
 
-def test_files_and_numbers_that_cannot_be_used_are_refused(three: Path, tmp_path: Path) -> None:
+def test_unusable_files_and_numbers_are_refused(three: Path, tmp_path: Path) -> None:
     one = written(tmp_path / "one.json", [conversation(0)])
     with pytest.raises(UnusableError, match="takes two or more"):
         tuning.measure(Settings(locomo=one))

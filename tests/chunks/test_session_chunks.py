@@ -61,14 +61,14 @@ def assert_every_message_once(session: Session) -> None:
     assert sum(chunk.message_count for chunk in chunks) == len(in_chunks)
 
 
-def test_up_to_20_messages_there_is_no_chunk(session: Session) -> None:
+def test_sessions_of_up_to_20_messages_have_no_chunk(session: Session) -> None:
     assert session.learn().chunks == ()  # not of an empty session either
     say(session, 20)
     assert session.learn().chunks == ()
     assert session.chunks() == ()
 
 
-def test_the_21st_message_makes_a_chunk_of_the_oldest_ten(session: Session, clock: FrozenClock) -> None:
+def test_the_21st_message_creates_a_chunk_of_the_oldest_ten(session: Session, clock: FrozenClock) -> None:
     said = say(session, 21)
     (chunk,) = session.learn().chunks
     assert session.chunks() == (chunk,)
@@ -88,7 +88,7 @@ def test_the_21st_message_makes_a_chunk_of_the_oldest_ten(session: Session, cloc
     assert [chunk.number for chunk in session.learn().chunks] == [2]
 
 
-def test_250_messages_are_23_chunks_and_25_once_it_is_over(session: Session) -> None:
+def test_250_messages_are_23_chunks_and_25_when_the_session_ends(session: Session) -> None:
     said = say(session, 250)
     assert len(session.learn().chunks) == 23
     assert len(session.chunks()) == 23
@@ -106,7 +106,7 @@ def test_250_messages_are_23_chunks_and_25_once_it_is_over(session: Session) -> 
     assert session.learn(whole=True).chunks == ()
 
 
-def test_one_message_at_a_time_gives_the_same_chunks(session: Session) -> None:
+def test_learning_after_each_message_gives_the_same_chunks(session: Session) -> None:
     for number in range(1, 46):
         say(session, 1, number)
         session.learn()
@@ -118,7 +118,7 @@ def test_one_message_at_a_time_gives_the_same_chunks(session: Session) -> None:
     assert_every_message_once(session)
 
 
-def test_a_session_that_is_over_may_end_with_a_smaller_chunk(session: Session) -> None:
+def test_a_finished_session_can_end_with_a_smaller_chunk(session: Session) -> None:
     say(session, 13)
     session.learn(whole=True)
     assert sizes(session) == [10, 3]
@@ -149,7 +149,7 @@ def test_sizes_are_configurable(size: int, recent: int, messages: int, wanted: l
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("size", "recent"), [(10, 5), (30, 10), (4, 1)])
-def test_the_newest_message_is_in_no_chunk_while_the_session_goes_on(size: int, recent: int) -> None:
+def test_the_newest_message_of_an_active_session_is_in_no_chunk(size: int, recent: int) -> None:
     with small(chunk_messages=size, recent_messages=recent) as engine:
         session = engine.session("t", "s")
         for number in range(1, 2 * size):
@@ -168,12 +168,12 @@ def test_the_sizes_are_10_and_20_and_50_by_default() -> None:
     ("name", "value"),
     [("chunk_messages", 0), ("recent_messages", 0), ("max_chunks", 1), ("chunk_tokens", 15)],
 )
-def test_sizes_that_make_no_sense_are_refused_by_name(name: str, value: int) -> None:
+def test_invalid_sizes_are_refused_by_name(name: str, value: int) -> None:
     with pytest.raises(InvalidConfigError, match=f"{name} must be .* got {value}"):
         LearningConfig(**{name: value})  # type: ignore[arg-type] # all of them are numbers
 
 
-def test_the_originals_come_back_word_for_word(engine: MemoryEngine, tenant: str) -> None:
+def test_the_original_messages_are_returned_verbatim(engine: MemoryEngine, tenant: str) -> None:
     odd = [
         "  spaces  kept \n",
         "nul \0 here",
@@ -191,7 +191,7 @@ def test_the_originals_come_back_word_for_word(engine: MemoryEngine, tenant: str
     assert texts_of(session, chunk)[: len(odd)] == odd
 
 
-def test_over_max_chunks_the_oldest_two_become_one() -> None:
+def test_above_max_chunks_the_oldest_two_are_merged() -> None:
     with small(chunk_messages=2, recent_messages=1, max_chunks=3) as engine:
         session = engine.session("t", "s")
         said = say(session, 7)
@@ -216,7 +216,7 @@ def test_over_max_chunks_the_oldest_two_become_one() -> None:
         assert_every_message_once(session)
 
 
-def test_chunks_that_are_merged_again_and_again_stay_small_and_hold_every_message() -> None:
+def test_repeatedly_merged_chunks_stay_small_and_contain_every_message() -> None:
     with small(chunk_messages=2, recent_messages=1, max_chunks=3, chunk_tokens=40) as engine:
         session = engine.session("t", "s")
         for number in range(1, 42):
@@ -232,7 +232,7 @@ def test_chunks_that_are_merged_again_and_again_stay_small_and_hold_every_messag
         assert_every_message_once(session)
 
 
-def test_topics_that_differ_in_case_alone_are_one() -> None:
+def test_topics_that_differ_only_in_case_are_merged() -> None:
     model = ScriptedLLM(["First summary.", "Second summary.", "Third summary."])
     config = EngineConfig(
         learning=LearningConfig(chunk_messages=2, recent_messages=1, max_chunks=2, asks_model=False)
@@ -264,7 +264,7 @@ def assert_calls_are_whole(session: Session) -> None:
 
 
 @pytest.mark.parametrize("before", range(6, 11))
-def test_a_tool_call_and_its_results_are_never_parted(session: Session, before: int) -> None:
+def test_a_tool_call_and_its_results_are_never_separated(session: Session, before: int) -> None:
     say(session, before)
     session.add_many([*tool_turn("a", 3), MessageDraft("assistant", "There are three.")])
     say(session, 20, 50)
@@ -277,7 +277,9 @@ def test_a_tool_call_and_its_results_are_never_parted(session: Session, before: 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("size", "recent"), [(1, 1), (2, 3), (3, 2), (4, 7), (10, 5)])
-def test_calls_stay_whole_whatever_the_size_and_when_learned_at_each_message(size: int, recent: int) -> None:
+def test_tool_calls_stay_complete_for_any_chunk_size_and_learning_after_each_message(
+    size: int, recent: int
+) -> None:
     with small(chunk_messages=size, recent_messages=recent) as engine:
         session = engine.session("t", "s")
         for number in range(8):
@@ -297,15 +299,15 @@ def test_calls_stay_whole_whatever_the_size_and_when_learned_at_each_message(siz
 
 def test_removed_messages_are_in_no_chunk(session: Session) -> None:
     said = say(session, 24)
-    gone = [message.id for message in session.messages() if message.content in said[2:5]]
-    session.transcript.move(gone, Listing.REMOVED)
+    removed = [message.id for message in session.messages() if message.content in said[2:5]]
+    session.transcript.move(removed, Listing.REMOVED)
     (chunk,) = session.learn().chunks
     assert texts_of(session, chunk) == [*said[:2], *said[5:13]]
     assert (chunk.first_turn, chunk.last_turn, chunk.message_count) == (1, 13, 10)
     assert not any(text in chunk.summary for text in said[2:5])
 
 
-def test_what_is_removed_after_its_chunk_was_made_is_not_shown_with_it(session: Session) -> None:
+def test_messages_removed_after_their_chunk_was_created_are_not_shown(session: Session) -> None:
     said = say(session, 21)
     session.learn()
     (chunk,) = session.chunks()
@@ -359,7 +361,7 @@ def test_two_processes_at_the_same_time_make_no_chunk_twice(file_url: str) -> No
         assert_every_message_once(session)
 
 
-def test_two_who_merge_at_the_same_time_lose_no_chunk(file_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_merges_lose_no_chunk(file_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else goes on learning while the first is about to write two chunks as one."""
     config = EngineConfig(learning=LearningConfig(chunk_messages=2, recent_messages=1, max_chunks=2))
     with (
@@ -385,11 +387,11 @@ def test_two_who_merge_at_the_same_time_lose_no_chunk(file_url: str, monkeypatch
         assert numbers == [(1, 4), (5, 1)]
 
 
-def test_deleting_the_session_takes_its_chunks_along(engine: MemoryEngine, tenant: str) -> None:
+def test_deleting_a_session_deletes_its_chunks(engine: MemoryEngine, tenant: str) -> None:
     session, other = engine.session(tenant, "s"), engine.session(tenant, "other")
-    for one in (session, other):
-        say(one, 21)
-        one.learn()
+    for target in (session, other):
+        say(target, 21)
+        target.learn()
     session.delete()
     assert len(other.chunks()) == 1
     found = engine.namespace(tenant).recall("tea number", limit=50).hits
@@ -401,7 +403,7 @@ def test_deleting_the_session_takes_its_chunks_along(engine: MemoryEngine, tenan
     assert [chunk.number for chunk in again.chunks()] == [1]
 
 
-def test_chunks_belong_to_their_session_and_namespace_alone(engine: MemoryEngine, tenant: str) -> None:
+def test_chunks_belong_only_to_their_session_and_namespace(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     say(session, 21)
     session.learn()
@@ -432,7 +434,7 @@ def test_a_chunk_is_recalled_with_its_session_its_size_and_its_times(
     assert (entry.access_count, entry.last_access_at) == (0, made)
 
 
-def test_a_summary_that_the_model_does_not_give_is_told_as_a_problem_and_made_without_it() -> None:
+def test_a_failed_model_summary_is_reported_and_replaced() -> None:
     config = EngineConfig(learning=LearningConfig(asks_model=False))
     model = ScriptedLLM([RuntimeError("down")])
     with MemoryEngine(config=config, model=model, embedder=None) as engine:

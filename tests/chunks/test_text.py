@@ -27,7 +27,7 @@ TALK = [
 ]
 
 
-def test_without_a_model_a_chunk_is_told_in_its_own_sentences_without_a_head() -> None:
+def test_without_a_model_a_chunk_is_summarized_by_its_own_sentences() -> None:
     chunk = summarize_chunk(TALK, Summarizer(COUNTER))
     assert "User: We decided to use PostgreSQL for bookings." in chunk.summary
     assert "[Summary of" not in chunk.summary
@@ -37,7 +37,7 @@ def test_without_a_model_a_chunk_is_told_in_its_own_sentences_without_a_head() -
     assert chunk.problems == ()
 
 
-def test_with_a_model_its_words_are_the_summary() -> None:
+def test_a_model_answer_is_the_summary() -> None:
     model = ScriptedLLM(["They chose PostgreSQL for bookings."])
     chunk = summarize_chunk(TALK, Summarizer(COUNTER, model))
     assert chunk.summary.startswith("They chose PostgreSQL for bookings.")
@@ -45,13 +45,13 @@ def test_with_a_model_its_words_are_the_summary() -> None:
     assert len(model.prompts) == 1
 
 
-def test_a_model_that_fails_is_named_and_the_chunk_is_told_without_it() -> None:
+def test_a_failing_model_is_reported_and_the_chunk_summarized_without_it() -> None:
     chunk = summarize_chunk(TALK, Summarizer(COUNTER, ScriptedLLM([RuntimeError("down")])))
     assert "We decided to use PostgreSQL" in chunk.summary
     assert chunk.problems == ("the model raised RuntimeError",)
 
 
-def test_many_facts_do_not_crowd_the_story_out() -> None:
+def test_many_facts_do_not_displace_the_story() -> None:
     figures = ", ".join(f"{number}.5 ms at /srv/app/run{number}.log" for number in range(100, 200))
     messages = [
         message("We decided to cache the slots."),
@@ -67,7 +67,7 @@ def test_many_facts_do_not_crowd_the_story_out() -> None:
     assert told.summary.startswith("They decided to cache. It was slow.\nKey facts: ")
 
 
-def test_a_long_answer_of_a_model_is_cut_at_the_end_of_a_sentence() -> None:
+def test_a_long_model_answer_is_truncated_at_a_sentence_end() -> None:
     model = ScriptedLLM(["They spoke of the kiosk for a very long time. " * 30])
     chunk = summarize_chunk([message("The kiosk is slow.")], Summarizer(COUNTER, model))
     assert chunk.summary.endswith("long time.")
@@ -80,7 +80,7 @@ def test_a_target_without_room_for_a_sentence_is_refused(target: int) -> None:
         summarize_chunk(TALK, Summarizer(COUNTER), target)
 
 
-def test_nothing_is_said_of_no_messages() -> None:
+def test_no_messages_have_an_empty_summary() -> None:
     assert summarize_chunk([], Summarizer(COUNTER)) == ChunkText(summary="", topics=())
 
 
@@ -97,27 +97,27 @@ def test_nothing_is_said_of_no_messages() -> None:
     ],
 )
 @pytest.mark.parametrize("target", [16, 150])
-def test_a_chunk_always_says_something_within_its_target(messages: list[Message], target: int) -> None:
+def test_a_chunk_summary_is_never_empty_and_within_its_target(messages: list[Message], target: int) -> None:
     chunk = summarize_chunk(messages, Summarizer(COUNTER), target)
     assert chunk.summary.strip()
     assert COUNTER.count(chunk.summary) <= target
     assert "Kafka" not in chunk.summary
 
 
-def test_topics_are_what_people_speak_of_and_only_otherwise_what_tools_print() -> None:
+def test_topics_come_from_people_and_only_otherwise_from_tools() -> None:
     printed = message("kiosk kiosk kiosk printer printer", "tool")
     spoken = message("The invoices are late.")
     assert summarize_chunk([spoken, printed], Summarizer(COUNTER)).topics == ("invoices", "late")
     assert summarize_chunk([printed], Summarizer(COUNTER)).topics == ("kiosk", "printer")
 
 
-def test_a_merged_summary_that_fits_is_in_the_same_format_word_for_word() -> None:
+def test_a_merged_summary_that_fits_is_verbatim() -> None:
     assert merge_chunk_summaries("One.", "Two.", COUNTER, 100) == "Earlier: One.\n\nThen: Two."
     nested = merge_chunk_summaries("Earlier: One.\n\nThen: Two.", "Three.", COUNTER, 100)
     assert nested == "Earlier: Earlier: One.\n\nThen: Two.\n\nThen: Three."
 
 
-def test_a_merged_summary_that_does_not_fit_keeps_the_ends_of_the_first_part() -> None:
+def test_a_merged_summary_that_does_not_fit_keeps_both_ends_of_the_first_part() -> None:
     middle = " ".join(f"Sentence {number} is in the middle of it." for number in range(40))
     first = f"It began with Redis. {middle} It ended with Kafka."
     text = merge_chunk_summaries(first, "Then came Rust.", COUNTER, 60)
@@ -127,7 +127,7 @@ def test_a_merged_summary_that_does_not_fit_keeps_the_ends_of_the_first_part() -
     assert COUNTER.count(text) <= 60
 
 
-def test_where_only_a_part_of_a_sentence_fits_it_ends_at_a_word() -> None:
+def test_a_truncated_sentence_ends_at_a_word() -> None:
     counter = CharCounter()
     first = "A beginning of considerable length that goes on and on. " + "An end that goes on as well. " * 3
     text = merge_chunk_summaries(first, "Two.", counter, 14)
@@ -138,14 +138,14 @@ def test_where_only_a_part_of_a_sentence_fits_it_ends_at_a_word() -> None:
     assert first.startswith(kept + " ")
 
 
-def test_a_second_part_that_does_not_fit_is_cut_too() -> None:
+def test_a_second_part_that_does_not_fit_is_truncated_too() -> None:
     text = merge_chunk_summaries("One.", "word " * 500, COUNTER, 30)
     assert COUNTER.count(text) <= 30
     assert text.startswith("Earlier: \n\nThen: word word")
     assert text.endswith("word...")
 
 
-def test_a_chunk_that_is_merged_again_and_again_does_not_grow_without_bound() -> None:
+def test_a_repeatedly_merged_chunk_stays_bounded() -> None:
     text = "It began with Redis."
     for number in range(200):
         text = merge_chunk_summaries(text, f"Part {number} was about topic {number}.", COUNTER, 80)
@@ -163,7 +163,7 @@ counters = st.sampled_from([CharCounter(), ContentAwareCounter()])
 
 
 @given(summaries, summaries, counters, st.integers(1, 120))
-def test_a_merged_summary_fits_whatever_the_parts(
+def test_a_merged_summary_fits_for_any_parts(
     first: str, second: str, counter: CharCounter, limit: int
 ) -> None:
     text = merge_chunk_summaries(first, second, counter, limit)

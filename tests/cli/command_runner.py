@@ -1,4 +1,4 @@
-"""Runs a command as a person or a program does."""
+"""Runs a command as a user or a script does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands as a person or a program calls them."""
+"""The commands as users and scripts call them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ labels = st.lists(
 
 
 @given(labels)
-def test_a_namespace_is_read_as_it_is_shown(path: list[str]) -> None:
+def test_a_displayed_namespace_is_parsed_back(path: list[str]) -> None:
     try:
         read = parse_namespace(format_namespace(path))
     except InvalidNameError:  # a name that no namespace may have
@@ -32,25 +32,25 @@ def test_a_namespace_is_read_as_it_is_shown(path: list[str]) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "a//b", "/a", "a/"])
-def test_what_is_no_namespace_is_refused_with_a_hint(database: Path, wrong: str) -> None:
+def test_an_invalid_namespace_is_refused_with_a_hint(database: Path, wrong: str) -> None:
     done = run("search", "-d", database, wrong, "train")
     assert (done.code, "acme/alice" in done.err) == (1, True)
 
 
 def test_namespaces_sessions_and_messages_are_shown(database: Path) -> None:
     assert "acme/a\\/b" in run("inspect", "-d", database).out
-    told = run("inspect", "-d", database, "--json").parsed
-    assert told == {"namespaces": [["acme", "a/b"], ["bob"]], "is_whole": True}
+    output = run("inspect", "-d", database, "--json").parsed
+    assert output == {"namespaces": [["acme", "a/b"], ["bob"]], "is_whole": True}
     sessions = run("inspect", "-d", database, "acme/a\\/b", "--json").parsed
-    assert [(one["name"], one["message_count"]) for one in sessions["sessions"]] == [("monday", 3)]
+    assert [(info["name"], info["message_count"]) for info in sessions["sessions"]] == [("monday", 3)]
     whole = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday")
     assert "platform 3" in whole.out
     assert "short_term" in whole.out
-    told = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday", "--json").parsed
-    assert [one["role"] for one in told["entries"]] == ["user", "assistant", "tool"]
+    output = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday", "--json").parsed
+    assert [entry["role"] for entry in output["entries"]] == ["user", "assistant", "tool"]
 
 
-def test_what_is_not_shown_is_told_of(database: Path) -> None:
+def test_omitted_rows_are_mentioned(database: Path) -> None:
     with MemoryEngine(f"sqlite:///{database}") as engine:
         engine.session("bob", "another").add("user", "And one more.")
         call = ToolCall("c", "look_up", '{"what": "ferries"}')
@@ -66,12 +66,12 @@ def test_what_is_not_shown_is_told_of(database: Path) -> None:
         assert "ferries" in out
 
 
-def test_markup_in_what_was_said_is_shown_as_it_is(database: Path) -> None:
+def test_markup_in_messages_is_printed_literally(database: Path) -> None:
     assert "[bold]tea[/bold]" in run("inspect", "-d", database, "bob", "-s", "tuesday").out
 
 
 @pytest.mark.parametrize("words", [[], ["--words"]])
-def test_a_search_tells_scores_and_reasons(database: Path, words: list[str]) -> None:
+def test_a_search_prints_scores_and_reasons(database: Path, words: list[str]) -> None:
     done = run("search", "-d", database, "acme/a\\/b", "When does the train leave?", *words, "--json")
     best = done.parsed["hits"][0]
     assert "9:40" in best["entry"]["content"]
@@ -79,10 +79,10 @@ def test_a_search_tells_scores_and_reasons(database: Path, words: list[str]) -> 
     assert best["signals"]
     assert "9:40" in run("search", "-d", database, "acme/a\\/b", "train", *words).out
     of_bob = run("search", "-d", database, "bob", "train", "--json", *words).parsed["hits"]
-    assert [one["entry"]["namespace"] for one in of_bob] == [["bob"]]  # a tenant finds its own alone
+    assert [hit["entry"]["namespace"] for hit in of_bob] == [["bob"]]  # a tenant finds its own alone
 
 
-def test_what_is_exported_is_the_same_when_it_is_imported(database: Path, tmp_path: Path) -> None:
+def test_exported_messages_are_imported_equal(database: Path, tmp_path: Path) -> None:
     file, other = tmp_path / "out.jsonl", tmp_path / "other.db"
     assert run("export", "-d", database, "-o", file, "--json").parsed["messages"] == 4
     assert run("import", "-d", other, file, "--json").parsed == {"stored": 4, "known": 0, "left_out": 0}
@@ -98,7 +98,7 @@ def test_what_is_exported_is_the_same_when_it_is_imported(database: Path, tmp_pa
         assert call == ToolCall("c1", "look", '{"at": 1}')
 
 
-def test_one_session_is_exported_alone_and_no_file_is_written_over(database: Path, tmp_path: Path) -> None:
+def test_one_session_is_exported_and_no_file_is_overwritten(database: Path, tmp_path: Path) -> None:
     assert len(run("export", "-d", database, "bob", "-s", "tuesday").out.splitlines()) == 1
     file = tmp_path / "there"
     file.write_text("mine")
@@ -107,17 +107,15 @@ def test_one_session_is_exported_alone_and_no_file_is_written_over(database: Pat
 
 
 @pytest.mark.parametrize("line", ["no json", "{}", '{"role": "user", "content": "x"}', "[1]", "null"])
-def test_a_line_that_is_no_message_is_named_and_what_stands_before_it_is_kept(
-    database: Path, line: str
-) -> None:
+def test_an_invalid_line_is_named_and_earlier_lines_are_kept(database: Path, line: str) -> None:
     good = run("export", "-d", database, "bob").out
     done = run("import", "-d", database, "-", "--into", "carol", input=f"{good}{line}\n")
     assert (done.code, "line 2" in done.err) == (1, True)
 
 
-def test_optimizing_and_embedding_go_over_all_namespaces(database: Path) -> None:
-    told = run("optimize", "-d", database, "--json").parsed
-    assert set(told) == {"acme/a\\/b", "bob"}
+def test_optimize_and_reembed_cover_all_namespaces(database: Path) -> None:
+    output = run("optimize", "-d", database, "--json").parsed
+    assert set(output) == {"acme/a\\/b", "bob"}
     assert run("optimize", "-d", database, "bob", "-s", "tuesday").code == 0
     assert run("optimize", "-d", database, "-s", "tuesday").code == 1
     assert run("reembed", "-d", database, "--json").parsed["total"] == 4
@@ -127,9 +125,7 @@ def test_optimizing_and_embedding_go_over_all_namespaces(database: Path) -> None
 @pytest.mark.parametrize(
     "command", [["inspect"], ["search", "a", "b"], ["export"], ["optimize"], ["reembed"]]
 )
-def test_a_database_that_is_not_there_is_an_error_and_none_is_made(
-    tmp_path: Path, command: list[str]
-) -> None:
+def test_a_missing_database_is_an_error_and_not_created(tmp_path: Path, command: list[str]) -> None:
     path = tmp_path / "none.db"
     done = run(command[0], "-d", path, *command[1:], "--json")
     assert done.code == 1
@@ -138,7 +134,7 @@ def test_a_database_that_is_not_there_is_an_error_and_none_is_made(
     assert not path.exists()
 
 
-def test_the_database_may_stand_in_the_environment(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_database_is_read_from_the_environment(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANGMEM_TIERS_DATABASE", str(database))
     assert "bob" in run("inspect").out
 
@@ -148,7 +144,7 @@ def test_a_wrong_command_line_is_exit_code_2(database: Path) -> None:
     assert run("search", "-d", database, "bob", "tea", "--limit", "0").code == 2
 
 
-def test_a_backup_is_restored_elsewhere_and_moved_on(database: Path, tmp_path: Path) -> None:
+def test_a_backup_is_restored_elsewhere_and_moved_again(database: Path, tmp_path: Path) -> None:
     file, second, third = tmp_path / "all.gz", tmp_path / "second.db", tmp_path / "third.db"
     report = run("backup", "-d", database, file, "--json").parsed
     assert report["counts"]["messages"] == 4
@@ -158,7 +154,7 @@ def test_a_backup_is_restored_elsewhere_and_moved_on(database: Path, tmp_path: P
     assert run("export", "-d", third).out == run("export", "-d", database).out
 
 
-def test_one_namespace_goes_into_another(database: Path, tmp_path: Path) -> None:
+def test_one_namespace_is_restored_into_another(database: Path, tmp_path: Path) -> None:
     file, other = tmp_path / "bob.gz", tmp_path / "other.db"
     assert run("backup", "-d", database, file, "bob").code == 0
     assert run("restore", "-d", other, file, "--into", "acme/bob").code == 0
@@ -166,7 +162,7 @@ def test_one_namespace_goes_into_another(database: Path, tmp_path: Path) -> None
     assert run("inspect", "-d", other, "--json").parsed["namespaces"] == [["acme", "bob"], ["moved"]]
 
 
-def test_nothing_is_erased_without_yes(database: Path, tmp_path: Path) -> None:
+def test_replacing_a_namespace_requires_yes(database: Path, tmp_path: Path) -> None:
     file = tmp_path / "bob.gz"
     run("backup", "-d", database, file, "bob")
     before = run("export", "-d", database).out
@@ -184,34 +180,34 @@ def test_a_memory_is_not_moved_onto_itself(database: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no backup", b"\x1f\x8b garbage"])
-def test_what_is_no_backup_is_refused_whole(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_backup_is_refused(tmp_path: Path, content: bytes) -> None:
     file, target = tmp_path / "x.gz", tmp_path / "target.db"
     file.write_bytes(content)
     done = run("restore", "-d", target, file, "--json")
     assert (done.code, done.parsed["error"]) == (1, "NotABackupError")
 
 
-def test_the_status_tells_what_is_there(database: Path) -> None:
-    told = run("status", "-d", database, "--json").parsed
-    assert (told["namespaces"], told["sessions"], told["messages"]) == (2, 2, 4)
+def test_the_status_counts_the_stored_records(database: Path) -> None:
+    output = run("status", "-d", database, "--json").parsed
+    assert (output["namespaces"], output["sessions"], output["messages"]) == (2, 2, 4)
     assert "2 namespaces" in run("status", "-d", database).out
 
 
-def test_what_is_forgotten_is_gone_and_only_with_yes(database: Path) -> None:
+def test_forget_erases_only_with_yes(database: Path) -> None:
     asked = run("forget", "-d", database, "bob")
     assert (asked.code, "--yes" in asked.err) == (3, True)
     assert "tea" in run("export", "-d", database).out
-    told = run("forget", "-d", database, "bob", "--yes", "--json").parsed
-    assert told["counts"]["messages"] == 1
-    assert told["is_complete"]
+    output = run("forget", "-d", database, "bob", "--yes", "--json").parsed
+    assert output["counts"]["messages"] == 1
+    assert output["is_complete"]
     assert "tea" not in run("export", "-d", database).out
     assert b"[bold]tea" not in database.read_bytes()
     assert run("forget", "-d", database, "acme/a\\/b", "-s", "monday", "--yes").code == 0
     assert run("forget", "-d", database, "--yes").code == 1  # nothing is named
 
 
-def test_maintenance_is_done_only_with_yes(database: Path) -> None:
+def test_maintenance_runs_only_with_yes(database: Path) -> None:
     assert run("maintain", "-d", database).code == 3
-    told = run("maintain", "-d", database, "--yes", "--json").parsed
-    assert told["is_complete"]
-    assert told["erased"]["messages"] == 0
+    output = run("maintain", "-d", database, "--yes", "--json").parsed
+    assert output["is_complete"]
+    assert output["erased"]["messages"] == 0

@@ -48,7 +48,7 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+def demo_run(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """The demo as it is printed into a pipe, at 80 columns."""
     path = tmp_path_factory.mktemp("demo") / "kept.db"
     result = CliRunner().invoke(app, ["demo", "--database", str(path)], env={"COLUMNS": "80"})
@@ -57,13 +57,13 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 
 
 @pytest.mark.soak
-def test_the_demo_plays_everything_and_keeps_it_where_asked(played: Played) -> None:
+def test_the_demo_plays_everything_and_keeps_its_database_on_request(demo_run: Played) -> None:
     total = sum(len(chapter.messages) for chapter in load_chapters())
-    assert f"{total}/{total}" in played.output
+    assert f"{total}/{total}" in demo_run.output
     for word in ("working", "long_term", "07-opening", "The memory is in"):
-        assert word in played.output
+        assert word in demo_run.output
     config = EngineConfig(budget=TokenBudget.of(2000))
-    with MemoryEngine(f"sqlite:///{played.database}", config=config) as engine:
+    with MemoryEngine(f"sqlite:///{demo_run.database}", config=config) as engine:
         for chapter in load_chapters():
             session = engine.session(("tidepool", "mara"), chapter.session)
             record = [message for message in session.messages() if not message.is_summary]
@@ -88,12 +88,12 @@ def cells(output: str, title: str) -> list[list[str]]:
 
 
 def join(above: list[str], below: list[str]) -> list[str]:
-    return [f"{one} {other}".strip() for one, other in zip(above, below, strict=True)]
+    return [f"{upper} {lower}".strip() for upper, lower in zip(above, below, strict=True)]
 
 
 @pytest.mark.soak
-def test_its_table_has_the_facts_with_memory_and_none_without(played: Played) -> None:
-    rows = cells(played.output, "each question in a new thread")
+def test_the_demo_table_has_facts_only_with_memory(demo_run: Played) -> None:
+    rows = cells(demo_run.output, "each question in a new thread")
     assert len(rows) == 9
     facts = {question.text: question.fact for question in load_questions()}
     for asked, without, with_memory, tokens in rows:
@@ -106,18 +106,18 @@ def test_its_table_has_the_facts_with_memory_and_none_without(played: Played) ->
 
 @pytest.mark.soak
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of LlamaIndex's agents
-def test_an_agent_of_llamaindex_tells_the_same(played: Played) -> None:
+def test_an_agent_of_llamaindex_gives_the_same_answers(demo_run: Played) -> None:
     result = CliRunner().invoke(app, ["demo", "--framework", "llama-index"], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
     title = "each question in a new thread"
-    ours, theirs = (cells(output, title) for output in (result.output, played.output))
+    ours, theirs = (cells(output, title) for output in (result.output, demo_run.output))
     assert [row[:3] for row in ours] == [row[:3] for row in theirs]
     assert "demo --framework llama-index --database" in " ".join(result.output.split())
 
 
 @pytest.mark.soak
-def test_it_shows_a_prompt_with_a_reason_for_each_memory(played: Played) -> None:
-    shown = played.output.partition("why each memory is in it")[2].partition("└")[0]
+def test_the_demo_shows_a_prompt_with_a_reason_for_each_memory(demo_run: Played) -> None:
+    shown = demo_run.output.partition("why each memory is in it")[2].partition("└")[0]
     lines = [line.strip("│").split("│") for line in shown.splitlines() if line.startswith("│")]
     speakers = ("user:", "assistant:", "run_shell:", "write_file:", "search_docs:", "sql:", "- ")
     memories = [(why.strip(), said.strip()) for why, said, *_ in lines if said.strip().startswith(speakers)]
@@ -128,17 +128,17 @@ def test_it_shows_a_prompt_with_a_reason_for_each_memory(played: Played) -> None
 
 
 @pytest.mark.soak
-def test_the_readme_shows_what_it_prints(played: Played) -> None:
+def test_the_readme_shows_the_output_of_the_demo(demo_run: Played) -> None:
     (shown,) = re.findall(r"```text\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    printed = {line.rstrip() for line in played.output.splitlines()}
+    printed = {line.rstrip() for line in demo_run.output.splitlines()}
     assert [line for line in shown.splitlines() if line not in printed] == []
     assert shown.count("I don't know.") >= 5
 
 
 @pytest.mark.soak
-def test_it_fits_80_columns_and_has_no_colours_in_a_pipe(played: Played) -> None:
-    assert "\x1b" not in played.output
-    lines = [line for line in played.output.splitlines() if str(played.database) not in line]
+def test_the_demo_fits_80_columns_and_has_no_colors_in_a_pipe(demo_run: Played) -> None:
+    assert "\x1b" not in demo_run.output
+    lines = [line for line in demo_run.output.splitlines() if str(demo_run.database) not in line]
     assert max(map(len, lines)) <= 80
 
 
@@ -150,7 +150,7 @@ def printed(*shown: RenderableType, width: int = 80) -> str:
     return console.file.getvalue()
 
 
-def asked(question: str, answer: str, tokens: tuple[int, int]) -> DemoAnswers:
+def build_answers(question: str, answer: str, tokens: tuple[int, int]) -> DemoAnswers:
     without, with_memory = tokens
     return DemoAnswers(
         question, Reply("I don't know.", question, without), Reply(answer, question, with_memory)
@@ -161,14 +161,16 @@ def test_the_readme_shows_the_answers_and_the_score_as_they_are_printed() -> Non
     dashboards = "Dashboards at https://grafana.tidepool.example/d/tp-main"
     cards = "Next big thing is gift cards, the board wants them by Thursday 15 May, for Mother's Day (25 May here)."
     rows = [
-        asked("Where are the dashboards?", dashboards, (14, 273)),
-        asked("By when does the board want gift cards?", cards, (17, 1169)),
-        asked("What is Jonas' favourite colour?", "I don't know.", (15, 829)),
+        build_answers("Where are the dashboards?", dashboards, (14, 273)),
+        build_answers("By when does the board want gift cards?", cards, (17, 1169)),
+        build_answers("What is Jonas' favourite colour?", "I don't know.", (15, 829)),
     ]
     others = DemoScore(questions=15, in_prompt=13, in_answer=1, in_prompt_without=0)
     told = printed(
         build_answer_table(rows),
-        build_score_text([asked("", "", (1, 1004)), asked("", "", (1, 1006))], others, 28_706),
+        build_score_text(
+            [build_answers("", "", (1, 1004)), build_answers("", "", (1, 1006))], others, 28_706
+        ),
     )
     readme = README.read_text(encoding="utf-8").splitlines()
     assert [line for line in told.splitlines() if line.rstrip() not in readme] == []
@@ -230,7 +232,7 @@ def test_the_demo_prints_the_answers_the_score_an_old_thread_and_a_prompt() -> N
         assert len(set(agent.threads)) == len(agent.threads)  # a new thread for each question
 
 
-def test_the_tables_of_what_is_stored_count_it_and_give_each_session_one_line() -> None:
+def test_the_tables_of_stored_records_have_one_line_per_session() -> None:
     with MemoryEngine(embedder=None) as engine:
         tenant, contexts = engine.namespace("tidepool"), dict[str, MemoryContext]()
         for name, said in (("01-first", ["It costs 49 SEK."]), ("02-second", ["Hello.", "We met at 9:40."])):
@@ -240,7 +242,9 @@ def test_the_tables_of_what_is_stored_count_it_and_give_each_session_one_line() 
             session.compress(session.latest(1)[0].id, "They said hello.")
         tenant.knowledge.store("domain", "price", "49 SEK")
         tokens = {
-            name: sum(one.token_count for one in tenant.session(name).messages() if not one.is_summary)
+            name: sum(
+                message.token_count for message in tenant.session(name).messages() if not message.is_summary
+            )
             for name in contexts
         }
         stored = sum(info.token_count for info in tenant.sessions().sessions)
@@ -263,7 +267,7 @@ def test_the_tables_of_what_is_stored_count_it_and_give_each_session_one_line() 
     assert re.findall(r" (\d+) │$", held, re.MULTILINE) == [f"{second.token_count}", f"{stored}", "0"]
 
 
-def test_the_demo_does_not_touch_a_file_that_is_there(tmp_path: Path) -> None:
+def test_the_demo_does_not_change_an_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.db"
     path.write_text("mine")
     result = CliRunner().invoke(app, ["demo", "--database", str(path)])
@@ -283,7 +287,9 @@ def test_the_demo_does_not_touch_a_file_that_is_there(tmp_path: Path) -> None:
         ("llama-index", "langmem_tiers_llamaindex"),
     ],
 )
-def test_without_the_framework_it_says_what_to_install(framework: str, missing: str, tmp_path: Path) -> None:
+def test_without_the_framework_the_demo_names_the_package_to_install(
+    framework: str, missing: str, tmp_path: Path
+) -> None:
     begin = f"import sys; sys.modules[{missing!r}] = None; from langmem_tiers.cli import main; main()"
     path = tmp_path / "kept.db"
     child = subprocess.run(
@@ -305,7 +311,7 @@ def test_the_command_runs_as_a_module_too() -> None:
     assert child.stdout.strip() == f"langmem-tiers {__version__}"
 
 
-def test_the_story_is_whole() -> None:
+def test_the_demo_story_is_complete() -> None:
     told = [message for chapter in load_chapters() for message in chapter.messages]
     assert len(told) >= 300
     assert len(load_chapters()) == 7
@@ -318,11 +324,11 @@ def test_the_story_is_whole() -> None:
     assert sorted(calls) == sorted(answer for answer in answers if answer)
 
 
-def test_each_question_has_a_fact_that_its_evidence_says_and_it_does_not() -> None:
+def test_each_question_has_a_fact_that_only_its_evidence_contains() -> None:
     said = {message.id: message.content for chapter in load_chapters() for message in chapter.messages}
     for question in load_questions():
         assert question.fact not in question.text
-        assert any(question.fact in said[one] for one in question.evidence), question.text
+        assert any(question.fact in said[message_id] for message_id in question.evidence), question.text
 
 
 @pytest.mark.sample(4)

@@ -1,4 +1,4 @@
-"""Commands that tend a memory: what they take, what they say, and how they end."""
+"""Maintenance commands: options, output and exit codes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def aged(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("options", "erased"), [([], 1), (["--days", "30"], 2), (["--keep-all"], 0)])
-def test_maintenance_erases_what_is_older_than_it_is_told(
+def test_maintenance_erases_messages_older_than_the_given_days(
     aged: Path, options: list[str], erased: int
 ) -> None:
     done = run("maintain", "-d", aged, *options, "--yes", "--json")
@@ -38,11 +38,11 @@ def test_maintenance_erases_what_is_older_than_it_is_told(
     assert done.parsed["compacted"] is not None
 
 
-def test_maintenance_compacts_only_if_it_may(aged: Path) -> None:
+def test_maintenance_compacts_only_if_allowed(aged: Path) -> None:
     assert run("maintain", "-d", aged, "--no-compact", "--yes", "--json").parsed["compacted"] is None
 
 
-def test_what_maintenance_would_do_is_said_before(aged: Path) -> None:
+def test_maintenance_announces_its_work(aged: Path) -> None:
     assert "older than 30 days" in run("maintain", "-d", aged, "--days", 30).err
     assert "older" not in run("maintain", "-d", aged, "--keep-all").err
     for wrong in (["--days", "0"], ["--days", "nan"], ["--days", "3", "--keep-all"]):
@@ -54,7 +54,7 @@ def test_what_maintenance_would_do_is_said_before(aged: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "lease"), [(["maintain", "--yes"], "maintenance"), (["optimize"], "optimizer:alice")]
 )
-def test_what_another_process_is_at_ends_with_a_code_of_its_own(
+def test_work_leased_by_another_process_exits_with_its_own_code(
     aged: Path, command: list[str], lease: str
 ) -> None:
     with MemoryEngine(aged, embedder=None) as engine:
@@ -66,7 +66,7 @@ def test_what_another_process_is_at_ends_with_a_code_of_its_own(
         assert run(*command, "-d", aged).code == 0
 
 
-def test_maintenance_that_another_process_takes_over_is_not_called_done(aged: Path) -> None:
+def test_maintenance_taken_over_by_another_process_is_not_reported_as_done(aged: Path) -> None:
     with MemoryEngine(aged, embedder=None) as engine:
         long_ago = SystemClock().now() - timedelta(days=100)
         engine.session("bob", "s").add_many([MessageDraft("user", "Old.", created_at=long_ago)])
@@ -79,16 +79,16 @@ def test_maintenance_that_another_process_takes_over_is_not_called_done(aged: Pa
     assert (done.code, "Run the command again" in done.out) == (1, True)
 
 
-def test_optimizing_goes_by_a_budget_and_says_by_which(aged: Path) -> None:
-    told = run("optimize", "-d", aged, "--budget", 1000, "--json").parsed["alice"]
-    assert told["usage_before"] == told["tokens_before"] / 1000 > 0
+def test_optimize_uses_and_prints_its_budget(aged: Path) -> None:
+    output = run("optimize", "-d", aged, "--budget", 1000, "--json").parsed["alice"]
+    assert output["usage_before"] == output["tokens_before"] / 1000 > 0
     assert "for a budget of 1,000 tokens\n" in run("optimize", "-d", aged, "--budget", 1000).out
     assert "190,904 tokens (default; change it with --budget)" in run("optimize", "-d", aged).out
     assert run("optimize", "-d", aged, "--budget", 0).code == 2
 
 
 @pytest.mark.parametrize("command", [["maintain"], ["forget", "alice"]])
-def test_a_program_reads_that_yes_is_missing(aged: Path, command: list[str]) -> None:
+def test_a_missing_yes_is_reported_in_json(aged: Path, command: list[str]) -> None:
     done = run(*command, "-d", aged, "--json")
     assert done.code == 3
     assert (done.parsed["done"], done.parsed["missing"]) == (False, "--yes")
@@ -99,5 +99,5 @@ def test_a_program_reads_that_yes_is_missing(aged: Path, command: list[str]) -> 
     ("command", "bar"),
     [(["maintain", "--yes"], "Erasing"), (["forget", "alice", "--yes"], "Forgetting"), (["reembed"], "3/3")],
 )
-def test_who_waits_sees_how_far_it_is(aged: Path, command: list[str], bar: str) -> None:
+def test_long_commands_show_a_progress_bar(aged: Path, command: list[str], bar: str) -> None:
     assert bar in run(*command, "-d", aged, env={"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1"}).err

@@ -1,4 +1,4 @@
-"""What is erased from a command line is erased from the Redis of the agents too, or it is said that it is not."""
+"""Commands that erase also clear the Redis of the agents, or report that it was not checked."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def server() -> Iterator[TemporaryRedis]:
 
 @pytest.fixture
 def memory(tmp_path: Path, server: TemporaryRedis) -> Path:
-    return filled(tmp_path / "agents.db", RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS))
+    return create_memory(tmp_path / "agents.db", RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS))
 
 
-def filled(path: Path, redis: RedisConfig) -> Path:
+def create_memory(path: Path, redis: RedisConfig) -> Path:
     """A memory whose agents use a Redis."""
     with MemoryEngine(path, embedder=None, config=EngineConfig(redis=redis)) as engine:
         session = engine.session("alice", "monday")
@@ -53,20 +53,22 @@ def holds(server: TemporaryRedis) -> bool:
 
 
 @pytest.mark.parametrize("what", [["alice"], ["alice", "-s", "monday"], ["--user", "alice"]])
-def test_what_is_forgotten_leaves_redis(memory: Path, server: TemporaryRedis, what: list[str]) -> None:
+def test_forgotten_messages_are_removed_from_redis(
+    memory: Path, server: TemporaryRedis, what: list[str]
+) -> None:
     assert holds(server)
     done = run("forget", "-d", memory, *what, "--redis", server.url, "--yes", "--json")
     assert (done.code, done.parsed["is_complete"], done.parsed["notes"]) == (0, True, [])
     assert not holds(server)
 
 
-def test_the_redis_may_stand_in_the_environment(memory: Path, server: TemporaryRedis) -> None:
+def test_redis_is_read_from_the_environment(memory: Path, server: TemporaryRedis) -> None:
     done = run("forget", "-d", memory, "alice", "--yes", env={"LANGMEM_TIERS_REDIS": server.url})
     assert (done.code, "Redis" in done.out) == (0, False)
     assert not holds(server)
 
 
-def test_without_a_redis_it_is_said_that_none_was_looked_at(memory: Path, server: TemporaryRedis) -> None:
+def test_without_redis_the_output_says_that_it_was_not_checked(memory: Path, server: TemporaryRedis) -> None:
     assert "--redis" in run("forget", "-d", memory, "alice").err
     done = run("forget", "-d", memory, "alice", "--yes")
     assert "Redis was not checked. If your agents use it, pass --redis" in " ".join(done.out.split())
@@ -75,15 +77,15 @@ def test_without_a_redis_it_is_said_that_none_was_looked_at(memory: Path, server
     assert any("--redis" in note for note in again["notes"])
 
 
-def test_what_is_too_old_leaves_redis(memory: Path, server: TemporaryRedis) -> None:
+def test_messages_beyond_retention_are_removed_from_redis(memory: Path, server: TemporaryRedis) -> None:
     words = ("maintain", "-d", memory, "--days", 10, "--yes", "--json")
     done = run(*words, "--redis", server.url).parsed
     assert (done["erased"]["messages"], done["notes"]) == (1, [])
     assert not holds(server)
 
 
-def test_keys_of_another_prefix_are_found_by_it(tmp_path: Path, server: TemporaryRedis) -> None:
-    memory = filled(
+def test_keys_of_another_prefix_are_found_with_the_prefix(tmp_path: Path, server: TemporaryRedis) -> None:
+    memory = create_memory(
         tmp_path / "agents.db",
         RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS, prefix="our agents"),
     )
@@ -92,7 +94,7 @@ def test_keys_of_another_prefix_are_found_by_it(tmp_path: Path, server: Temporar
 
 
 @pytest.mark.parametrize("command", [["forget", "alice"], ["maintain", "--days", "10"]])
-def test_a_redis_that_does_not_answer_is_named_and_nothing_is_called_complete(
+def test_an_unreachable_redis_is_named_and_the_result_incomplete(
     memory: Path, server: TemporaryRedis, command: list[str]
 ) -> None:
     server.kill()
@@ -102,10 +104,10 @@ def test_a_redis_that_does_not_answer_is_named_and_nothing_is_called_complete(
     assert f"Redis at {server.url!r} is unavailable" in left
 
 
-def test_the_status_tells_of_redis(memory: Path, server: TemporaryRedis) -> None:
+def test_the_status_includes_redis(memory: Path, server: TemporaryRedis) -> None:
     assert run("status", "-d", memory, "--json").parsed["redis"] is None
-    told = run("status", "-d", memory, "--redis", server.url, "--json").parsed["redis"]
-    assert (told["label"], told["is_connected"]) == (server.url, True)
+    output = run("status", "-d", memory, "--redis", server.url, "--json").parsed["redis"]
+    assert (output["label"], output["is_connected"]) == (server.url, True)
     assert f"Redis {server.url} answers." in run("status", "-d", memory, "--redis", server.url).out
 
 
@@ -113,7 +115,7 @@ def test_the_status_tells_of_redis(memory: Path, server: TemporaryRedis) -> None
 def test_a_password_of_redis_is_never_printed(tmp_path: Path, command: list[str]) -> None:
     with TemporaryRedis("--requirepass", "s3cret") as server:
         url = f"unix://:s3cret@{server.socket}"
-        memory = filled(tmp_path / "agents.db", RedisConfig(url=url, timeout_seconds=LIMIT_SECONDS))
+        memory = create_memory(tmp_path / "agents.db", RedisConfig(url=url, timeout_seconds=LIMIT_SECONDS))
         for given in (url, f"{url}?password=s3cret", url.replace("s3cret", "s3cret-and-wrong"), f"http{url}"):
             done = run(*command, "-d", memory, "--redis", given)
             assert "s3cret" not in done.out + done.err

@@ -1,4 +1,4 @@
-"""What a person gets wrong, and what goes wrong around a command: said in one line, and nothing is left behind."""
+"""Invalid input and failing environments: one line of output, and no partial results."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ SECRETS = (
 
 
 def line(number: int, **more: Any) -> str:
-    told = {"namespace": ["n"], "session": "s", "id": f"m{number}", "role": "user", "content": f"{number}"}
-    return json.dumps(told | more) + "\n"
+    fields = {"namespace": ["n"], "session": "s", "id": f"m{number}", "role": "user", "content": f"{number}"}
+    return json.dumps(fields | more) + "\n"
 
 
 def contents(path: Path) -> list[str]:
     with MemoryEngine(path, embedder=None) as engine:
-        return [one.content for one in engine.session("n", "s").messages()]
+        return [message.content for message in engine.session("n", "s").messages()]
 
 
 @pytest.mark.parametrize("before", [1, 499, 500, 501])
-def test_all_before_a_line_that_is_no_message_is_stored(tmp_path: Path, before: int) -> None:
+def test_messages_before_an_invalid_line_are_stored(tmp_path: Path, before: int) -> None:
     path = tmp_path / "new.db"
     good = "".join(map(line, range(before)))
     done = run("import", "-d", path, "-", input=f"{good}no message\n{line(before)}")
@@ -50,7 +50,7 @@ def test_all_before_a_line_that_is_no_message_is_stored(tmp_path: Path, before: 
     assert again.parsed == {"stored": 1, "known": before, "left_out": 0}
 
 
-def test_a_message_that_a_session_refuses_is_named_and_all_before_it_is_stored(tmp_path: Path) -> None:
+def test_a_message_refused_by_a_session_is_named_and_earlier_ones_are_stored(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     other = line(3, content="other words under a known id")
     done = run("import", "-d", path, "-", input="".join(map(line, range(7))) + other + line(8))
@@ -60,7 +60,7 @@ def test_a_message_that_a_session_refuses_is_named_and_all_before_it_is_stored(t
 
 
 @pytest.mark.parametrize("session", [None, 5, ["s"], ""])
-def test_a_session_that_is_no_name_is_refused_with_its_line(tmp_path: Path, session: object) -> None:
+def test_an_invalid_session_name_is_refused_with_its_line(tmp_path: Path, session: object) -> None:
     done = run("import", "-d", tmp_path / "new.db", "-", input=line(0, session=session))
     assert (done.code, "line 1 is not an exported message" in done.err) == (1, True)
 
@@ -70,7 +70,7 @@ def test_a_session_that_is_no_name_is_refused_with_its_line(tmp_path: Path, sess
     [gzip.compress(b"{}"), "{}".encode("utf-16"), b"[" * 100_000 + b"\n"],
     ids=["packed", "UTF-16", "nested"],  # what is packed bears the time
 )
-def test_what_export_did_not_write_is_refused_before_a_database_is_made(
+def test_a_file_not_written_by_export_is_refused_without_creating_a_database(
     tmp_path: Path, content: bytes
 ) -> None:
     file, target = tmp_path / "file", tmp_path / "new.db"
@@ -79,14 +79,14 @@ def test_what_export_did_not_write_is_refused_before_a_database_is_made(
     assert (done.code, "line 1 is no" in done.err, target.exists()) == (1, True, False)
 
 
-def test_who_imports_a_backup_is_told_of_restore(database: Path, tmp_path: Path) -> None:
+def test_importing_a_backup_suggests_restore(database: Path, tmp_path: Path) -> None:
     run("backup", "-d", database, tmp_path / "all.gz")
     assert "restore" in run("import", "-d", tmp_path / "new.db", tmp_path / "all.gz").err
 
 
 @pytest.mark.parametrize("command", ["import", "restore"])
 @pytest.mark.parametrize("kind", ["missing", "folder", "text"])
-def test_a_file_that_cannot_be_read_leaves_no_database(tmp_path: Path, command: str, kind: str) -> None:
+def test_an_unreadable_file_creates_no_database(tmp_path: Path, command: str, kind: str) -> None:
     file, target = tmp_path / kind, tmp_path / "new.db"
     if kind == "folder":
         file.mkdir()
@@ -110,14 +110,14 @@ def test_a_file_that_cannot_be_read_leaves_no_database(tmp_path: Path, command: 
         ["restore", "-d", "{target}", "{file}", "--into", "a//b"],
     ],
 )
-def test_what_cannot_go_anywhere_leaves_no_database(database: Path, tmp_path: Path, words: list[str]) -> None:
+def test_an_invalid_target_creates_no_database(database: Path, tmp_path: Path, words: list[str]) -> None:
     file, target = tmp_path / "all.gz", tmp_path / "new.db"
     run("backup", "-d", database, file)
     done = run(*(word.format(database=database, target=target, file=file) for word in words))
     assert (done.code, target.exists()) == (1, False)
 
 
-def test_a_backup_of_a_newer_release_leaves_no_database(database: Path, tmp_path: Path) -> None:
+def test_a_backup_of_a_newer_release_creates_no_database(database: Path, tmp_path: Path) -> None:
     file, target = tmp_path / "all.gz", tmp_path / "new.db"
     run("backup", "-d", database, file)
     head, _, rest = gzip.decompress(file.read_bytes()).partition(b"\n")
@@ -127,7 +127,7 @@ def test_a_backup_of_a_newer_release_leaves_no_database(database: Path, tmp_path
 
 
 @pytest.mark.parametrize("damage", ["cut", "altered"])
-def test_a_backup_damaged_behind_its_header_leaves_no_database(
+def test_a_backup_damaged_after_its_header_creates_no_database(
     database: Path, tmp_path: Path, damage: str
 ) -> None:
     file, target = tmp_path / "all.gz", tmp_path / "new.db"
@@ -194,7 +194,7 @@ class Interrupting:
             raise KeyboardInterrupt
 
 
-def test_an_interrupt_while_the_commands_load_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_the_commands_load_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "langmem_tiers.cli.app")
     monkeypatch.setattr(sys, "meta_path", [Interrupting, *sys.meta_path])
     with pytest.raises(SystemExit) as ended:
@@ -202,7 +202,7 @@ def test_an_interrupt_while_the_commands_load_ends_with_130(monkeypatch: pytest.
     assert ended.value.code == 130  # 128 and the number of SIGINT, as shells report it
 
 
-def test_who_writes_a_label_with_a_slash_as_two_is_told_how(database: Path) -> None:
+def test_a_label_with_an_unescaped_slash_gets_a_suggestion(database: Path) -> None:
     with MemoryEngine(f"sqlite:///{database}") as engine:
         engine.session("x/y", "s").add("user", "The train leaves at nine.")
     assert "did you mean 'x\\/y'?" in run("search", "-d", database, "x/y", "train").err.replace("\n", " ")
@@ -237,26 +237,24 @@ def test_a_move_names_its_target_without_the_password(database: Path, new_postgr
     assert "s3cret" not in done.out
 
 
-def test_an_export_is_for_its_owner_alone_and_has_its_name_once_it_is_whole(
-    database: Path, tmp_path: Path
-) -> None:
+def test_an_export_is_private_and_renamed_when_complete(database: Path, tmp_path: Path) -> None:
     file = tmp_path / "out" / "said.jsonl"
     file.parent.mkdir()
     assert run("export", "-d", database, "-o", file, "-s", "never").code == 1
     assert list(file.parent.iterdir()) == []
     assert run("export", "-d", database, "-o", file).code == 0
-    assert [one.name for one in file.parent.iterdir()] == ["said.jsonl"]
+    assert [path.name for path in file.parent.iterdir()] == ["said.jsonl"]
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_session_of_some_namespace_is_exported_without_naming_it(database: Path) -> None:
+def test_a_session_of_any_namespace_is_exported_without_naming_it(database: Path) -> None:
     done = run("export", "-d", database, "-s", "tuesday")
     assert (done.code, done.out.count("\n")) == (0, 1)
     assert run("inspect", "-d", database, "-s", "tuesday").code == 1
 
 
 @pytest.mark.soak
-def test_what_no_encoding_can_say_is_exported_without_loss(tmp_path: Path) -> None:
+def test_lone_surrogates_are_exported_without_loss(tmp_path: Path) -> None:
     one, other, file = tmp_path / "one.db", tmp_path / "other.db", tmp_path / "said.jsonl"
     said = ["half \ud83d of it", "Malmö 東京"]
     with MemoryEngine(one, embedder=None) as engine:
@@ -283,13 +281,13 @@ def test_what_no_encoding_can_say_is_exported_without_loss(tmp_path: Path) -> No
         ["reembed", "acme"],
     ],
 )
-def test_a_namespace_that_holds_nothing_is_an_error(database: Path, tmp_path: Path, words: list[str]) -> None:
+def test_an_empty_namespace_is_an_error(database: Path, tmp_path: Path, words: list[str]) -> None:
     done = run(words[0], "-d", database, *(word.format(tmp_path) for word in words[1:]))
     assert (done.code, "NotFoundError" in done.err) == (1, True)
     assert not (tmp_path / "b.gz").exists()
 
 
-def test_a_namespace_of_items_alone_and_one_above_others_are_backed_up(
+def test_a_namespace_with_only_items_and_a_parent_namespace_are_backed_up(
     database: Path, tmp_path: Path
 ) -> None:
     with MemoryEngine(database, embedder=None) as engine:
@@ -299,7 +297,7 @@ def test_a_namespace_of_items_alone_and_one_above_others_are_backed_up(
     assert below["counts"]["messages"] == 3
 
 
-def test_what_is_no_memory_is_named_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_memory_is_named_and_unchanged(tmp_path: Path) -> None:
     empty, text = tmp_path / "empty.db", tmp_path / "notes.txt"
     empty.touch()
     text.write_text("my notes")
@@ -311,7 +309,7 @@ def test_what_is_no_memory_is_named_and_left_as_it_is(tmp_path: Path) -> None:
     assert not (tmp_path / "none.db").exists()
 
 
-def test_what_the_library_says_in_python_is_said_in_options(database: Path, tmp_path: Path) -> None:
+def test_errors_name_command_line_options_instead_of_python_arguments(database: Path, tmp_path: Path) -> None:
     file = tmp_path / "all.gz"
     run("backup", "-d", database, file)
     assert "remove it first" in run("backup", "-d", database, file).err
@@ -323,13 +321,13 @@ def test_what_the_library_says_in_python_is_said_in_options(database: Path, tmp_
     assert "file that backup wrote" in run("restore", "-d", database, database).err
 
 
-def test_the_help_of_forget_does_not_say_that_all_is_meant_if_nothing_is_named() -> None:
+def test_the_help_of_forget_has_no_default_of_all_namespaces() -> None:
     assert "Default: all namespaces." in " ".join(run("export", "--help").out.replace("│", " ").split())
     assert "all namespaces" not in " ".join(run("forget", "--help").out.replace("│", " ").split())
 
 
 @pytest.mark.soak
-def test_who_reads_the_first_line_alone_gets_it_and_no_complaint(tmp_path: Path) -> None:
+def test_a_closed_output_pipe_prints_no_error(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     run("import", "-d", path, "-", input="".join(line(n, content="long " * 500) for n in range(500)))
     words = [sys.executable, "-m", "langmem_tiers", "export", "-d", str(path)]
@@ -343,7 +341,7 @@ def test_who_reads_the_first_line_alone_gets_it_and_no_complaint(tmp_path: Path)
 
 @pytest.mark.soak
 @pytest.mark.parametrize("command", [["export", "-o"], pytest.param(["backup"], marks=pytest.mark.soak)])
-def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path: Path, command: list[str]) -> None:
+def test_a_full_disk_prints_one_line_and_leaves_no_file(tmp_path: Path, command: list[str]) -> None:
     path, out = tmp_path / "new.db", tmp_path / "out"
     out.mkdir()
     numbers = "".join(line(n, content=" ".join(str(n * k * 7919) for k in range(99))) for n in range(900))
@@ -369,11 +367,11 @@ def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path: Path, comm
         ),
     ],
 )
-def test_an_output_without_room_is_one_line(database: Path, words: list[str], unbuffered: str) -> None:
+def test_an_output_that_does_not_fit_is_one_line(database: Path, words: list[str], unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         called = [sys.executable, "-m", "langmem_tiers", *words, "-d", str(database)]
-        told = os.environ | {"PYTHONUNBUFFERED": unbuffered}
-        done = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=told)
+        fields = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+        done = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=fields)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "No space left" in done.stderr
 

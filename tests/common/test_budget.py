@@ -60,7 +60,7 @@ def test_the_default_budget_is_that_of_the_design_document() -> None:
         (TokenBudget.agent(1), 1, (0, 0, 0, 0), 30, 1),
     ],
 )
-def test_each_preset_reserves_what_its_document_says(
+def test_each_preset_reserves_the_documented_tokens(
     budget: TokenBudget, context: int, reserves: tuple[int, int, int, int], window: int, available: int
 ) -> None:
     assert budget.context_tokens == context
@@ -75,11 +75,11 @@ def test_each_preset_reserves_what_its_document_says(
     assert budget.available == available
 
 
-def test_the_browser_agent_starts_to_compress_at_70_percent() -> None:
+def test_the_browser_agent_preset_compresses_at_70_percent() -> None:
     assert TokenBudget.browser_agent().compression_trigger == 0.7
 
 
-def test_every_reserve_is_taken_off_the_window() -> None:
+def test_every_reserve_is_subtracted_from_the_window() -> None:
     budget = TokenBudget(
         context_tokens=1_000, system_tokens=100, response_tokens=20, tools_tokens=3, working_tokens=400
     )
@@ -102,19 +102,19 @@ def test_every_reserve_is_taken_off_the_window() -> None:
         (1, 0.99, 0),
     ],
 )
-def test_a_share_is_that_fraction_of_what_is_available_rounded_down(
+def test_a_share_is_a_fraction_of_the_available_tokens_rounded_down(
     tokens: int, fraction: float, share: int
 ) -> None:
     assert TokenBudget.of(tokens).share(fraction) == share
 
 
-def test_a_share_is_taken_of_what_the_reserves_leave() -> None:
+def test_a_share_excludes_the_reserves() -> None:
     assert TokenBudget(context_tokens=300, system_tokens=100, response_tokens=100).share(0.5) == 50
 
 
 @pytest.mark.parametrize("reserve", ["system_tokens", "response_tokens", "tools_tokens", "working_tokens"])
 @pytest.mark.parametrize("tokens", [1_000, 1_001, 5_000])
-def test_reserves_that_leave_nothing_are_refused(reserve: str, tokens: int) -> None:
+def test_reserves_of_the_whole_context_are_refused(reserve: str, tokens: int) -> None:
     settings: dict[str, Any] = {"system_tokens": 0, "response_tokens": 0, reserve: tokens}
     with pytest.raises(InvalidConfigError, match=rf"context of 1000 tokens .* {tokens} reserved"):
         TokenBudget(context_tokens=1_000, **settings)
@@ -125,13 +125,13 @@ def test_reserves_are_refused_by_their_sum() -> None:
         TokenBudget(context_tokens=4, system_tokens=1, response_tokens=1, tools_tokens=1, working_tokens=1)
 
 
-def test_reserves_may_leave_a_single_token() -> None:
+def test_reserves_can_leave_a_single_token() -> None:
     assert TokenBudget(context_tokens=1_000, system_tokens=999, response_tokens=0).available == 1
 
 
 @pytest.mark.parametrize("field", WHOLE)
 @pytest.mark.parametrize("value", [-1, True, False, 2.0, math.nan, "30", None, Decimal(30), 2**40 + 1])
-def test_what_is_no_sensible_whole_number_is_refused_by_name_and_value(field: str, value: Any) -> None:
+def test_an_invalid_integer_is_refused_by_name_and_value(field: str, value: Any) -> None:
     with pytest.raises(InvalidConfigError) as caught:
         TokenBudget(**{field: value})
     assert field in str(caught.value)
@@ -139,7 +139,7 @@ def test_what_is_no_sensible_whole_number_is_refused_by_name_and_value(field: st
 
 
 @pytest.mark.parametrize("field", ["context_tokens", "full_message_window"])
-def test_a_window_of_nothing_is_refused(field: str) -> None:
+def test_a_window_of_0_is_refused(field: str) -> None:
     settings: dict[str, Any] = {field: 0}
     with pytest.raises(InvalidConfigError, match=f"{field} .* got 0"):
         TokenBudget(**settings)
@@ -151,7 +151,7 @@ def test_a_window_of_nothing_is_refused(field: str) -> None:
     [-0.01, 1.01, 2, True, False, math.nan, math.inf, -math.inf, "0.7", None, Decimal("0.7"), 10**400],
     ids=lambda value: repr(value)[:20],
 )
-def test_what_is_no_fraction_is_refused_by_name_and_value(field: str, value: Any) -> None:
+def test_an_invalid_fraction_is_refused_by_name_and_value(field: str, value: Any) -> None:
     with pytest.raises(InvalidConfigError) as caught:
         TokenBudget(**{field: value})
     assert field in str(caught.value)
@@ -160,17 +160,17 @@ def test_what_is_no_fraction_is_refused_by_name_and_value(field: str, value: Any
 
 @pytest.mark.parametrize("field", SHARES)
 @pytest.mark.parametrize("value", [0, 1, 0.0, 1.0])
-def test_a_fraction_may_be_nothing_or_all(field: str, value: float) -> None:
+def test_a_fraction_can_be_0_or_1(field: str, value: float) -> None:
     settings: dict[str, Any] = {"full_share": 0.0, "compressed_share": 1.0, field: value}
     assert getattr(TokenBudget(**settings), field) == value
 
 
-def test_full_messages_may_not_take_more_than_full_and_compressed_together() -> None:
+def test_full_share_cannot_exceed_compressed_share() -> None:
     with pytest.raises(InvalidConfigError, match=r"full_share 0\.96 .* compressed_share 0\.95"):
         TokenBudget(full_share=0.96)
 
 
-def test_full_messages_may_take_as_much_as_full_and_compressed_together() -> None:
+def test_full_share_can_equal_compressed_share() -> None:
     assert TokenBudget(full_share=0.95).full_share == 0.95
 
 
@@ -188,7 +188,7 @@ def test_full_messages_may_take_as_much_as_full_and_compressed_together() -> Non
         (128_000, None, "tools"),
     ],
 )
-def test_an_agent_with_senseless_numbers_is_refused(context: Any, tools: Any, name: str) -> None:
+def test_an_agent_with_invalid_numbers_is_refused(context: Any, tools: Any, name: str) -> None:
     value = context if name == "context_tokens" else tools
     with pytest.raises(InvalidConfigError) as caught:
         TokenBudget.agent(context, tools=tools)
@@ -202,17 +202,17 @@ def test_an_agent_with_more_tools_than_fit_is_refused() -> None:
 
 
 @pytest.mark.parametrize("tokens", [0, -5, True, 1.5, None])
-def test_a_budget_of_nothing_is_refused(tokens: Any) -> None:
+def test_a_budget_of_0_is_refused(tokens: Any) -> None:
     with pytest.raises(InvalidConfigError, match="context_tokens"):
         TokenBudget.of(tokens)
 
 
-def test_a_budget_does_not_change() -> None:
+def test_a_budget_is_immutable() -> None:
     budget = TokenBudget()
     with pytest.raises(FrozenInstanceError):
         budget.system_tokens = 0  # type: ignore[misc]  # the claim
 
 
-def test_numbers_are_given_by_name() -> None:
+def test_budget_arguments_are_keyword_only() -> None:
     with pytest.raises(TypeError):
         TokenBudget(200_000)  # type: ignore[call-arg]  # the claim

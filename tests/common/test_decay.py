@@ -1,4 +1,4 @@
-"""Decay is the function of the design document: values computed by hand, and what holds for all of them."""
+"""Decay matches the formula of the design document; its properties hold for all values."""
 
 from __future__ import annotations
 
@@ -70,24 +70,24 @@ def test_the_numbers_are_those_of_the_design_document() -> None:
         (120, 9, 0.5625),
     ],
 )
-def test_what_is_left_is_what_the_formula_gives_by_hand(days: float, count: int, left: float) -> None:
+def test_the_decay_matches_the_formula(days: float, count: int, left: float) -> None:
     assert compute_decay(days, count) == pytest.approx(left, abs=1e-12)
     assert compute_decay_since(NOW - timedelta(days=days), count, NOW) == pytest.approx(left, abs=1e-12)
 
 
-def test_another_half_life_halves_after_so_many_days() -> None:
+def test_another_half_life_halves_after_that_many_days() -> None:
     assert compute_decay(7, 0, 7) == pytest.approx(0.5)
     assert compute_decay(14, 2, 7) == pytest.approx(0.45)
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 9])
-def test_a_clock_that_was_set_back_gives_no_more_than_fresh(count: int) -> None:
+def test_a_clock_set_back_gives_a_decay_of_1_at_most(count: int) -> None:
     assert compute_decay(-1, count) == compute_decay(0, count) == 1.0
     assert compute_decay(-1e6, count) == 1.0
     assert compute_decay_since(NOW + timedelta(days=400), count, NOW) == 1.0
 
 
-def test_parts_of_a_day_count() -> None:
+def test_parts_of_a_day_are_counted() -> None:
     assert compute_decay_since(NOW - timedelta(hours=12), 0, NOW, half_life_days=0.5) == pytest.approx(0.5)
 
 
@@ -99,29 +99,29 @@ def test_an_entry_decays_from_its_last_use_or_else_from_when_it_was_stored() -> 
 
 
 @given(DAYS, COUNTS, HALF_LIVES)
-def test_what_is_left_lies_between_0_and_1(days: float, count: int, half_life: float) -> None:
+def test_the_decay_is_between_0_and_1(days: float, count: int, half_life: float) -> None:
     assert 0.0 <= compute_decay(days, count, half_life) <= 1.0
     assert 0.0 <= compute_decay(-days, count, half_life) <= 1.0
 
 
 @given(DAYS, DAYS, COUNTS, HALF_LIVES)
-def test_it_falls_with_time_and_never_rises(one: float, other: float, count: int, half_life: float) -> None:
+def test_the_decay_never_increases_with_time(one: float, other: float, count: int, half_life: float) -> None:
     sooner, later = sorted((one, other))
     assert compute_decay(later, count, half_life) <= compute_decay(sooner, count, half_life)
 
 
 @given(DAYS, COUNTS, COUNTS, HALF_LIVES)
-def test_it_rises_with_use_and_never_falls(days: float, one: int, other: int, half_life: float) -> None:
+def test_the_decay_never_decreases_with_use(days: float, one: int, other: int, half_life: float) -> None:
     fewer, more = sorted((one, other))
     assert compute_decay(days, fewer, half_life) <= compute_decay(days, more, half_life)
 
 
 @given(st.floats(min_value=31, max_value=1000), st.integers(min_value=0, max_value=3))
-def test_time_and_use_count_strictly_where_nothing_is_capped(days: float, count: int) -> None:
+def test_the_decay_is_strictly_monotonic_below_the_caps(days: float, count: int) -> None:
     assert compute_decay(days + 1, count) < compute_decay(days, count) < compute_decay(days, count + 1)
 
 
 @given(DAYS)
-def test_use_adds_a_half_at_most(days: float) -> None:
+def test_accesses_add_a_half_at_most(days: float) -> None:
     assert compute_decay(days, 10_000) - compute_decay(days, 0) <= 0.5 + 1e-12
     assert compute_decay(days, 5) == compute_decay(days, 6) == compute_decay(days, 10_000)

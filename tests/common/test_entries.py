@@ -42,7 +42,7 @@ def test_there_are_six_tiers_and_five_changes() -> None:
 
 
 @given(st.floats(allow_nan=True))
-def test_scores_lie_between_0_and_1(score: float) -> None:
+def test_scores_are_between_0_and_1(score: float) -> None:
     if 0.0 <= score <= 1.0:
         assert entry(importance=score).importance == score
     else:
@@ -60,12 +60,12 @@ def test_validity_is_half_open() -> None:
     assert entry().is_valid_at(NOW)
 
 
-def test_validity_cannot_end_before_it_begins() -> None:
+def test_validity_cannot_end_before_it_starts() -> None:
     with pytest.raises(InvalidInputError, match="must be after"):
         entry(valid_from=NOW, valid_until=NOW - timedelta(microseconds=1))
 
 
-def test_what_was_contradicted_at_once_held_at_no_time() -> None:
+def test_an_entry_ended_at_its_start_is_never_valid() -> None:
     never = entry(valid_from=NOW, valid_until=NOW)
     assert not any(never.is_valid_at(NOW + timedelta(microseconds=step)) for step in (-1, 0, 1))
 
@@ -75,7 +75,7 @@ def test_an_entry_cannot_be_changed() -> None:
         entry().content = "y"  # type: ignore[misc] # that is the case
 
 
-def test_durability_may_be_written_as_text() -> None:
+def test_durability_can_be_given_as_text() -> None:
     assert EngineConfig(durability="normal").durability is Durability.NORMAL  # type: ignore[arg-type] # as text
 
 
@@ -89,7 +89,7 @@ def test_durability_may_be_written_as_text() -> None:
         {"connect_timeout_seconds": -1},
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused_by_its_value(setting: dict[str, object]) -> None:
+def test_an_invalid_setting_is_refused_with_its_value(setting: dict[str, object]) -> None:
     with pytest.raises(InvalidConfigError) as caught:
         EngineConfig(**setting)  # type: ignore[arg-type] # that is the case
     assert repr(next(iter(setting.values()))) in str(caught.value)
@@ -98,7 +98,7 @@ def test_a_setting_that_makes_no_sense_is_refused_by_its_value(setting: dict[str
 @pytest.mark.parametrize(
     "setting", [{"max_characters": -1}, {"ttl_seconds": 0}, {"window": 0}, {"window": 1.5}]
 )
-def test_a_cache_setting_that_makes_no_sense_is_refused(setting: dict[str, object]) -> None:
+def test_an_invalid_cache_setting_is_refused(setting: dict[str, object]) -> None:
     with pytest.raises(InvalidConfigError, match=next(iter(setting))):
         CacheConfig(**setting)  # type: ignore[arg-type] # that is the case
 

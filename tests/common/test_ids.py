@@ -23,7 +23,7 @@ def test_an_id_is_its_time_in_base_36_and_randomness(now: datetime) -> None:
 
 
 @given(st.lists(times, min_size=2, max_size=30))
-def test_ids_of_one_process_sort_as_they_were_made_and_never_repeat(moments: list[datetime]) -> None:
+def test_ids_of_one_process_sort_in_creation_order_and_never_repeat(moments: list[datetime]) -> None:
     ids = TimeSortedIds()
     made = [ids.new(moment) for moment in moments]  # the clock may step back
     assert made == sorted(made)
@@ -38,7 +38,7 @@ def test_ids_of_one_millisecond_count_up_and_keep_their_length() -> None:
     assert prefixes[0] == prefixes[1] == prefixes[2] < prefixes[3]
 
 
-def test_ids_of_times_before_1970_begin_with_zeros() -> None:
+def test_ids_of_times_before_1970_start_with_zeros() -> None:
     ids = TimeSortedIds(lambda _bits: 5)
     made = [ids.new(datetime(year, 1, 1, tzinfo=UTC)) for year in (1900, 1970, 1960)]
     assert made == [f"000000000-{number:016x}" for number in (5, 6, 7)]
@@ -49,7 +49,7 @@ def test_ids_of_later_processes_sort_later() -> None:
     assert early < late
 
 
-def test_a_seeded_source_gives_the_same_ids_again() -> None:
+def test_a_seeded_source_repeats_its_ids() -> None:
     first, second = seeded_ids(), seeded_ids()
     assert [first.new(NOW) for _ in range(5)] == [second.new(NOW) for _ in range(5)]
 

@@ -58,7 +58,7 @@ def test_the_role_and_the_text_are_read(given: object, role: Role) -> None:
     assert (one.role, one.content) == (role, "hi")
 
 
-def test_our_own_messages_stay_as_they_are() -> None:
+def test_own_messages_are_unchanged() -> None:
     ours, draft = message("hello"), MessageDraft("user", "hi")
     assert read_messages((ours, draft)) == [ours, draft]
 
@@ -104,12 +104,12 @@ class Spoken:
     ],
     ids=["langchain", "attributes", "mapping", "openai", "anthropic", "llama-index"],
 )
-def test_a_call_is_read_in_every_form(given: object) -> None:
+def test_a_tool_call_is_read_in_every_format(given: object) -> None:
     one = read(given)
     assert (one.content, one.tool_calls) == ("", (READ_CALL,))
 
 
-def test_a_call_that_stands_in_the_content_as_well_is_read_once() -> None:
+def test_a_call_that_is_also_in_the_content_is_read_once() -> None:
     block = {"type": "tool_use", "id": "c1", "name": "look_up", "input": {"city": "Zürich"}}
     one = read(AIMessage([{"type": "text", "text": "Let me see."}, block], tool_calls=[CALL]))
     assert (one.content, one.tool_calls) == ("Let me see.", (READ_CALL,))
@@ -146,12 +146,12 @@ def very_deep() -> list[Any]:
     ],
     ids=["none", "date", "tuple as key", "cycle", "deep", "large number", "unprintable"],
 )
-def test_arguments_that_are_no_json_are_written_as_json(arguments: object, written: str) -> None:
+def test_non_json_arguments_are_converted_to_json(arguments: object, written: str) -> None:
     given = {"role": "assistant", "content": "", "tool_calls": [{**CALL, "args": arguments}]}
     assert read(given).tool_calls == (ToolCall(id="c1", name="look_up", arguments=written),)
 
 
-def test_a_call_may_have_other_names_for_its_parts_or_lack_them() -> None:
+def test_a_call_can_have_other_field_names_or_lack_fields() -> None:
     calls = [
         {"tool_id": 7, "tool_name": "look_up", "tool_kwargs": {}},
         {"tool_call_id": "c2", "name": "go", "input": {"n": 0}},
@@ -171,7 +171,7 @@ def test_a_result_names_the_call_that_it_answers() -> None:
     assert read(LlamaMessage("x", role="tool", additional_kwargs={"tool_call_id": "c2"})).tool_call_id == "c2"
 
 
-def test_of_blocks_the_texts_are_kept_and_pictures_left_out() -> None:
+def test_text_blocks_are_kept_and_images_dropped() -> None:
     picture = {"type": "image", "base64": "iVBORw0KGgo", "mime_type": "image/png"}
     result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "12 °C"}]}
     one = read({"role": "user", "content": ["Look:", picture, {"type": "text", "text": "a cat"}, result]})
@@ -196,7 +196,7 @@ def test_of_blocks_the_texts_are_kept_and_pictures_left_out() -> None:
         ([{"role": "user"}], "message 0 has no text"),
     ],
 )
-def test_what_is_no_message_is_refused_by_its_place(given: object, says: str) -> None:
+def test_an_invalid_message_is_refused_with_its_position(given: object, says: str) -> None:
     with pytest.raises(InvalidMessageError) as caught:
         read_messages(given)
     assert says in str(caught.value)

@@ -16,7 +16,7 @@ def test_the_four_roles_are_known(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["human", "User", "", None, 7])
-def test_an_unknown_role_is_refused_with_those_there_are(role: Any) -> None:
+def test_an_unknown_role_is_refused_with_the_known_ones(role: Any) -> None:
     with pytest.raises(
         InvalidMessageError, match=r"unknown role .*use one of user, assistant, system, tool"
     ) as caught:
@@ -24,13 +24,13 @@ def test_an_unknown_role_is_refused_with_those_there_are(role: Any) -> None:
     assert repr(role) in str(caught.value)
 
 
-def test_a_text_in_the_place_of_the_role_is_not_quoted() -> None:
+def test_a_text_passed_as_role_is_not_quoted() -> None:
     with pytest.raises(InvalidMessageError, match="unknown role of type str: use one of user") as caught:
         MessageDraft("my secret is long enough", "user")
     assert "secret" not in str(caught.value)
 
 
-def test_what_is_no_role_at_all_is_named_by_its_type_alone() -> None:
+def test_a_role_of_another_type_is_named_only_by_its_type() -> None:
     with pytest.raises(InvalidMessageError, match="unknown role of type dict") as caught:
         MessageDraft({"content": "secret"}, "x")  # type: ignore[arg-type] # that is the case
     assert "secret" not in str(caught.value)
@@ -66,12 +66,12 @@ def test_a_time_that_utc_cannot_hold_is_refused() -> None:
         ({"p": [float("nan")]}, r"payload\['p'\]\[0\] is nan"),
     ],
 )
-def test_a_payload_that_json_would_change_is_refused_by_its_place(payload: object, where: str) -> None:
+def test_a_payload_that_json_would_change_is_refused_with_its_path(payload: object, where: str) -> None:
     with pytest.raises(InvalidMessageError, match=where):
         MessageDraft("user", "x", payload=payload)
 
 
-def test_a_payload_that_holds_itself_or_is_bottomless_is_refused() -> None:
+def test_a_cyclic_or_too_deep_payload_is_refused() -> None:
     loop: list[object] = []
     loop.append(loop)
     with pytest.raises(InvalidMessageError, match="nested deeper"):
@@ -102,7 +102,7 @@ def test_a_payload_is_a_snapshot() -> None:
         ("created_at", "2025-01-01"),
     ],
 )
-def test_a_field_of_another_kind_is_refused(field: str, value: object) -> None:
+def test_a_field_of_another_type_is_refused(field: str, value: object) -> None:
     fields: dict[str, Any] = {"content": "x", field: value}
     with pytest.raises(ValueError, match="must|got"):
         MessageDraft("user", fields.pop("content"), **fields)

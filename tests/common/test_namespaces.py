@@ -29,7 +29,7 @@ names = st.text(
 
 
 @given(names)
-def test_a_name_comes_back_from_its_stored_form(name: str) -> None:
+def test_a_name_survives_a_round_trip_to_its_stored_form(name: str) -> None:
     stored = escape(name)
     assert unescape(stored) == name
     stored.encode("utf-8")
@@ -37,7 +37,7 @@ def test_a_name_comes_back_from_its_stored_form(name: str) -> None:
 
 
 @given(st.lists(names, min_size=1, max_size=4).map(tuple))
-def test_a_namespace_comes_back_from_its_stored_form(path: tuple[str, ...]) -> None:
+def test_a_namespace_survives_a_round_trip_to_its_stored_form(path: tuple[str, ...]) -> None:
     assert parse_namespace_key(build_namespace_key(path)) == path
 
 
@@ -75,19 +75,19 @@ def test_a_single_string_is_one_label() -> None:
 
 
 @pytest.mark.parametrize("name", ["s", "s (until ", "é" * 400, "x" * 1000, "%" * 300, "a\0", "s (until now)"])
-def test_what_was_set_aside_is_known_by_its_name_and_fits_the_database(name: str) -> None:
+def test_archived_names_are_recognized_and_valid(name: str) -> None:
     aside = build_archived_name(name, MOMENT), build_archived_name(name, MOMENT, 2)
     assert len(set(aside)) == 2
-    for one in aside:
-        assert check_name(one) == one
-        assert is_archived_name(one)
-        assert is_archived_name(one, of=name)
-        assert not is_archived_name(one, of=f"{name}x")
-        assert is_archived_name(build_archived_name(one, MOMENT), of=one)
+    for archived in aside:
+        assert check_name(archived) == archived
+        assert is_archived_name(archived)
+        assert is_archived_name(archived, of=name)
+        assert not is_archived_name(archived, of=f"{name}x")
+        assert is_archived_name(build_archived_name(archived, MOMENT), of=archived)
     assert not is_archived_name(name)
 
 
-def test_long_names_that_begin_alike_stay_apart_when_they_are_set_aside() -> None:
+def test_archived_names_of_long_names_with_the_same_prefix_are_distinct() -> None:
     one, other = "x" * 1000, "x" * 999 + "y"
     assert not is_archived_name(build_archived_name(one, MOMENT), of=other)
 
@@ -98,6 +98,6 @@ def test_every_id_of_knowledge_is_an_entry_id(name: str) -> None:
     assert check_entry_id(known) == known
 
 
-def test_an_entry_id_that_nothing_can_have_is_refused() -> None:
+def test_a_too_long_entry_id_is_refused() -> None:
     with pytest.raises(InvalidNameError, match="at most 6145 bytes"):
         check_entry_id("x" * 6146)

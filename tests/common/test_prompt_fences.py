@@ -49,7 +49,7 @@ from langmem_tiers.common.prompt_fences import (
     ],
     ids=ascii,
 )
-def test_no_tag_in_a_memory_is_left_standing_however_it_is_written(tag: str) -> None:
+def test_every_spelling_of_a_fence_tag_is_neutralized(tag: str) -> None:
     text = neutralize_fence_tags(f"before {tag} behind <b> 1 < 2")
     assert text.startswith("before ‹")
     assert text.endswith("behind <b> 1 < 2")
@@ -59,12 +59,12 @@ def test_no_tag_in_a_memory_is_left_standing_however_it_is_written(tag: str) -> 
 @pytest.mark.parametrize(
     "text", ["1 < 2", "<mem>", "<me", "a<", "<m/e/m", "memory", "#include <map>", "＜东＞", "", "<<<"]
 )
-def test_other_marks_are_left_alone(text: str) -> None:
+def test_other_tags_are_unchanged(text: str) -> None:
     assert neutralize_fence_tags(text) == text
 
 
 @given(st.lists(st.sampled_from(["<", "/", "memory", "MEM", "ory", " ", "\u200b", "\uff1c", "x", ">", "\\"])))
-def test_what_is_harmless_holds_no_tag(pieces: list[str]) -> None:
+def test_neutralized_text_contains_no_tag(pieces: list[str]) -> None:
     text = neutralize_fence_tags("".join(pieces))
     plain = unicodedata.normalize("NFKC", text).lower().replace("\u200b", "")
     assert not re.search(r"<[\s/\\]*memory", plain)
@@ -72,7 +72,7 @@ def test_what_is_harmless_holds_no_tag(pieces: list[str]) -> None:
 
 
 @given(st.lists(st.text()))
-def test_what_is_fenced_is_only_fenced(lines: list[str]) -> None:
+def test_fenced_text_is_recognized_as_only_fenced(lines: list[str]) -> None:
     assert is_only_fenced(wrap_in_fence([neutralize_fence_tags(line) for line in lines]))
 
 
@@ -89,12 +89,12 @@ def test_what_is_fenced_is_only_fenced(lines: list[str]) -> None:
         "  ",
     ],
 )
-def test_a_fence_that_is_not_closed_is_none(text: str) -> None:
+def test_an_unclosed_fence_is_not_a_fence(text: str) -> None:
     assert strip_fences(text) == text
     assert not is_only_fenced(text)
 
 
-def test_a_fence_begins_at_the_last_opening_before_its_end() -> None:
+def test_a_fence_starts_at_the_last_opening_before_its_end() -> None:
     text = f"{FENCE_OPENING} my own words {wrap_in_fence(['user: zebra'])} and more"
     assert strip_fences(text) == f"{FENCE_OPENING} my own words   and more"
     assert not is_only_fenced(f"{FENCE_OPENING} my own words {wrap_in_fence(['user: zebra'])}")
@@ -102,7 +102,7 @@ def test_a_fence_begins_at_the_last_opening_before_its_end() -> None:
 
 
 @pytest.mark.parametrize("piece", FENCE_UNITS)
-def test_repeated_marks_without_an_end_are_made_harmless_and_kept(piece: str) -> None:
+def test_repeated_openings_without_an_end_are_neutralized_and_kept(piece: str) -> None:
     text = repeat_to_size(piece, 10_000)
     assert FENCE_OPENING not in neutralize_fence_tags(text)
     assert len(neutralize_fence_tags(text)) == len(text)

@@ -81,7 +81,7 @@ words = st.lists(st.sampled_from(["u", "a", "A1", "A2", "A12", "A34", "1", "2", 
 
 
 @given(words, st.integers(0, 25))
-def test_no_safe_cut_parts_a_call_from_its_result(pattern: list[str], cut: int) -> None:
+def test_no_safe_cut_separates_a_call_from_its_result(pattern: list[str], cut: int) -> None:
     messages = history(" ".join(pattern))
     place = find_safe_cut(messages, min(cut, len(messages)))
     opened: dict[str, int] = {}
@@ -103,12 +103,12 @@ def test_no_safe_cut_parts_a_call_from_its_result(pattern: list[str], cut: int) 
         ("A1 1 A1 1", "A1 1 A1 1"),
     ],
 )
-def test_results_without_a_call_and_second_results_are_left_out(pattern: str, kept: str) -> None:
+def test_results_without_a_call_and_second_results_are_dropped(pattern: str, kept: str) -> None:
     assert list(remove_orphans(history(pattern))) == history(kept)
 
 
 @given(words)
-def test_no_result_is_left_without_its_call(pattern: list[str]) -> None:
+def test_every_remaining_result_has_its_call(pattern: list[str]) -> None:
     messages = history(" ".join(pattern))
     kept = remove_orphans(messages)
     calls: set[str] = set()

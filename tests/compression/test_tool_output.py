@@ -81,7 +81,7 @@ def test_tokens_of_a_text_above_400000_characters_are_estimated_from_both_ends(
     assert not at.should_compress("extract_text", text)
 
 
-def test_threshold_switch_and_lists_are_the_callers() -> None:
+def test_threshold_switch_and_lists_are_configurable() -> None:
     own = ContextCompressor(
         CharCounter(),
         compression_threshold_tokens=10,
@@ -98,7 +98,7 @@ def test_threshold_switch_and_lists_are_the_callers() -> None:
 
 @pytest.mark.parametrize(("tier", "share"), [(1, 0.60), (2, 0.30), (3, 0.12)])
 @pytest.mark.parametrize("data", [PROSE, ROWS], ids=["prose", "rows"])
-def test_each_tier_keeps_its_share_of_the_tokens(data: object, tier: int, share: float) -> None:
+def test_each_tier_keeps_at_most_its_token_share(data: object, tier: int, share: float) -> None:
     assert TIER_TOKEN_SHARES[tier] == share
     done = compressor.compress(data, compression_tier=tier)
     assert done.tier == tier
@@ -106,23 +106,25 @@ def test_each_tier_keeps_its_share_of_the_tokens(data: object, tier: int, share:
     assert done.compressed_tokens == ContentAwareCounter().count(done.format_for_prompt())
 
 
-def test_a_higher_tier_keeps_less() -> None:
+def test_a_higher_tier_keeps_fewer_facts() -> None:
     one, two, three = (compressor.compress(PROSE, compression_tier=tier) for tier in (1, 2, 3))
     assert len(one.key_facts) > len(two.key_facts) > len(three.key_facts) > 0
     assert one.compression_confidence > two.compression_confidence > three.compression_confidence > 0
 
 
 @pytest.mark.parametrize(("tier", "counts_as"), [(0, 1), (7, 3), ("x", 2), (None, 2)])
-def test_a_tier_that_there_is_not_counts_as_the_nearest(tier: Any, counts_as: int) -> None:
+def test_an_unknown_tier_counts_as_the_nearest(tier: Any, counts_as: int) -> None:
     assert compressor.compress("text", compression_tier=tier).tier == counts_as
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
-def test_search_results_keep_all_addresses_titles_and_snippets(tier: int) -> None:
+def test_search_results_keep_all_urls_titles_and_snippets(tier: int) -> None:
     done = compressor.compress(RESULTS, compression_tier=tier)
     assert done.summary.startswith("20 search results: Lamp 1, Lamp 2")
-    assert done.urls_mentioned == [one["url"] for one in RESULTS]
-    assert done.navigation_targets == tuple({"label": one["title"], "url": one["url"]} for one in RESULTS)
+    assert done.urls_mentioned == [result["url"] for result in RESULTS]
+    assert done.navigation_targets == tuple(
+        {"label": result["title"], "url": result["url"]} for result in RESULTS
+    )
     assert len(done.key_facts) == 20
     assert done.key_facts[4].startswith("[5] A lamp for $5. A lamp for $5.")
     assert done.validate_url_preservation(20) == (True, "all 20 URLs preserved")
@@ -176,7 +178,7 @@ def test_a_page_state_as_data_keeps_its_elements() -> None:
     assert set(done.selectors) == {".buy-now", "#q"}
 
 
-def test_texts_keep_key_facts_and_the_addresses_in_them() -> None:
+def test_texts_keep_key_facts_and_their_urls() -> None:
     text = f"{PROSE} The order 4711-AB costs $1,299.00, see https://a.b/terms?x=1. {PROSE}"
     done = compressor.compress(text, compression_tier=3)
     assert any("4711-AB costs $1,299.00" in line for line in (done.summary, *done.key_facts))
@@ -205,9 +207,7 @@ def test_texts_keep_key_facts_and_the_addresses_in_them() -> None:
     ],
 )
 @pytest.mark.parametrize("tier", [1, 3])
-def test_errors_keep_type_message_and_what_to_try(
-    data: object, error: tuple[str, str, str], tier: int
-) -> None:
+def test_errors_keep_type_message_and_recovery(data: object, error: tuple[str, str, str], tier: int) -> None:
     done = compressor.compress(data, compression_tier=tier)
     assert done.content_type is CompressionContentType.ERROR_INFO
     assert done.error is not None
@@ -218,7 +218,7 @@ def test_errors_keep_type_message_and_what_to_try(
     assert f"Error: {done.error.type}: {done.error.message}\nTry: {done.error.recovery}" in text
 
 
-def test_structured_data_keeps_names_of_fields_ids_and_values() -> None:
+def test_structured_data_keeps_field_names_ids_and_values() -> None:
     done = compressor.compress({"total": 100, "items": ROWS}, compression_tier=2)
     assert done.summary == "100 records with the fields id, name, price"
     assert done.key_facts[0] == "fields: id, name, price"
@@ -228,7 +228,7 @@ def test_structured_data_keeps_names_of_fields_ids_and_values() -> None:
     assert "id=1; name=Item 1; price=1.5" in done.key_facts
 
 
-def test_a_single_record_is_told_by_path_and_value() -> None:
+def test_a_single_record_is_listed_by_path_and_value() -> None:
     done = compressor.compress(
         {"order": {"id": "A-1", "lines": [{"sku": 7}]}, "paid": True}, compression_tier=1
     )
@@ -263,7 +263,7 @@ def test_the_prompt_has_this_form() -> None:
 
 
 @pytest.mark.parametrize("data", [RESULTS, PAGE, TRACE, ROWS, FORM, PROSE, TREE, None])
-def test_a_result_comes_back_equal_from_its_dictionary(data: object) -> None:
+def test_a_result_survives_a_dictionary_round_trip(data: object) -> None:
     done = compressor.compress(data)
     assert CompressedExtraction.from_dict(json.loads(json.dumps(done.to_dict()))) == done
     assert CompressedExtraction.from_dict({"summary": "x", "unknown": 1}).summary == "x"
@@ -287,7 +287,7 @@ def test_a_result_is_read_from_a_dictionary_with_keys_missing_or_null() -> None:
     )
 
 
-async def test_the_same_comes_without_holding_up_the_event_loop() -> None:
+async def test_compress_extraction_matches_compress() -> None:
     done = await compressor.compress_extraction(
         large_data=PROSE,
         content_type=CompressionContentType.TEXT_CONTENT,
@@ -322,7 +322,7 @@ def deep() -> list[Any]:
 
 
 @pytest.mark.parametrize("data", [cyclic(), deep()], ids=["cyclic", "deep"])
-def test_data_that_holds_itself_or_is_very_deep_keeps_its_addresses(data: object) -> None:
+def test_cyclic_or_very_deep_data_keeps_its_urls(data: object) -> None:
     assert compressor.compress(data).urls_mentioned == ["https://a.b/c"]
 
 
@@ -340,7 +340,7 @@ ODD += [float("nan"), {1, "a"}, {(1, 2): 3}, "[" * 5000, "\ud800", "<" * 999, 5,
 
 
 @pytest.mark.parametrize("data", ODD, ids=map(str, range(len(ODD))))
-def test_no_input_makes_it_raise(data: object) -> None:
+def test_no_input_raises(data: object) -> None:
     kinds: list[Any] = [None, *CompressionContentType, "unheard of"]
     for kind, tier in itertools.product(kinds, (1, 3)):
         done = compressor.compress(data, kind, tier)
@@ -378,7 +378,7 @@ pieces = st.sampled_from(
 
 
 @given(text=st.one_of(st.text(), st.lists(pieces, max_size=30).map("".join)), tier=st.integers(1, 3))
-def test_no_text_makes_it_raise(text: str, tier: int) -> None:
+def test_no_text_raises(text: str, tier: int) -> None:
     for kind in (None, "page_state", "structured_data", "error_info"):
         done = compressor.compress(text, kind, tier)
         assert 0 <= done.compression_confidence <= 1
@@ -387,12 +387,12 @@ def test_no_text_makes_it_raise(text: str, tier: int) -> None:
 
 
 @pytest.mark.parametrize("tag", ["script", "style", "noscript"])
-def test_a_page_text_contains_nothing_of_skipped_tags(tag: str) -> None:
+def test_page_text_omits_skipped_tags(tag: str) -> None:
     page = read_page(f"<p>Hello <{tag}>var a;</{tag}> world</p>")
     assert " ".join(page.text).split() == ["Hello", "world"]
 
 
-def test_a_selector_in_an_address_is_listed_without_form_fields_too() -> None:
+def test_a_selector_in_a_url_is_listed_without_form_fields_too() -> None:
     extraction = CompressedExtraction(
         content_type=CompressionContentType.PAGE_STATE,
         summary="A page.",

@@ -27,12 +27,12 @@ def test_the_limits_are_those_of_the_design() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"max_percent": 1.5}, {"max_tokens": -1}, {"max_single_chars": "8"}])
-def test_limits_that_are_none_are_refused(wrong: dict[str, object]) -> None:
+def test_invalid_limits_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(LangmemTiersError):
         ExtractionBudget(**wrong)  # type: ignore[arg-type] # wrong on purpose
 
 
-def test_a_long_text_keeps_its_beginning_and_end_at_lines_and_says_what_was_left_out() -> None:
+def test_a_long_text_keeps_whole_lines_at_both_ends_and_states_the_omission() -> None:
     text = "\n".join(f"line number {number:04d}" for number in range(1000))
     short = keep_head_and_tail(text, 1000)
     head, note, tail = short.partition("\n[... ")
@@ -45,18 +45,18 @@ def test_a_long_text_keeps_its_beginning_and_end_at_lines_and_says_what_was_left
     assert 900 < len(short) <= 1000
 
 
-def test_a_line_without_end_is_cut_between_words() -> None:
+def test_a_line_without_end_is_truncated_between_words() -> None:
     short = keep_head_and_tail("word " * 1000, 500)
     assert short.partition("\n")[0].endswith("word")
     assert short.rpartition("\n")[2].startswith("word")
 
 
-def test_a_short_text_is_left_alone() -> None:
+def test_a_short_text_is_unchanged() -> None:
     assert keep_head_and_tail("abc", 3) == "abc"
 
 
 @given(text=texts, size=st.integers(-5, 400))
-def test_head_and_tail_is_never_longer_than_asked(text: str, size: int) -> None:
+def test_head_and_tail_never_exceeds_its_size(text: str, size: int) -> None:
     short = keep_head_and_tail(text, size)
     assert len(short) <= max(0, size)
     assert short == text or len(text) > size
@@ -83,14 +83,14 @@ def test_extractions_never_take_more_than_4000_tokens_nor_8000_characters_each()
     assert fitted.left_out_labels == ("page 0", "page 1", "page 2")
 
 
-def test_the_newest_extractions_come_first_and_keep_their_order() -> None:
+def test_the_newest_extractions_have_priority_and_keep_their_order() -> None:
     fitted = fit_extractions([("old", "a" * 4000), ("mid", "b" * 400), ("new", "c" * 400)], 1100, CHARS)
     assert fitted.texts == (("mid", "b" * 400), ("new", "c" * 400))
     assert fitted.left_out_labels == ("old",)
     assert fitted.text == f"### mid\n{'b' * 400}\n\n### new\n{'c' * 400}"
 
 
-def test_an_extraction_that_is_too_long_for_the_rest_is_cut() -> None:
+def test_an_extraction_too_long_for_the_rest_is_truncated() -> None:
     fitted = fit_extractions([("old", "word " * 400), ("new", "c" * 400)], 1500, CHARS)
     assert fitted.truncated_labels == ("old",)
     assert "characters left out" in fitted.texts[0][1]
@@ -111,13 +111,13 @@ def history(entries: int) -> ContextSection:
     )
 
 
-def test_a_context_that_fits_is_left_as_it_is() -> None:
+def test_a_context_that_fits_is_unchanged() -> None:
     done = handle_large_context([GOAL, PAGE], 1000, CHARS)
     assert done.text == f"## Goal\n{GOAL.text}\n\n## Current page\n{PAGE.text}"
     assert (done.tokens, done.dropped_sections, done.truncated_sections) == (CHARS.count(done.text), (), ())
 
 
-def test_extractions_are_cut_before_history_is_pruned() -> None:
+def test_extractions_are_truncated_before_history_is_pruned() -> None:
     done = handle_large_context([GOAL, PAGE, extraction(8000), history(20)], 500, CHARS)
     assert done.truncated_sections == ("Extracted",)
     assert history(20).text in done.text
@@ -125,7 +125,7 @@ def test_extractions_are_cut_before_history_is_pruned() -> None:
     assert done.tokens <= 500
 
 
-def test_the_oldest_history_goes_next_and_what_is_essential_stays() -> None:
+def test_the_oldest_history_is_dropped_next_and_essential_sections_stay() -> None:
     done = handle_large_context([GOAL, PAGE, extraction(8000), history(200)], 300, CHARS)
     assert GOAL.text in done.text
     assert PAGE.text in done.text
@@ -136,7 +136,7 @@ def test_the_oldest_history_goes_next_and_what_is_essential_stays() -> None:
     assert done.tokens <= 300
 
 
-def test_an_entry_of_history_goes_as_a_whole() -> None:
+def test_a_history_entry_is_dropped_completely() -> None:
     lines = ContextSection(
         "History", "\n".join(f"{n}. click\n   Result: {n} done" for n in range(50)), "history"
     )
@@ -169,7 +169,7 @@ def test_extractions_that_do_not_fit_are_not_counted() -> None:
     assert calls[0] == calls[1] < 100
 
 
-def test_other_sections_go_last() -> None:
+def test_other_sections_are_dropped_last() -> None:
     other = ContextSection("Notes", "n" * 200)
     done = handle_large_context([GOAL, other, extraction(8000), history(200)], 80, CHARS)
     assert other.text in done.text
@@ -179,7 +179,7 @@ def test_other_sections_go_last() -> None:
     assert GOAL.text in done.text
 
 
-def test_too_large_an_essential_section_is_cut_with_a_note() -> None:
+def test_a_too_large_essential_section_is_truncated_with_a_note() -> None:
     done = handle_large_context(
         [ContextSection("Goal", "word " * 1000 + "at the end", "essential")], 100, CHARS
     )
@@ -202,6 +202,6 @@ def test_a_context_is_never_larger_than_its_limit(
     assert done.tokens == counter.count(done.text) <= max(0, limit)
 
 
-def test_wrong_limits_are_errors_of_the_configuration() -> None:
+def test_invalid_limits_are_configuration_errors() -> None:
     with pytest.raises(InvalidConfigError):
         ExtractionBudget(max_percent=-0.1)

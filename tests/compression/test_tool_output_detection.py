@@ -48,7 +48,7 @@ from tests.compression.tool_results import FORM, PAGE, PROSE, RESULTS, ROWS, TRA
         (b"plain", "text_content"),
     ],
 )
-def test_the_kind_of_a_result_is_told_by_its_shape(data: object, kind: str) -> None:
+def test_the_content_type_is_detected_by_the_shape_of_a_result(data: object, kind: str) -> None:
     if isinstance(data, BaseException):
         kind = "error_info"
     assert detect_content_type(data) is CompressionContentType(kind)
@@ -64,6 +64,6 @@ def test_the_kind_of_a_result_is_told_by_its_shape(data: object, kind: str) -> N
         ("", "text_content"),
     ],
 )
-def test_the_tools_name_settles_what_the_shape_leaves_open(tool: str, kind: str) -> None:
+def test_the_tool_name_decides_for_ambiguous_shapes(tool: str, kind: str) -> None:
     assert detect_content_type("some words", tool) == kind
     assert detect_content_type(TRACE, tool) == "error_info"

@@ -18,7 +18,7 @@ def answer(summary: str, *facts: str) -> str:
     return "Here it is:\n```json\n" + json.dumps({"summary": summary, "key_facts": facts}) + "\n```"
 
 
-def test_a_models_summary_and_facts_are_taken() -> None:
+def test_summary_and_facts_of_a_model_are_used() -> None:
     model = ScriptedLLM([answer("A lamp for $49.99", "It is at https://a.b/lamp")])
     done = ContextCompressor(model=model).compress(TEXT)
     assert done.summary == "A lamp for $49.99"
@@ -27,7 +27,7 @@ def test_a_models_summary_and_facts_are_taken() -> None:
     assert "<material>\nThe lamp costs" in model.prompts[0]
 
 
-def test_what_a_model_makes_up_is_dropped_and_what_it_lost_is_put_back() -> None:
+def test_inventions_of_a_model_are_dropped_and_lost_facts_restored() -> None:
     model = ScriptedLLM(
         [answer("A lamp for $12.00", "See https://evil.example/x", "See /made/up.html", "It is a lamp")]
     )
@@ -42,9 +42,9 @@ def test_what_a_model_makes_up_is_dropped_and_what_it_lost_is_put_back() -> None
     assert done.problems == ("3 of the model's lines contained facts that are not in the material",)
 
 
-def test_addresses_that_a_model_left_out_of_a_text_stay_out_only_if_one_asks_for_that() -> None:
-    told = answer("A lamp", "It is at https://a.b/lamp")
-    done = ContextCompressor(model=ScriptedLLM([told])).compress(
+def test_urls_omitted_by_a_model_stay_out_only_on_request() -> None:
+    first_answer = answer("A lamp", "It is at https://a.b/lamp")
+    done = ContextCompressor(model=ScriptedLLM([first_answer])).compress(
         "A lamp: https://a.b/lamp https://a.b/x", "text_content", 3, validate_urls=False
     )
     assert "https://a.b/lamp" in done.urls_mentioned
@@ -62,7 +62,7 @@ def test_addresses_that_a_model_left_out_of_a_text_stay_out_only_if_one_asks_for
         ("x" * 1_000_000, "the model returned 1000000 characters"),
     ],
 )
-def test_a_model_that_fails_is_done_without(reply: str | BaseException, problem: str) -> None:
+def test_a_failing_model_is_skipped(reply: str | BaseException, problem: str) -> None:
     done = ContextCompressor(model=ScriptedLLM([reply])).compress(TEXT)
     plain = compressor.compress(TEXT)
     assert done.problems[0].startswith(problem)
@@ -84,7 +84,7 @@ def test_a_model_that_hangs_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("data", [TRACE, FORM])
-def test_a_model_is_not_asked_about_errors_and_forms(data: object) -> None:
+def test_a_model_is_not_called_for_errors_and_forms(data: object) -> None:
     model = ScriptedLLM([])
     assert ContextCompressor(model=model).compress(data).problems == ()
     assert model.prompts == []

@@ -19,7 +19,7 @@ NAMES = "abcXYZ0189-_äöüéñ中文страница"
 segment = st.text(NAMES + ".~%+", min_size=1, max_size=8).map(lambda text: f"a{text}z")
 in_brackets = st.builds("{}_({})".format, segment, segment)
 path = st.lists(st.one_of(segment, in_brackets), max_size=4).map(
-    lambda parts: "".join(f"/{one}" for one in parts)
+    lambda parts: "".join(f"/{part}" for part in parts)
 )
 query = st.lists(st.tuples(segment, segment), max_size=3).map(
     lambda pairs: "?" + "&".join(f"{key}={value}" for key, value in pairs) if pairs else ""
@@ -47,7 +47,7 @@ some = st.lists(address, min_size=1, max_size=8, unique=True)
 words = st.text("abc defg hij. klm, n", max_size=200)
 
 
-def kept(data: object, kind: str | None, tier: int) -> set[str]:
+def list_kept_values(data: object, kind: str | None, tier: int) -> set[str]:
     """What stands behind a name or a dash on the lines of the prompt."""
     text = compressor.compress(data, kind, tier).format_for_prompt()
     found = set()
@@ -99,15 +99,15 @@ FORMS = [as_page, as_json, as_page_json, as_slashed_json, as_markdown, as_tree]
     kind=st.sampled_from([None, "page_state", "search_results"]),
 )
 @examples(40)
-def test_every_address_of_the_input_is_in_the_prompt(
+def test_every_url_of_the_input_is_in_the_prompt(
     form: Any, urls: list[str], text: str, tier: int, kind: str | None
 ) -> None:
-    assert set(urls) <= kept(form(urls, text), kind, tier)
+    assert set(urls) <= list_kept_values(form(urls, text), kind, tier)
 
 
 @given(urls=st.lists(absolute, min_size=1, max_size=8, unique=True), text=words, tier=st.integers(1, 3))
 @examples(60)
-def test_every_address_in_prose_is_in_the_prompt(urls: list[str], text: str, tier: int) -> None:
+def test_every_url_in_prose_is_in_the_prompt(urls: list[str], text: str, tier: int) -> None:
     marks = [
         ("", ""),
         ("(", ")."),
@@ -122,7 +122,7 @@ def test_every_address_in_prose_is_in_the_prompt(urls: list[str], text: str, tie
     prose = " ".join(
         f"{text} {left}{url}{right}" for url, (left, right) in zip(urls, marks * len(urls), strict=False)
     )
-    assert set(urls) <= kept(prose, "page_state", tier)
+    assert set(urls) <= list_kept_values(prose, "page_state", tier)
 
 
 nested = st.recursive(
@@ -144,7 +144,7 @@ def addresses_of(value: Any) -> set[str]:
 
 
 @given(data=nested, tier=st.integers(1, 3))
-def test_every_address_in_nested_data_is_in_the_prompt(data: Any, tier: int) -> None:
+def test_every_url_in_nested_data_is_in_the_prompt(data: Any, tier: int) -> None:
     wanted = addresses_of(data)
     assert wanted <= set(compressor.compress(data, None, tier).urls_mentioned)
     assert wanted <= set(compressor.compress(json.dumps(data), None, tier).urls_mentioned)
@@ -181,7 +181,7 @@ def test_every_address_in_nested_data_is_in_the_prompt(data: Any, tier: int) -> 
         ("nothing: here / there", []),
     ],
 )
-def test_addresses_are_found_as_they_are_meant(text: str, urls: list[str]) -> None:
+def test_urls_are_found_as_intended(text: str, urls: list[str]) -> None:
     assert list(extract_all_urls(text).urls) == urls
 
 
@@ -200,11 +200,11 @@ def test_addresses_are_found_as_they_are_meant(text: str, urls: list[str]) -> No
         ({"set": {"https://a.b"}, "tuple": ("https://c.d",)}, ["https://a.b", "https://c.d"]),
     ],
 )
-def test_addresses_are_found_in_data(data: object, urls: list[str]) -> None:
+def test_urls_are_found_in_data(data: object, urls: list[str]) -> None:
     assert list(extract_all_urls(data).urls) == urls
 
 
-def test_addresses_are_found_in_every_json_text_of_a_list() -> None:
+def test_urls_are_found_in_every_json_text_of_a_list() -> None:
     results = [json.dumps({"url": f"/page/{number}", "tags": []}) for number in range(50)]
     assert list(extract_all_urls({"results": results}).urls) == [f"/page/{number}" for number in range(50)]
 
@@ -224,7 +224,7 @@ def test_json_inside_of_json_is_parsed_up_to_6_levels_and_searched_as_text_below
     assert list(extract_all_urls(in_json_texts(data, 10)).urls) == ["https://a.b/absolute"]
 
 
-def test_an_address_of_more_than_8192_characters_is_counted_as_left_out() -> None:
+def test_a_url_of_more_than_8192_characters_is_counted_as_omitted() -> None:
     longest = "https://a.b/".ljust(8192, "x")
     for data in ("{}", {"url": "{}"}, {"next": "{}"}):
         kept_whole = json.loads(json.dumps(data).replace("{}", longest))
@@ -233,7 +233,7 @@ def test_an_address_of_more_than_8192_characters_is_counted_as_left_out() -> Non
         assert extract_all_urls(too_long) == ExtractedUrls((), left_out_count=1)
 
 
-def test_10000_distinct_addresses_are_kept_and_the_others_are_counted_and_said() -> None:
+def test_10000_distinct_urls_are_kept_and_others_counted_and_reported() -> None:
     assert MAX_URLS == 10_000
     text = " ".join(f"https://a.b/{number} https://a.b/{number}" for number in range(10_050))
     done = compressor.compress(text)
@@ -243,13 +243,13 @@ def test_10000_distinct_addresses_are_kept_and_the_others_are_counted_and_said()
     assert done.validate_url_preservation(10_050) == (False, "50 of 10050 URLs lost")
 
 
-def test_addresses_are_counted_to_see_whether_all_are_there() -> None:
+def test_url_preservation_is_validated_by_count() -> None:
     done = CompressedExtraction(summary="", urls_mentioned=["/a", "/b"])
     assert done.validate_url_preservation(2) == (True, "all 2 URLs preserved")
     assert done.validate_url_preservation(3) == (False, "1 of 3 URLs lost")
 
 
-def test_lost_addresses_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_urls_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     class Forgetful(ContextCompressor):
         def _build_draft(self, job: Any, told: Any) -> Any:
             draft, lines = super()._build_draft(job, told)
@@ -264,13 +264,13 @@ def test_lost_addresses_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "urls"), [("page", 8_695), ("prose", MAX_URLS), ("broken", 0)])
-def test_of_a_page_of_a_megabyte_all_urls_are_kept_up_to_the_limit(name: str, urls: int) -> None:
+def test_all_urls_of_a_page_of_a_megabyte_are_kept_up_to_the_limit(name: str, urls: int) -> None:
     done = compressor.compress(page_of(PAGE_UNITS[name], 1_000_000))
     assert len(done.urls_mentioned) == urls
     assert done.problems == ("only a part of the text was searched for facts",)
 
 
-def test_of_a_page_of_2_mb_the_beginning_and_the_end_are_read_and_that_is_said() -> None:
+def test_both_ends_of_a_page_of_2_mb_are_read_and_this_is_reported() -> None:
     text = "It begins with $11.11 here.\n" + "word " * 400_000 + "\nIt ends with $99.99 there."
     done = compressor.compress(text, CompressionContentType.TEXT_CONTENT)
     assert "It begins with $11.11 here." in done.format_for_prompt()

@@ -1,4 +1,4 @@
-"""What tools return, to test with."""
+"""Sample tool results."""
 
 from __future__ import annotations
 

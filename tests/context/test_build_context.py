@@ -1,4 +1,4 @@
-"""Contexts with what was recalled: fenced, within the budget, nothing twice, nothing that grows by itself."""
+"""Contexts with recalled memories: fenced, within the budget, without repetition."""
 
 from __future__ import annotations
 
@@ -66,10 +66,12 @@ def text_of(context: MemoryContext) -> str:
 
 
 def drafts(messages: Sequence[Message]) -> list[MessageDraft]:
-    return [MessageDraft(one.role, one.content, id=one.id, name=one.name) for one in messages]
+    return [
+        MessageDraft(message.role, message.content, id=message.id, name=message.name) for message in messages
+    ]
 
 
-def test_a_question_brings_what_answers_it_fenced_and_in_the_order_it_was_said(
+def test_a_question_injects_relevant_memories_fenced_and_in_chronological_order(
     engine: MemoryEngine, tenant: str
 ) -> None:
     where = engine.namespace(tenant)
@@ -86,7 +88,7 @@ def test_a_question_brings_what_answers_it_fenced_and_in_the_order_it_was_said(
     assert context.token_count == count_messages(COUNTER, context.messages)
 
 
-def test_the_same_memories_make_the_same_text_whatever_the_question(words: MemoryEngine) -> None:
+def test_the_same_memories_give_the_same_text_for_any_question(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, *TRIPS)
     one, two = (where.build_context(query).messages[0] for query in ("red boat", "Is the boat red?"))
@@ -127,23 +129,23 @@ def test_no_budget_of_a_session_is_ever_exceeded(tokens: int, more: list[str]) -
             return
         assert context.token_count == count_messages(COUNTER, context.messages) <= tokens
         assert context.messages[-1] == session.latest(1)[0]
-        told = {hit.entry.id for hit in context.recalled}
-        assert not told & {hit.entry.id for hit in context.left_out}
+        recalled = {hit.entry.id for hit in context.recalled}
+        assert not recalled & {hit.entry.id for hit in context.left_out}
 
 
-def test_a_larger_budget_tells_more_and_what_has_no_room_is_named(words: MemoryEngine) -> None:
+def test_a_larger_budget_includes_more_and_omitted_memories_are_named(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, *TRIPS)
-    told = []
+    recalled = []
     for tokens in (20, 60, 80, 100, 4000):
         context = where.build_context("red boat", budget=TokenBudget.of(tokens))
         assert len(context.recalled) + len(context.left_out) == 3
-        told.append(len(context.recalled))
-    assert told == sorted(told)
-    assert (told[0], told[-1]) == (0, 3)
+        recalled.append(len(context.recalled))
+    assert recalled == sorted(recalled)
+    assert (recalled[0], recalled[-1]) == (0, 3)
 
 
-def test_memories_of_one_day_share_a_heading_and_take_little_more_than_their_text(
+def test_memories_of_one_day_share_a_heading_with_little_overhead(
     words: MemoryEngine,
 ) -> None:
     where = words.namespace("a")
@@ -165,7 +167,7 @@ def test_memories_of_many_days_have_a_heading_for_each(words: MemoryEngine) -> N
     assert (len(enough.recalled), enough.left_out) == (12, ())
 
 
-def test_a_session_is_told_what_was_said_elsewhere_and_nothing_twice(
+def test_a_session_context_includes_other_sessions_without_repetition(
     engine: MemoryEngine, tenant: str
 ) -> None:
     where = engine.namespace(tenant)
@@ -182,7 +184,7 @@ def test_a_session_is_told_what_was_said_elsewhere_and_nothing_twice(
     assert session.count() == 2
 
 
-def test_memories_stand_before_the_question_for_as_long_as_it_is_answered(words: MemoryEngine) -> None:
+def test_memories_precede_the_question_until_it_is_answered(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, *TRIPS)
     session = where.session("now")
@@ -197,7 +199,7 @@ def test_memories_stand_before_the_question_for_as_long_as_it_is_answered(words:
     assert second[: len(first)] == first
 
 
-def test_a_short_question_is_about_what_was_just_spoken_of(words: MemoryEngine) -> None:
+def test_a_short_question_is_resolved_by_the_preceding_messages(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, *TRIPS)
     session = where.session("now")
@@ -213,7 +215,7 @@ def test_a_short_question_is_about_what_was_just_spoken_of(words: MemoryEngine) 
     assert "Thursday evening" not in text_of(other.build_context())
 
 
-def test_a_context_tells_what_each_section_takes_and_what_the_budget_was_too_small_for(
+def test_a_context_reports_section_sizes_and_budget_warnings(
     words: MemoryEngine,
 ) -> None:
     where = words.namespace("a")
@@ -231,17 +233,17 @@ def test_a_context_tells_what_each_section_takes_and_what_the_budget_was_too_sma
     assert where.build_context("red boat", budget=TokenBudget.of(60)).warnings
 
 
-def test_a_question_that_was_stored_does_not_stand_in_its_own_way(words: MemoryEngine) -> None:
+def test_a_stored_question_does_not_recall_itself(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, *(f"The server in hall {n} was moved to rack {n + 7}." for n in range(40)))
     session = where.session("now")
     session.add("user", "Which server stands in the hall, pray tell, dear assistant?")
-    told = session.build_context().recalled
-    assert len(told) == RecallConfig().limit
-    assert all("server" in hit.entry.content for hit in told)
+    recalled = session.build_context().recalled
+    assert len(recalled) == RecallConfig().limit
+    assert all("server" in hit.entry.content for hit in recalled)
 
 
-def test_what_is_in_sight_does_not_crowd_out_what_is_not(words: MemoryEngine) -> None:
+def test_visible_messages_do_not_displace_other_memories(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, "The captain of the red boat is called Henrik.")
     session = where.session("now")
@@ -250,7 +252,7 @@ def test_what_is_in_sight_does_not_crowd_out_what_is_not(words: MemoryEngine) ->
     assert "Henrik" in text_of(session.build_context())
 
 
-def test_a_question_that_was_asked_often_is_not_what_is_told(words: MemoryEngine) -> None:
+def test_a_frequently_repeated_question_is_not_recalled(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, *["Who is the captain of the red boat?"] * 15, *["He is called Henrik, the captain."] * 2)
     session = where.session("now")
@@ -261,7 +263,7 @@ def test_a_question_that_was_asked_often_is_not_what_is_told(words: MemoryEngine
         assert any(reason.startswith("duplicate") for reason in context.reasons.values())
 
 
-def test_a_query_is_answered_whoever_spoke_last(words: MemoryEngine) -> None:
+def test_a_query_is_answered_regardless_of_the_last_speaker(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, *TRIPS)
     question = "Who is the captain of the red boat?"
@@ -277,7 +279,7 @@ def test_a_query_is_answered_whoever_spoke_last(words: MemoryEngine) -> None:
     assert empty.build_context().messages == ()
 
 
-def test_what_a_tool_said_comes_back_when_it_is_out_of_sight(words: MemoryEngine) -> None:
+def test_tool_results_are_recalled_when_no_longer_visible(words: MemoryEngine) -> None:
     session = words.session("a", "s")
     session.add(MessageDraft("assistant", "", tool_calls=(ToolCall("c", "measure", "{}"),)))
     session.add(MessageDraft("tool", "The turbine had a burst of 93 decibels.", tool_call_id="c"))
@@ -288,7 +290,7 @@ def test_what_a_tool_said_comes_back_when_it_is_out_of_sight(words: MemoryEngine
     assert not any(message.role is Role.TOOL or message.tool_calls for message in context.messages)
 
 
-def test_an_archived_message_that_is_told_takes_no_other_out_of_sight(
+def test_a_recalled_archived_message_does_not_displace_visible_ones(
     engine: MemoryEngine, tenant: str, clock: FrozenClock
 ) -> None:
     session = engine.session(tenant, "s")
@@ -303,12 +305,12 @@ def test_an_archived_message_that_is_told_takes_no_other_out_of_sight(
     assert EntryState.ARCHIVED in {entry.state for entry in session.entries()}
     session.add("user", "Was it a sunny day at the harbour?")
     context = session.build_context()
-    told = {hit.entry.id for hit in context.recalled}
-    assert told
-    assert {message.id for message in session.latest(40)} == {*context.full, *context.compressed, *told}
+    recalled = {hit.entry.id for hit in context.recalled}
+    assert recalled
+    assert {message.id for message in session.latest(40)} == {*context.full, *context.compressed, *recalled}
 
 
-def test_how_the_system_was_told_to_be_stays_in_sight(words: MemoryEngine) -> None:
+def test_the_system_prompt_stays_visible(words: MemoryEngine) -> None:
     session = words.session("a", "s")
     session.add("system", "You are a laconic harbour master.")
     session.add_many(MessageDraft("user", f"{TRIPS[2]} {TRIPS[3]} Number {n}.") for n in range(60))
@@ -319,13 +321,13 @@ def test_how_the_system_was_told_to_be_stays_in_sight(words: MemoryEngine) -> No
     assert [message.role for message in tiny.messages] == [Role.USER]
 
 
-def test_what_has_nothing_to_do_with_a_question_is_not_told(words: MemoryEngine) -> None:
+def test_irrelevant_memories_are_not_included(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, *TRIPS)
     assert where.build_context("quantum chromodynamics").messages == ()
 
 
-def test_the_end_of_a_long_query_counts_as_much_as_its_beginning(words: MemoryEngine) -> None:
+def test_the_end_of_a_long_query_counts_as_much_as_its_start(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, *TRIPS)
     noise = " ".join(f"frame{n} at line{n}" for n in range(3000))
@@ -333,7 +335,7 @@ def test_the_end_of_a_long_query_counts_as_much_as_its_beginning(words: MemoryEn
         assert "Henrik" in where.recall(query, limit=1)[0].entry.content
 
 
-def test_what_has_no_room_is_told_in_a_few_words_with_its_facts(words: MemoryEngine) -> None:
+def test_memories_that_do_not_fit_are_summarized_with_their_facts(words: MemoryEngine) -> None:
     where = words.namespace("a")
     story = "The red boat had a long journey with storms and calm days and little to eat. " * 30
     remember(where, TRIPS[5], f"{story}The mooring fee of the red boat is $4,870.\n{story}")
@@ -347,7 +349,7 @@ def test_what_has_no_room_is_told_in_a_few_words_with_its_facts(words: MemoryEng
     assert any(reason.startswith("summarized") for reason in context.reasons.values())
 
 
-def test_what_the_session_itself_no_longer_shows_is_recalled(words: MemoryEngine) -> None:
+def test_messages_no_longer_visible_in_the_session_are_recalled(words: MemoryEngine) -> None:
     session = words.session("a", "long")
     session.add("user", "The code of the boathouse is 7741.")
     session.add_many(MessageDraft("user", f"{TRIPS[2]} {TRIPS[3]} Number {n}.") for n in range(60))
@@ -358,7 +360,9 @@ def test_what_the_session_itself_no_longer_shows_is_recalled(words: MemoryEngine
 
 
 @pytest.mark.parametrize("small_talk", ["ok thanks", "thank you!", "hello", "yes", "good morning", "👍"])
-def test_small_talk_brings_nothing(engine: MemoryEngine, tenant: str, small_talk: str) -> None:
+def test_small_talk_recalls_nothing_into_a_session(
+    engine: MemoryEngine, tenant: str, small_talk: str
+) -> None:
     where = engine.namespace(tenant)
     remember(where, *TRIPS)
     session = where.session("now")
@@ -377,7 +381,7 @@ def test_a_threshold_of_one_recalls_nothing_into_a_session() -> None:
         assert len(session.build_context().messages) == 1
 
 
-def test_a_query_of_your_own_takes_the_place_of_the_newest_message(words: MemoryEngine) -> None:
+def test_an_explicit_query_replaces_the_newest_message(words: MemoryEngine) -> None:
     remember(words.namespace("a"), *TRIPS)
     session = words.session("a", "now")
     session.add("user", "ok thanks")
@@ -406,7 +410,7 @@ def test_every_message_in_or_out_has_its_reason(words: MemoryEngine) -> None:
     assert {message.id for message in session.messages()} <= expected
 
 
-def test_tool_results_stay_with_their_calls_beside_what_is_recalled(words: MemoryEngine) -> None:
+def test_tool_results_stay_with_their_calls_when_memories_are_recalled(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, *TRIPS)
     session = where.session("now")
@@ -418,7 +422,7 @@ def test_tool_results_stay_with_their_calls_beside_what_is_recalled(words: Memor
     for tokens in (150, 300, 600, 2000):
         context = session.build_context(budget=TokenBudget.of(tokens))
         calls = {call.id for message in context.messages for call in message.tool_calls}
-        assert calls == {one.tool_call_id for one in context.messages if one.role is Role.TOOL}
+        assert calls == {message.tool_call_id for message in context.messages if message.role is Role.TOOL}
 
 
 class Broken(HashEmbedder):
@@ -440,9 +444,7 @@ def test_an_embedder_that_fails_shows_in_the_problems_of_a_context() -> None:
             assert "hash-64" in context.problems[0]
 
 
-def test_what_a_context_injected_is_not_stored_when_it_is_handed_back(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_injected_text_is_not_stored_when_added_back(engine: MemoryEngine, tenant: str) -> None:
     where = engine.namespace(tenant)
     remember(where, *TRIPS)
     session = where.session("now")
@@ -455,7 +457,7 @@ def test_what_a_context_injected_is_not_stored_when_it_is_handed_back(
     assert session.count() == 2
 
 
-def test_a_message_that_quotes_a_fence_is_kept_whole_and_found_by_its_own_words_alone(
+def test_a_message_quoting_a_fence_is_stored_and_found_only_by_its_own_words(
     engine: MemoryEngine, tenant: str
 ) -> None:
     where, quote = (

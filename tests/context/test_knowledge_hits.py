@@ -24,7 +24,7 @@ def where(engine: MemoryEngine, tenant: str) -> Namespace:
     return namespace
 
 
-def test_what_is_known_stands_among_messages_and_says_why(where: Namespace) -> None:
+def test_knowledge_is_ranked_among_messages_with_reasons(where: Namespace) -> None:
     hits = where.recall("What is the mooring fee of the red boat?").hits
     assert hits[0].knowledge is not None
     assert hits[0].knowledge.key == "mooring fee"
@@ -37,7 +37,7 @@ def test_what_is_known_stands_among_messages_and_says_why(where: Namespace) -> N
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_one_word_of_many_does_not_put_knowledge_before_what_was_said(where: Namespace) -> None:
+def test_one_matching_word_does_not_rank_knowledge_before_messages(where: Namespace) -> None:
     hits = where.recall("When does the red boat sail from the harbour?", limit=3).hits
     assert hits[0].entry.content == "The red boat sails at noon."
 
@@ -64,13 +64,13 @@ def test_filters_are_exact_for_knowledge(where: Namespace, filters: RecallFilter
         assert all(hit.message is None for hit in hits)
 
 
-def test_several_categories_are_looked_through(where: Namespace) -> None:
+def test_several_categories_are_searched(where: Namespace) -> None:
     filters = RecallFilters(categories={"domain", "user_preference"})
     hits = where.recall("fee of the boat, and dinner?", filters=filters).hits
     assert {hit.knowledge.key for hit in hits if hit.knowledge} == {"mooring fee", "dinner"}
 
 
-def test_a_preset_of_the_seeds_brings_messages_alone_unless_knowledge_is_asked_for(where: Namespace) -> None:
+def test_tf_idf_returns_only_messages_unless_knowledge_is_requested(where: Namespace) -> None:
     plain = where.recall("mooring fee of the red boat", strategy=Strategy.TF_IDF)
     assert all(hit.message for hit in plain)
     asked = where.recall(
@@ -79,7 +79,7 @@ def test_a_preset_of_the_seeds_brings_messages_alone_unless_knowledge_is_asked_f
     assert [hit.knowledge.key for hit in asked if hit.knowledge] == ["mooring fee"]
 
 
-def test_the_limit_holds_for_both_together(where: Namespace) -> None:
+def test_the_limit_applies_to_messages_and_knowledge_together(where: Namespace) -> None:
     assert len(where.recall("mooring fee of the red boat", limit=1)) == 1
     with pytest.raises(InvalidInputError, match="0"):
         where.recall("mooring fee", limit=0)
@@ -92,35 +92,31 @@ def test_recall_does_not_count_as_use_of_knowledge(where: Namespace) -> None:
     assert (known.confidence, known.use_count) == (0.9, 0)
 
 
-def test_a_context_of_a_namespace_tells_what_is_known(where: Namespace) -> None:
+def test_a_context_of_a_namespace_includes_knowledge(where: Namespace) -> None:
     context = where.build_context("What is the mooring fee of the red boat?", budget=TokenBudget.of(400))
     (message,) = context.messages
     assert "mooring fee: the red boat pays 400 crowns a month (confidence 0.90)" in message.content
     assert message.content.count("400 crowns") == 1
 
 
-def test_a_preference_is_told_beside_what_is_known_under_the_same_key(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_a_preference_is_included_with_knowledge_of_the_same_key(engine: MemoryEngine, tenant: str) -> None:
     known = engine.namespace(tenant).knowledge
     known.store("domain", "meals", "dinner is served at eight")
     known.store("user_preference", "meals", "no fish")
     session = engine.session(tenant, "s")
     session.add("user", "When is dinner served?")
-    told = {hit.knowledge.value for hit in session.build_context().knowledge}
-    assert told == {"dinner is served at eight", "no fish"}
+    values = {hit.knowledge.value for hit in session.build_context().knowledge}
+    assert values == {"dinner is served at eight", "no fish"}
 
 
-def test_knowledge_of_another_namespace_is_never_told(engine: MemoryEngine, where: Namespace) -> None:
+def test_knowledge_of_another_namespace_is_never_included(engine: MemoryEngine, where: Namespace) -> None:
     other = engine.namespace(*where.path, "other")
     other.session("s").add("user", "A red boat.")
     assert all(hit.knowledge is None for hit in other.recall("mooring fee of the red boat"))
     assert "crowns" not in str(other.build_context("mooring fee of the red boat").messages)
 
 
-def test_knowledge_without_room_is_not_said_to_be_told_in_few_words(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_knowledge_that_does_not_fit_is_not_reported_as_summarized(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     for number in range(5):
         namespace.knowledge.store("domain", f"harbour rule {number}", "boats keep to the quay at night " * 9)

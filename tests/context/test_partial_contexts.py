@@ -1,4 +1,4 @@
-"""Contexts of a part of a session, and contexts that tidy by a budget of their own."""
+"""Contexts of a part of a session, and compaction with a custom budget."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_only_the_named_messages_are_shown(session: Session) -> None:
 
 
 @given(st.sets(st.sampled_from([draft.id for draft in TALK])))
-def test_no_result_is_shown_without_its_call(only: set[str]) -> None:
+def test_a_result_is_never_shown_without_its_call(only: set[str]) -> None:
     with MemoryEngine(clock=FrozenClock(), ids=seeded_ids(), embedder=None) as engine:
         session = engine.session("a", "s")
         session.add_many(TALK)
@@ -47,14 +47,14 @@ def test_no_result_is_shown_without_its_call(only: set[str]) -> None:
     assert shown == only - ({"r1"} if "c1" not in only else set())
 
 
-def test_the_summary_in_force_stays(session: Session) -> None:
+def test_the_current_summary_stays(session: Session) -> None:
     session.compress(older_than="q2", summary="They spoke of boats.")
     shown = session.build_context(only={"q3"}, recall=False).messages
     assert [message.is_summary for message in shown] == [True, False]
     assert shown[1].id == "q3"
 
 
-def test_a_budget_of_ones_own_tidies_when_asked_to(session: Session) -> None:
+def test_a_custom_budget_compacts_on_request(session: Session) -> None:
     session.add_many(
         MessageDraft(
             "user", f"Message {n} says that the gate {n} is at https://gate.example/{n} by the lake."
@@ -70,7 +70,7 @@ def test_a_budget_of_ones_own_tidies_when_asked_to(session: Session) -> None:
     assert context.token_count <= 1000
 
 
-def test_the_engines_budget_need_not_tidy() -> None:
+def test_the_budget_of_the_engine_does_not_force_compaction() -> None:
     config = EngineConfig(budget=TokenBudget.of(1000))
     with MemoryEngine(config=config, clock=FrozenClock(), ids=seeded_ids(), embedder=None) as engine:
         session = engine.session("a", "s")
@@ -81,7 +81,7 @@ def test_the_engines_budget_need_not_tidy() -> None:
         assert not any(message.is_summary for message in session.view())
 
 
-def test_a_session_tells_which_ids_it_holds(session: Session) -> None:
+def test_a_session_finds_its_known_ids(session: Session) -> None:
     assert session.find_known_ids(["q1", "no", "a2"]) == {"q1", "a2"}
     with pytest.raises(InvalidNameError):
         session.find_known_ids([""])

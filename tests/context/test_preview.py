@@ -1,4 +1,4 @@
-"""What is looked up for those who look into a memory, the same on every database."""
+"""Lookups of the inspector, on every database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langmem_tiers.testing import FrozenClock
 
 
-def test_a_namespace_tells_what_it_holds_and_nothing_of_others(engine: MemoryEngine, tenant: str) -> None:
+def test_holdings_count_only_the_own_namespace(engine: MemoryEngine, tenant: str) -> None:
     with pytest.raises(NotFoundError):
         engine.namespace(tenant).holdings()
     engine.session((tenant, "below"), "s").add("user", "Not counted above.")
@@ -34,15 +34,20 @@ def test_a_namespace_tells_what_it_holds_and_nothing_of_others(engine: MemoryEng
     space = engine.namespace(tenant)
     space.knowledge.store("domain", "train", "9:40")
     space.long_term.store("Alice likes tea.")
-    held = space.holdings()
-    assert (held.sessions, held.messages, held.knowledge, held.growth_is_whole) == (2, 2, 1, True)
-    assert held.tiers["short_term"].entries == 2
-    assert held.tiers["long_term"].entries == 1
-    (today,) = held.growth
-    assert (today.messages, today.tokens) == (2, held.tokens)
+    holdings = space.holdings()
+    assert (holdings.sessions, holdings.messages, holdings.knowledge, holdings.growth_is_whole) == (
+        2,
+        2,
+        1,
+        True,
+    )
+    assert holdings.tiers["short_term"].entries == 2
+    assert holdings.tiers["long_term"].entries == 1
+    (today,) = holdings.growth
+    assert (today.messages, today.tokens) == (2, holdings.tokens)
 
 
-def test_a_memory_is_found_by_its_id_alone(engine: MemoryEngine, tenant: str) -> None:
+def test_a_memory_is_found_by_its_id(engine: MemoryEngine, tenant: str) -> None:
     said = engine.session(tenant, "one").add("user", "My train leaves at 9:40.").message
     space = engine.namespace(tenant)
     stored = space.long_term.store("Alice likes tea.").entry
@@ -56,7 +61,7 @@ def test_a_memory_is_found_by_its_id_alone(engine: MemoryEngine, tenant: str) ->
             engine.namespace(other).entry(said.id)
 
 
-def test_runs_of_the_optimizer_come_page_by_page(engine: MemoryEngine, tenant: str) -> None:
+def test_optimizer_runs_are_paged(engine: MemoryEngine, tenant: str) -> None:
     engine.session(tenant, "one").add("user", "Hello.")
     for _ in range(5):
         engine.optimizer.run(tenant)
@@ -66,7 +71,7 @@ def test_runs_of_the_optimizer_come_page_by_page(engine: MemoryEngine, tenant: s
     assert rest.next_before is None
 
 
-def test_tasks_and_their_steps_come_page_by_page(engine: MemoryEngine, tenant: str) -> None:
+def test_tasks_and_their_steps_are_paged(engine: MemoryEngine, tenant: str) -> None:
     engine.session(tenant, "a talk").add("user", "No task.")
     for name in ("first", "second"):
         with AgentMemory(engine=engine, namespace=tenant, task=name) as agent:
@@ -75,21 +80,23 @@ def test_tasks_and_their_steps_come_page_by_page(engine: MemoryEngine, tenant: s
     space = engine.namespace(tenant)
     page = space.tasks(limit=1)
     rest = space.tasks(before=page.next_before, limit=9)
-    assert [(one.task, one.cycles) for one in (*page.tasks, *rest.tasks)] == [("second", 5), ("first", 5)]
+    assert [(task.task, task.cycles) for task in (*page.tasks, *rest.tasks)] == [("second", 5), ("first", 5)]
     assert rest.next_before is None
     assert space.tasks(limit=2) == replace(rest, tasks=(*page.tasks, *rest.tasks))
     steps = space.task_cycles("first", limit=3)
     assert steps.next_place is not None
     others = space.task_cycles("first", place=steps.next_place, limit=3)
-    told = (*steps.cycles, *others.cycles)
-    assert [(one.number, one.entry.action.parameters["at"]) for one in told] == [(n + 1, n) for n in range(5)]
+    cycles = (*steps.cycles, *others.cycles)
+    assert [(cycle.number, cycle.entry.action.parameters["at"]) for cycle in cycles] == [
+        (n + 1, n) for n in range(5)
+    ]
     with pytest.raises(NotFoundError):
         space.task_cycles("a talk")
     with pytest.raises(InvalidInputError):
         type(steps.next_place)("x", 10**9, 10**9)
 
 
-def test_tasks_are_found_behind_more_sessions_than_a_page_looks_through(
+def test_tasks_are_found_after_more_sessions_than_a_page_scans(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "_MAX_SCANNED_SESSIONS", 3)
@@ -112,7 +119,7 @@ def test_tasks_are_found_behind_more_sessions_than_a_page_looks_through(
     assert [name for names in pages for name in names] == ["second", "first"]
 
 
-def test_a_task_tells_when_it_began_and_when_it_went_on_last(
+def test_a_task_has_its_start_and_last_update_time(
     engine: MemoryEngine, tenant: str, clock: FrozenClock
 ) -> None:
     began = clock.now()
@@ -152,7 +159,7 @@ def test_a_preview_reads_only_the_newest_messages_and_the_leading_system_message
 
 
 @pytest.mark.usefixtures("few_looked_at")
-def test_a_preview_that_begins_in_the_middle_does_not_take_its_first_message_for_a_leading_one(
+def test_a_preview_starting_mid_session_does_not_treat_its_first_message_as_leading(
     clock: FrozenClock,
 ) -> None:
     with MemoryEngine(embedder=None, clock=clock) as engine:
@@ -169,7 +176,7 @@ def test_a_preview_that_begins_in_the_middle_does_not_take_its_first_message_for
 
 
 @pytest.mark.usefixtures("few_looked_at")
-def test_a_preview_reads_on_while_there_may_be_room_for_older_messages(clock: FrozenClock) -> None:
+def test_a_preview_reads_more_while_older_messages_can_fit(clock: FrozenClock) -> None:
     with MemoryEngine(embedder=None, clock=clock) as engine:
         session = engine.session("a", "s")
         session.add_many([MessageDraft("user", "A long story about boats. " * 300) for _ in range(20)])
@@ -180,7 +187,7 @@ def test_a_preview_reads_on_while_there_may_be_room_for_older_messages(clock: Fr
         assert len(seen.context.messages) > 100
 
 
-def test_a_preview_names_the_newest_200_messages_without_room(clock: FrozenClock) -> None:
+def test_a_preview_names_the_newest_200_messages_that_do_not_fit(clock: FrozenClock) -> None:
     with MemoryEngine(embedder=None, clock=clock) as engine:
         session = engine.session("a", "s")
         session.add_many(boats(0, 300))
@@ -192,7 +199,7 @@ def test_a_preview_names_the_newest_200_messages_without_room(clock: FrozenClock
 
 
 @pytest.mark.parametrize(("newest", "days"), [(5, 3), (4, 2)])
-def test_growth_leaves_out_an_oldest_day_that_may_not_be_complete(
+def test_growth_omits_a_possibly_incomplete_oldest_day(
     engine: MemoryEngine,
     tenant: str,
     clock: FrozenClock,
@@ -205,5 +212,8 @@ def test_growth_leaves_out_an_oldest_day_that_may_not_be_complete(
         clock.advance(days=1)
         for number in range(count):
             engine.session(tenant, "s").add("user", f"Message {number}.")
-    held = engine.namespace(tenant).holdings()
-    assert ([day.messages for day in held.growth], held.growth_is_whole) == ([1, 1, 2][-days:], days == 3)
+    holdings = engine.namespace(tenant).holdings()
+    assert ([day.messages for day in holdings.growth], holdings.growth_is_whole) == (
+        [1, 1, 2][-days:],
+        days == 3,
+    )

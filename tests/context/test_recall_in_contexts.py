@@ -1,4 +1,4 @@
-"""What comes into a context, what does not, and what is taken for an echo."""
+"""Selection of recalled messages for a context, and detection of repeated text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_context_for_a_question_never_exceeds_its_budget() -> None:
             assert namespace.build_context("red boat", budget=TokenBudget.of(tokens)).token_count <= tokens
 
 
-def test_a_tag_in_a_program_is_no_fence() -> None:
+def test_a_tag_in_source_code_is_not_a_fence() -> None:
     with MemoryEngine(embedder=None) as engine:
         namespace = engine.namespace("a")
         code = "Here is my code:\n#include <memory>\nint main() { zebra(); }\nWhy does zebra crash?"
@@ -34,14 +34,14 @@ def test_a_tag_in_a_program_is_no_fence() -> None:
         "<memory> is a tag that we use. Be nice to the captain.",
     ],
 )
-def test_a_system_message_of_ones_own_is_stored(text: str) -> None:
+def test_a_custom_system_message_is_stored(text: str) -> None:
     with MemoryEngine(embedder=None) as engine:
         report = engine.session("a", "s").add(MessageDraft("system", text))
         assert (report.message.content, report.echoes) == (text, ())
 
 
 @pytest.mark.parametrize("role", ["system", "user", "assistant"])
-def test_what_was_injected_is_not_stored_whoever_hands_it_back(role: str) -> None:
+def test_injected_text_is_not_stored_for_any_role(role: str) -> None:
     with MemoryEngine(embedder=None) as engine:
         namespace = engine.namespace("a")
         namespace.session("s").add("user", "The red boat sails at noon.")
@@ -52,7 +52,7 @@ def test_what_was_injected_is_not_stored_whoever_hands_it_back(role: str) -> Non
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("tokens", range(300, 1500, 50))
-def test_no_message_is_there_twice(tokens: int) -> None:
+def test_a_context_contains_no_message_twice(tokens: int) -> None:
     with MemoryEngine(embedder=None, clock=FrozenClock(), ids=seeded_ids()) as engine:
         session = engine.session("a", "s")
         session.add(MessageDraft("user", "The code is 7741.", id="code"))
@@ -64,7 +64,7 @@ def test_no_message_is_there_twice(tokens: int) -> None:
         assert sum("7741" in message.content for message in context.messages) == 1
 
 
-def test_a_full_session_has_room_for_what_answers() -> None:
+def test_a_full_session_leaves_room_for_recalled_answers() -> None:
     with MemoryEngine(embedder=None) as engine:
         session = engine.session("a", "s")
         session.add("user", "The code of the safe is 7741.")
@@ -76,7 +76,7 @@ def test_a_full_session_has_room_for_what_answers() -> None:
 
 
 @pytest.mark.parametrize("said", ["ok thanks", "Hello!", "yes"])
-def test_small_talk_brings_nothing_back(said: str) -> None:
+def test_small_talk_recalls_nothing(said: str) -> None:
     with MemoryEngine() as engine:
         engine.session("a", "before").add_many(
             MessageDraft("user", text) for text in ("thanks a lot, ok", "hello again", "yes yes")

@@ -1,4 +1,4 @@
-"""Compaction, number by number."""
+"""The limits of compaction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAY = 86_400
 SECONDS = int(NOW.timestamp())
 
 
-def spoken(count: int, tokens: int | None = 5) -> ContextData:
+def build_conversation(count: int, tokens: int | None = 5) -> ContextData:
     """Turns by user and assistant in turn, the first one is Message 1."""
     entries = tuple(
         HistoryEntry(1000 + n, "assistant", f"Response {(n + 1) // 2}", tokens)
@@ -38,8 +38,8 @@ def spoken(count: int, tokens: int | None = 5) -> ContextData:
 
 
 @pytest.mark.parametrize(("count", "left"), [(0, 0), (30, 30), (50, 50), (51, 30), (52, 30), (200, 30)])
-def test_more_than_50_entries_leave_the_newest_30(count: int, left: int) -> None:
-    before = spoken(count)
+def test_more_than_50_entries_are_reduced_to_the_newest_30(count: int, left: int) -> None:
+    before = build_conversation(count)
     report = compact(before, now=NOW)
     assert len(report.context.recent_history) == left
     assert report.context.recent_history == before.recent_history[count - left :]
@@ -47,8 +47,8 @@ def test_more_than_50_entries_leave_the_newest_30(count: int, left: int) -> None
     assert report.is_compacted == (count > 50)
 
 
-def test_the_summary_reads_as_in_the_design() -> None:
-    summary = compact(spoken(51), now=NOW).context.long_term_summary
+def test_the_summary_matches_the_design() -> None:
+    summary = compact(build_conversation(51), now=NOW).context.long_term_summary
     assert summary.startswith(
         "Previous conversation summary:\n- user: Message 1\n- assistant: Response 1\n- user: "
     )
@@ -57,8 +57,8 @@ def test_the_summary_reads_as_in_the_design() -> None:
 
 
 def test_a_later_summary_is_appended_to_the_earlier_one() -> None:
-    first = compact(spoken(51), now=NOW).context
-    more = replace(first, recent_history=(*first.recent_history, *spoken(60).recent_history))
+    first = compact(build_conversation(51), now=NOW).context
+    more = replace(first, recent_history=(*first.recent_history, *build_conversation(60).recent_history))
     second = compact(more, now=NOW)
     assert second.context.long_term_summary == f"{first.long_term_summary}\n\n{second.summary}"
     assert second.by_length == 60
@@ -69,24 +69,24 @@ def test_a_later_summary_is_appended_to_the_earlier_one() -> None:
     ("count", "each", "left"),
     [(4, 25_000, 4), (4, 25_001, 2), (5, 20_001, 3), (1, 1_000_000, 1), (40, 2500, 40), (40, 2501, 20)],
 )
-def test_more_than_100_000_tokens_leave_the_newer_half(count: int, each: int, left: int) -> None:
-    report = compact(spoken(count, each), now=NOW)
+def test_more_than_100_000_tokens_are_reduced_to_the_newer_half(count: int, each: int, left: int) -> None:
+    report = compact(build_conversation(count, each), now=NOW)
     assert len(report.context.recent_history) == left
     assert (report.by_length, report.by_tokens) == (0, count - left)
     assert (report.tokens_before, report.tokens_after) == (count * each, left * each)
 
 
-def test_tokens_are_looked_at_after_the_length() -> None:
-    report = compact(spoken(60, 3000), now=NOW)  # 180,000; of the newest 30 it is 90,000
+def test_tokens_are_checked_after_the_length() -> None:
+    report = compact(build_conversation(60, 3000), now=NOW)  # 180,000; of the newest 30 it is 90,000
     assert (report.by_length, report.by_tokens) == (30, 0)
-    report = compact(spoken(60, 4000), now=NOW)  # 240,000; of the newest 30 it is 120,000
+    report = compact(build_conversation(60, 4000), now=NOW)  # 240,000; of the newest 30 it is 120,000
     assert (report.by_length, report.by_tokens) == (30, 15)
     assert len(report.context.recent_history) == 15
     assert report.context.long_term_summary.count("\n- ") == 45
 
 
-def test_entries_that_nobody_counted_count_nothing_unless_a_counter_is_handed_in() -> None:
-    context = spoken(4, None)
+def test_uncounted_entries_count_0_tokens_without_a_counter() -> None:
+    context = build_conversation(4, None)
     long = replace(
         context, recent_history=tuple(replace(e, content="x" * 120_000) for e in context.recent_history)
     )
@@ -95,20 +95,24 @@ def test_entries_that_nobody_counted_count_nothing_unless_a_counter_is_handed_in
     assert (report.tokens_before, report.by_tokens) == (120_000, 2)
 
 
-def test_by_hand_the_newest_30_stay_also_of_fewer_than_50() -> None:
-    report = compact(spoken(45), now=NOW, force=True)
+def test_forced_compaction_keeps_the_newest_30_of_fewer_than_50() -> None:
+    report = compact(build_conversation(45), now=NOW, force=True)
     assert (report.by_length, len(report.context.recent_history)) == (15, 30)
-    assert compact(spoken(30), now=NOW, force=True).summarized == 0
+    assert compact(build_conversation(30), now=NOW, force=True).summarized == 0
 
 
 def test_the_limits_can_be_set() -> None:
-    report = compact(spoken(31), now=NOW, config=CompactionConfig(max_history=30, keep_history=10))
+    report = compact(
+        build_conversation(31), now=NOW, config=CompactionConfig(max_history=30, keep_history=10)
+    )
     assert len(report.context.recent_history) == 10
-    assert not compact(spoken(100), now=NOW, config=CompactionConfig(max_history=100)).is_compacted
-    assert compact(spoken(4), now=NOW, config=CompactionConfig(max_tokens=19)).by_tokens == 2
+    assert not compact(
+        build_conversation(100), now=NOW, config=CompactionConfig(max_history=100)
+    ).is_compacted
+    assert compact(build_conversation(4), now=NOW, config=CompactionConfig(max_tokens=19)).by_tokens == 2
 
 
-def test_facts_are_sorted_and_each_there_once() -> None:
+def test_facts_are_sorted_and_unique() -> None:
     context = ContextData(session_id="s", facts=("b", "a", "é", "B", "b", "a"))
     report = compact(context, now=NOW)
     assert report.context.facts == ("B", "a", "b", "é")
@@ -116,7 +120,7 @@ def test_facts_are_sorted_and_each_there_once() -> None:
     assert report.is_compacted
 
 
-def test_running_tasks_stay_and_completed_ones_for_24_hours() -> None:
+def test_running_tasks_are_kept_and_completed_ones_for_24_hours() -> None:
     def task(name: str, status: str, age: int) -> ActiveTask:
         return ActiveTask(name, "", status, 0.5, 0, SECONDS - age)
 
@@ -132,14 +136,19 @@ def test_running_tasks_stay_and_completed_ones_for_24_hours() -> None:
         ),
     )
     report = compact(context, now=NOW)
-    assert [one.id for one in report.context.active_tasks] == ["old but running", "young", "waiting"]
+    assert [task.id for task in report.context.active_tasks] == ["old but running", "young", "waiting"]
     assert report.pruned_tasks == ("a day", "older", "lower case")
     longer = compact(context, now=NOW, config=CompactionConfig(completed_hours=72))
     assert longer.pruned_tasks == ()
 
 
-def test_nothing_else_is_touched_and_the_context_that_was_handed_in_stays() -> None:
-    context = spoken(60).with_tool_call("echo").with_token_usage(input_tokens=3).with_environment("/w", at=5)
+def test_compaction_changes_nothing_else_and_not_the_given_context() -> None:
+    context = (
+        build_conversation(60)
+        .with_tool_call("echo")
+        .with_token_usage(input_tokens=3)
+        .with_environment("/w", at=5)
+    )
     context = replace(context, system_state={"x": 1}, extra={"theirs": 2}, based_on="abc")
     after = compact(context, now=NOW).context
     for name in ("system_state", "tool_stats", "token_usage", "last_known_environment", "extra", "based_on"):
@@ -147,9 +156,9 @@ def test_nothing_else_is_touched_and_the_context_that_was_handed_in_stays() -> N
     assert len(context.recent_history) == 60
 
 
-def test_a_long_entry_is_cut_and_keeps_its_facts() -> None:
+def test_a_long_entry_is_truncated_and_keeps_its_facts() -> None:
     long = "word " * 100 + "see https://grafana.example/d/7 and mail ops@example.org"
-    context = spoken(50).with_message("user", "x", at=0)
+    context = build_conversation(50).with_message("user", "x", at=0)
     context = replace(context, recent_history=(HistoryEntry(1, "user", long, 9), *context.recent_history))
     line = compact(context, now=NOW).context.long_term_summary.split("\n")[1]
     assert line.startswith("- user: word word")
@@ -158,8 +167,8 @@ def test_a_long_entry_is_cut_and_keeps_its_facts() -> None:
     assert len(line) < 400
 
 
-def test_a_tool_call_and_its_result_stay_together() -> None:
-    entries = list(spoken(60).recent_history)
+def test_a_tool_call_and_its_result_are_not_separated() -> None:
+    entries = list(build_conversation(60).recent_history)
     call: list[JsonValue] = [{"id": "c1", "name": "t", "arguments": "{}"}]
     entries[29] = HistoryEntry(1, "assistant", "", 5, {"tool_calls": call})
     entries[30] = HistoryEntry(2, "tool", "result", 5, {"tool_call_id": "c1"})
@@ -171,7 +180,9 @@ def test_a_tool_call_and_its_result_stay_together() -> None:
 def test_a_model_writes_the_summary() -> None:
     config = CompactionConfig(max_history=8, keep_history=4)
     model = ScriptedLLM(["They greeted each other."])
-    report = compact(spoken(9), now=NOW, config=config, summarizer=Summarizer(CharCounter(), model))
+    report = compact(
+        build_conversation(9), now=NOW, config=config, summarizer=Summarizer(CharCounter(), model)
+    )
     assert report.strategy is SummaryStrategy.HIERARCHICAL
     assert report.problems == ()
     assert report.context.long_term_summary.startswith(f"{SUMMARY_HEADING}\nThey greeted each other.")
@@ -179,18 +190,18 @@ def test_a_model_writes_the_summary() -> None:
 
 
 @pytest.mark.parametrize("answer", [RuntimeError("down"), "", "x" * 100_000])
-def test_where_a_model_fails_the_lines_take_its_place_and_the_report_says_so(
+def test_a_failed_model_is_replaced_by_extracted_lines_and_reported(
     answer: str | BaseException,
 ) -> None:
     config = CompactionConfig(max_history=8, keep_history=4)
     failing = Summarizer(CharCounter(), ScriptedLLM([answer]))
-    report = compact(spoken(9), now=NOW, config=config, summarizer=failing)
+    report = compact(build_conversation(9), now=NOW, config=config, summarizer=failing)
     assert report.strategy is SummaryStrategy.EXTRACTIVE
     assert report.problems
-    assert report.context == compact(spoken(9), now=NOW, config=config).context
+    assert report.context == compact(build_conversation(9), now=NOW, config=config).context
 
 
-def test_a_summary_that_has_grown_too_long_is_summarised_again() -> None:
+def test_a_summary_that_is_too_long_is_summarized_again() -> None:
     config, context = CompactionConfig(max_summary_tokens=1000), ContextData(session_id="s")
     for round_ in range(20):
         entries = tuple(
@@ -207,8 +218,8 @@ def test_a_summary_that_has_grown_too_long_is_summarised_again() -> None:
     assert context.long_term_summary.startswith(SUMMARY_HEADING)
 
 
-def test_compacting_what_is_compact_changes_nothing() -> None:
-    once = compact(spoken(120, 4000), now=NOW).context
+def test_compacting_a_compacted_context_changes_nothing() -> None:
+    once = compact(build_conversation(120, 4000), now=NOW).context
     again = compact(once, now=NOW)
     assert not again.is_compacted
     assert again.context == once
@@ -227,9 +238,11 @@ def test_any_context_can_be_compacted(context: ContextData) -> None:
 
 
 @pytest.mark.parametrize("count", [60, 120])
-def test_compaction_counts_the_tokens_of_each_entry_before_and_of_those_kept_twice(count: int) -> None:
+def test_compaction_counts_each_entry_once_and_kept_entries_twice_more(count: int) -> None:
     counter = _CountingCounter()
-    assert len(compact(spoken(count, None), now=NOW, counter=counter).context.recent_history) == 30
+    assert (
+        len(compact(build_conversation(count, None), now=NOW, counter=counter).context.recent_history) == 30
+    )
     assert counter.calls == count + 2 * 30
 
 

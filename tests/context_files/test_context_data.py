@@ -1,4 +1,4 @@
-"""The whole schema of a context file, its verbs, and what is refused."""
+"""The schema of a context file, its operations, and refused input."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_new_context_has_every_field() -> None:
     assert parsed(dict.fromkeys(FILE)) == ContextData(session_id=SESSION)  # null is as good as missing
 
 
-def test_fields_that_are_not_known_stay_at_every_level() -> None:
+def test_unknown_fields_are_kept_at_every_level() -> None:
     file = json.loads(json.dumps(FILE))
     file["schema"] = {"version": [2, None]}
     for part in (
@@ -124,7 +124,7 @@ def test_a_turn_is_counted_as_a_quarter_of_its_characters() -> None:
     assert uncounted.tracked_tokens == 5  # only what somebody counted
 
 
-def test_calls_of_tools_and_tokens_add_up() -> None:
+def test_tool_calls_and_tokens_add_up() -> None:
     context = ContextData(session_id="s")
     for tool, failed in (("echo", False), ("echo", True), ("file_read", False)):
         context = context.with_tool_call(tool, failed=failed)
@@ -133,7 +133,7 @@ def test_calls_of_tools_and_tokens_add_up() -> None:
     assert context.token_usage == TokenUsage(101, 20, 121)
 
 
-def test_a_task_is_begun_and_changed_and_says_when() -> None:
+def test_a_task_records_its_start_and_changes() -> None:
     context = ContextData(session_id="s").with_task("t", "Monitor", at=100)
     assert context.active_tasks == (ActiveTask("t", "Monitor", "Running", 0.0, 100, 100),)
     done = context.with_task("t", at=200, status="Completed", progress=1.0)
@@ -148,12 +148,12 @@ def test_facts_are_added_once_and_kept_if_relevant() -> None:
     assert context.keep_facts(lambda fact: fact == "b").facts == ("b",)
 
 
-def test_the_environment_is_what_was_seen_last() -> None:
+def test_the_environment_is_the_latest_known_one() -> None:
     context = ContextData(session_id="s").with_environment("/w", {"memory_usage_mb": 8192}, at=NOW)
     assert context.last_known_environment == KnownEnvironment("/w", 1708654321, {"memory_usage_mb": 8192})
 
 
-def test_a_context_does_not_change_when_what_it_was_made_of_does() -> None:
+def test_a_context_is_independent_of_its_input_objects() -> None:
     state: dict[str, Any] = {"deep": {"list": [1]}}
     context = ContextData(session_id="s", system_state=state)
     state["deep"]["list"].append(2)
@@ -191,7 +191,7 @@ def test_a_context_does_not_change_when_what_it_was_made_of_does() -> None:
         ),
     ],
 )
-def test_a_value_that_cannot_be_kept_is_refused_by_name(make: Any, message: str) -> None:
+def test_an_invalid_value_is_refused_by_name(make: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         make()
 
@@ -211,7 +211,7 @@ def test_a_session_id_that_cannot_be_used_is_refused(name: Any) -> None:
         (lambda: ContextFilesConfig(compaction=None), "CompactionConfig"),  # type: ignore[arg-type] # refused
     ],
 )
-def test_limits_that_make_no_sense_are_refused(make: Any, message: str) -> None:
+def test_invalid_limits_are_refused(make: Any, message: str) -> None:
     with pytest.raises(InvalidConfigError, match=message):
         make()
 
@@ -265,12 +265,12 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("data", "reason"), HOSTILE.values(), ids=HOSTILE)
-def test_a_file_that_is_none_is_refused_with_its_place(data: bytes, reason: str) -> None:
+def test_an_invalid_file_is_refused_with_the_position(data: bytes, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
         context_from_bytes(data, SESSION)
 
 
-def test_a_mark_of_byte_order_before_the_file_is_read_over() -> None:
+def test_a_byte_order_mark_is_ignored() -> None:
     assert context_from_bytes(b"\xef\xbb\xbf" + json.dumps(FILE).encode(), SESSION) == parsed(FILE)
 
 
@@ -307,7 +307,7 @@ CONTEXTS = st.builds(
 
 
 @given(CONTEXTS)
-def test_any_context_comes_back_equal_and_is_written_alike_again(context: ContextData) -> None:
+def test_any_context_survives_a_round_trip_with_identical_bytes(context: ContextData) -> None:
     data = context_to_bytes(context)
     again = context_from_bytes(data, SESSION)
     assert again == context

@@ -43,7 +43,7 @@ def files(
         yield opened
 
 
-def test_the_usage_of_the_design_works(files: ContextFiles, clock: FrozenClock) -> None:
+def test_the_usage_example_of_the_design_works(files: ContextFiles, clock: FrozenClock) -> None:
     files.initialize()
     context = files.load(ID)
     assert context == ContextData(session_id=ID)
@@ -63,7 +63,9 @@ def test_the_usage_of_the_design_works(files: ContextFiles, clock: FrozenClock) 
     assert files.load(ID) == ContextData(session_id=ID)
 
 
-def test_a_long_conversation_is_compacted_saved_and_goes_on(files: ContextFiles, clock: FrozenClock) -> None:
+def test_a_long_conversation_is_compacted_saved_and_continued(
+    files: ContextFiles, clock: FrozenClock
+) -> None:
     for number in range(120):
         clock.advance(minutes=1)
 
@@ -80,7 +82,7 @@ def test_a_long_conversation_is_compacted_saved_and_goes_on(files: ContextFiles,
     assert len(files.versions(ID)) == 10
 
 
-def test_versions_are_listed_compared_and_restored(files: ContextFiles, clock: FrozenClock) -> None:
+def test_versions_can_be_listed_compared_and_restored(files: ContextFiles, clock: FrozenClock) -> None:
     context = files.load(ID)
     for fact in ("a", "b", "c"):
         clock.advance(hours=1)
@@ -97,7 +99,7 @@ def test_versions_are_listed_compared_and_restored(files: ContextFiles, clock: F
         files.version(ID, 9)
 
 
-def test_who_saves_an_outdated_context_is_refused_or_says_what_to_do(files: ContextFiles) -> None:
+def test_saving_an_outdated_context_is_refused_unless_resolved(files: ContextFiles) -> None:
     ours = theirs = files.save(files.load(ID).with_fact("base")).context
     files.save(theirs.with_fact("theirs").with_tool_call("echo"))
     ours = ours.with_fact("ours").with_tool_call("echo")
@@ -125,7 +127,7 @@ def test_facts_are_extracted_and_found(files: ContextFiles) -> None:
     assert files.find_facts(report.context, "which port?").hits[0].fact == report.added[0]
 
 
-def test_a_model_that_is_handed_in_writes_summaries(tmp_path: Path, clock: FrozenClock) -> None:
+def test_a_given_model_writes_summaries(tmp_path: Path, clock: FrozenClock) -> None:
     config = ContextFilesConfig(compaction=CompactionConfig(max_history=4, keep_history=2))
     model = ScriptedLLM(["They counted.", RuntimeError("down")])
     files = ContextFiles(tmp_path, config=config, model=model, clock=clock)
@@ -143,7 +145,7 @@ def test_a_model_that_is_handed_in_writes_summaries(tmp_path: Path, clock: Froze
     )
 
 
-def test_nothing_is_made_before_the_first_save(tmp_path: Path) -> None:
+def test_no_file_is_created_before_the_first_save(tmp_path: Path) -> None:
     files = ContextFiles(tmp_path / "later")
     files.load(ID)
     assert files.sessions() == ()
@@ -161,7 +163,7 @@ def test_nothing_is_made_before_the_first_save(tmp_path: Path) -> None:
         ({"embedder": 5}, "embedder must have"),
     ],
 )
-def test_parts_that_cannot_be_used_are_refused(tmp_path: Path, part: Any, message: str) -> None:
+def test_invalid_components_are_refused(tmp_path: Path, part: Any, message: str) -> None:
     with pytest.raises(InvalidConfigError, match=message):
         ContextFiles(tmp_path, **part)
 
@@ -171,7 +173,7 @@ def test_only_contexts_are_saved(tmp_path: Path) -> None:
         ContextFiles(tmp_path).save({"facts": []})  # type: ignore[arg-type] # refused
 
 
-def test_contexts_of_a_database_go_with_their_namespace(tmp_path: Path) -> None:
+def test_contexts_of_a_database_are_deleted_with_their_namespace(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     database = Database(url, EngineConfig())
     create_context_tables(database)

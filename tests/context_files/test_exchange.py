@@ -1,4 +1,4 @@
-"""Contexts into the engine and out again: nothing is lost on either way."""
+"""Import of contexts into the engine and export from it, without loss."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def one_engine() -> Iterator[MemoryEngine]:
         yield engine
 
 
-def test_the_file_of_the_design_goes_in_and_comes_out_equal(
+def test_the_file_of_the_design_is_imported_and_exported_equal(
     engine: MemoryEngine, tenant: str, files: ContextFiles, other_files: ContextFiles
 ) -> None:
     context = files.save(parsed(FILE)).context
@@ -59,7 +59,7 @@ def test_the_file_of_the_design_goes_in_and_comes_out_equal(
     assert context_to_bytes(other_files.load(SESSION)) == context_to_bytes(context)
 
 
-def test_going_in_twice_stores_nothing_twice(engine: MemoryEngine, tenant: str, files: ContextFiles) -> None:
+def test_importing_twice_stores_nothing_twice(engine: MemoryEngine, tenant: str, files: ContextFiles) -> None:
     files.save(full("s"))
     files.to_engine("s", engine, tenant)
     count, known = engine.session(tenant, "s").count(), list(engine.namespace(tenant).knowledge)
@@ -71,14 +71,14 @@ def test_going_in_twice_stores_nothing_twice(engine: MemoryEngine, tenant: str, 
 
 @examples(60)
 @given(CONTEXTS)
-def test_any_context_comes_out_as_it_went_in(one_engine: MemoryEngine, context: ContextData) -> None:
+def test_any_context_is_exported_as_imported(one_engine: MemoryEngine, context: ContextData) -> None:
     side = _build_endpoint(one_engine, uuid.uuid4().hex, SESSION)
     for _ in range(2):
         import_context(side, context)
         assert export_context(side, SESSION) == context
 
 
-def test_an_entry_that_reads_like_a_summary_is_an_entry(one_engine: MemoryEngine) -> None:
+def test_an_entry_that_resembles_a_summary_is_an_entry(one_engine: MemoryEngine) -> None:
     for role in ("system", "user", "narrator"):
         for summary in ("", "Told before."):
             side = _build_endpoint(one_engine, uuid.uuid4().hex, SESSION)
@@ -89,14 +89,14 @@ def test_an_entry_that_reads_like_a_summary_is_an_entry(one_engine: MemoryEngine
                 assert export_context(side, SESSION) == context
 
 
-def test_what_was_said_and_learned_since_comes_along(
+def test_later_messages_and_knowledge_are_exported(
     engine: MemoryEngine, tenant: str, files: ContextFiles
 ) -> None:
     context = files.save(parsed(FILE)).context
     files.to_engine(SESSION, engine, tenant)
     session, knowledge = engine.session(tenant, SESSION), engine.namespace(tenant).knowledge
     session.add("user", "And now delete it")
-    known = {one.value: one for one in knowledge}
+    known = {item.value: item for item in knowledge}
     knowledge.remove("note", known["User prefers verbose output"].key)
     knowledge.correct("note", known["Project uses Rust 1.75"].key, "Project uses Rust 1.80")
     found = files.from_engine(SESSION, engine, tenant).context
@@ -107,7 +107,7 @@ def test_what_was_said_and_learned_since_comes_along(
     assert files.versions(SESSION)[0].number == 2
 
 
-def test_a_session_goes_out_and_into_another_engine_without_loss(
+def test_a_session_is_exported_and_imported_without_loss(
     engine: MemoryEngine, tenant: str, files: ContextFiles, clock: FrozenClock
 ) -> None:
     session = engine.session(tenant, "s")
@@ -128,17 +128,19 @@ def test_a_session_goes_out_and_into_another_engine_without_loss(
         report = files.to_engine("s", other, "ns")
         assert (report.stored, report.facts) == (4, 2)
         assert list(other.session("ns", "s").messages()) == list(session.messages())
-        known = {(one.category, one.key, one.value, one.confidence, one.source) for one in knowledge}
+        known = {(item.category, item.key, item.value, item.confidence, item.source) for item in knowledge}
         copied = {
-            (one.category, one.key, one.value, one.confidence, one.source)
-            for one in other.namespace("ns").knowledge
+            (item.category, item.key, item.value, item.confidence, item.source)
+            for item in other.namespace("ns").knowledge
         }
         assert copied == known
         again = files.from_engine("s", other, "ns").context
         assert again == context
 
 
-def test_messages_behind_a_summary_stay_there(engine: MemoryEngine, tenant: str, files: ContextFiles) -> None:
+def test_summarized_messages_stay_summarized_after_an_import(
+    engine: MemoryEngine, tenant: str, files: ContextFiles
+) -> None:
     session = engine.session(tenant, "s")
     ids = [session.add("user", f"message {n}").message.id for n in range(6)]
     session.compress(older_than=ids[4], summary="four messages")
@@ -152,9 +154,7 @@ def test_messages_behind_a_summary_stay_there(engine: MemoryEngine, tenant: str,
         assert files.from_engine("s", other, "ns").context == context
 
 
-def test_a_session_that_was_deleted_leaves_nothing_to_come_out(
-    engine: MemoryEngine, tenant: str, files: ContextFiles
-) -> None:
+def test_a_deleted_session_is_exported_empty(engine: MemoryEngine, tenant: str, files: ContextFiles) -> None:
     files.save(parsed(FILE))
     files.to_engine(SESSION, engine, tenant)
     engine.session(tenant, SESSION).delete()
@@ -163,7 +163,7 @@ def test_a_session_that_was_deleted_leaves_nothing_to_come_out(
     assert found.tool_stats.total_calls == 0
 
 
-def test_a_summary_that_comes_to_a_session_with_messages_is_kept_and_told_of(
+def test_a_summary_imported_into_a_used_session_is_kept_and_reported(
     engine: MemoryEngine, tenant: str, files: ContextFiles
 ) -> None:
     engine.session(tenant, "s").add("user", "before")
@@ -178,7 +178,7 @@ def test_a_summary_that_comes_to_a_session_with_messages_is_kept_and_told_of(
     assert {entry.content for entry in found.recent_history} == {"before", "x"}
 
 
-def test_entries_of_other_roles_and_fields_come_back(one_engine: MemoryEngine) -> None:
+def test_entries_with_other_roles_and_fields_are_exported_equal(one_engine: MemoryEngine) -> None:
     entries = (
         HistoryEntry(1, "developer", "rules", None, {"theirs": 1}),
         HistoryEntry(1, "user", "twice", 1),
@@ -193,13 +193,11 @@ def test_entries_of_other_roles_and_fields_come_back(one_engine: MemoryEngine) -
     assert export_context(side, "s") == context
 
 
-def test_what_was_taken_out_of_the_list_does_not_come_out(
-    engine: MemoryEngine, tenant: str, files: ContextFiles
-) -> None:
+def test_removed_messages_are_not_exported(engine: MemoryEngine, tenant: str, files: ContextFiles) -> None:
     context = files.save(parsed(FILE)).context
     files.to_engine(SESSION, engine, tenant)
     session = engine.session(tenant, SESSION)
-    second = next(one for one in session.messages() if one.role is Role.ASSISTANT)
+    second = next(message for message in session.messages() if message.role is Role.ASSISTANT)
     session.transcript.move([second.id], Listing.REMOVED)
     found = files.from_engine(SESSION, engine, tenant).context
     assert found.recent_history == (context.recent_history[0], context.recent_history[2])
@@ -207,7 +205,7 @@ def test_what_was_taken_out_of_the_list_does_not_come_out(
     assert files.from_engine(SESSION, engine, tenant).context == context
 
 
-def test_what_is_kept_beside_is_no_item_of_the_tenant(
+def test_exchange_records_are_not_items_of_the_tenant(
     engine: MemoryEngine, tenant: str, files: ContextFiles
 ) -> None:
     files.save(parsed(FILE))

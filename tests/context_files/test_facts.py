@@ -1,4 +1,4 @@
-"""Facts that are found in the history, and facts that are found again."""
+"""Extraction of facts from the history, and search for them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def said(*texts: str, role: str = "user") -> ContextData:
+def build_conversation(*texts: str, role: str = "user") -> ContextData:
     context = ContextData(session_id="s")
     for number, text in enumerate(texts):
         context = context.with_message(role, text, at=number)
     return context
 
 
-def test_decisions_preferences_and_addresses_become_facts_as_they_were_said() -> None:
-    context = said(
+def test_decisions_preferences_and_urls_become_facts_verbatim() -> None:
+    context = build_conversation(
         "Good morning! I prefer short answers. How are you?",
         "We decided to use PostgreSQL for the bookings.",
         "The dashboards are at https://grafana.example/d/7 now. Nice weather today.",
@@ -45,8 +45,10 @@ def test_decisions_preferences_and_addresses_become_facts_as_they_were_said() ->
     assert extract_facts(report.context).known == 4
 
 
-def test_what_the_context_says_already_is_not_said_again() -> None:
-    context = said("I prefer short answers.", "i  prefer short answers").with_fact("I prefer short answers")
+def test_known_facts_are_not_added_again() -> None:
+    context = build_conversation("I prefer short answers.", "i  prefer short answers").with_fact(
+        "I prefer short answers"
+    )
     report = extract_facts(context)
     assert report.added == ()
     assert report.known == 2
@@ -54,7 +56,7 @@ def test_what_the_context_says_already_is_not_said_again() -> None:
 
 def test_facts_that_differ_in_a_number_or_a_negation_are_two() -> None:
     report = extract_facts(
-        said(
+        build_conversation(
             "We decided to use port 8080.",
             "We decided to use port 8081.",
             "We decided not to use port 8081.",
@@ -63,18 +65,18 @@ def test_facts_that_differ_in_a_number_or_a_negation_are_two() -> None:
     assert len(report.added) == 3
 
 
-def test_questions_secrets_tools_and_small_talk_are_no_facts() -> None:
-    context = said(
+def test_questions_secrets_tools_and_small_talk_yield_no_facts() -> None:
+    context = build_conversation(
         "Have we decided to use https://example.org?",
         "The password is hunter2 at https://example.org/login.",
         "Thanks, that is great.",
     )
     assert extract_facts(context).added == ()
-    assert extract_facts(said("See https://example.org/log", role="tool")).added == ()
+    assert extract_facts(build_conversation("See https://example.org/log", role="tool")).added == ()
 
 
-def test_only_what_is_new_is_looked_at() -> None:
-    context = said("I prefer tea.", "I prefer coffee.")
+def test_only_new_messages_are_searched_for_facts() -> None:
+    context = build_conversation("I prefer tea.", "I prefer coffee.")
     assert extract_facts(context, since=0).added == ("I prefer coffee.",)
 
 
@@ -89,7 +91,7 @@ FACTS = (
 @pytest.mark.parametrize(
     "embedder", [None, OfflineEmbedder(), HashEmbedder()], ids=["words", "offline", "hash"]
 )
-def test_facts_are_found_by_what_a_text_is_about(embedder: OfflineEmbedder | HashEmbedder | None) -> None:
+def test_facts_are_found_by_the_topic_of_a_text(embedder: OfflineEmbedder | HashEmbedder | None) -> None:
     search = FactSearch(embedder, FrozenClock())
     for question, fact in (
         ("Which port does the database have?", FACTS[2]),
@@ -103,13 +105,13 @@ def test_facts_are_found_by_what_a_text_is_about(embedder: OfflineEmbedder | Has
     assert len(search.find(FACTS, "the database of the project", limit=1).hits) == 1
 
 
-def test_meaning_finds_what_words_do_not() -> None:
+def test_similarity_finds_facts_without_common_words() -> None:
     asked = "kitten"
     assert FactSearch(None, FrozenClock()).find(FACTS, asked).hits == ()
     assert FactSearch(OfflineEmbedder(), FrozenClock()).find(FACTS, asked).hits[0].fact == FACTS[3]
 
 
-def test_where_the_embedder_fails_words_find_and_the_report_says_so() -> None:
+def test_a_failed_embedder_falls_back_to_words_and_is_reported() -> None:
     class Broken(HashEmbedder):
         def embed_query(self, text: str) -> NDArray[np.float32]:
             raise RuntimeError("down")
@@ -119,7 +121,7 @@ def test_where_the_embedder_fails_words_find_and_the_report_says_so() -> None:
     assert found.problems
 
 
-def test_no_facts_and_no_words_find_nothing() -> None:
+def test_a_search_without_facts_or_words_finds_nothing() -> None:
     search = FactSearch(OfflineEmbedder(), FrozenClock())
     assert search.find((), "x").hits == ()
     assert search.find(FACTS, "").hits == ()

@@ -41,19 +41,19 @@ IDS = st.text(st.characters(), min_size=1, max_size=60) | st.sampled_from(
         ("~", "%7E"),
     ],
 )
-def test_usual_ids_can_be_read_and_dangerous_ones_are_escaped(session_id: str, stem: str) -> None:
+def test_usual_ids_stay_readable_and_dangerous_ones_are_escaped(session_id: str, stem: str) -> None:
     assert to_file_stem(session_id) == stem
     assert parse_file_stem(stem) == session_id
 
 
 @given(IDS, IDS)
-def test_two_ids_never_share_a_file_where_case_and_accents_do_not_count(one: str, other: str) -> None:
+def test_distinct_ids_have_distinct_files_on_case_insensitive_file_systems(one: str, other: str) -> None:
     names = [unicodedata.normalize("NFC", to_file_stem(name)).casefold() for name in (one, other)]
     assert (names[0] == names[1]) == (one == other)
 
 
 @given(IDS)
-def test_each_name_is_safe_and_leads_back(session_id: str) -> None:
+def test_each_name_is_safe_and_reversible(session_id: str) -> None:
     stem = to_file_stem(session_id)
     assert stem.isascii()
     assert not set(stem) & set('/\\\0*?"<>| \n')
@@ -62,9 +62,9 @@ def test_each_name_is_safe_and_leads_back(session_id: str) -> None:
     assert is_shortened_stem(stem) or parse_file_stem(stem) == session_id
 
 
-def test_very_long_ids_that_begin_alike_have_files_of_their_own() -> None:
+def test_very_long_ids_with_the_same_prefix_have_distinct_files() -> None:
     ids = ["x" * 1000, "x" * 999 + "y", "é" * 500, "é" * 499 + "e"]
-    stems = {to_file_stem(one) for one in ids}
+    stems = {to_file_stem(session_id) for session_id in ids}
     assert len(stems) == 4
     assert all(
         len(stem) <= MAX_STEM_CHARACTERS and is_shortened_stem(stem) and parse_file_stem(stem) is None
@@ -73,7 +73,7 @@ def test_very_long_ids_that_begin_alike_have_files_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("stem", ["%41lice ", "Alice", "%61", "%zz", "%C3", ".x", "con", "", "%", "é"])
-def test_a_file_that_we_would_call_otherwise_is_of_no_session(stem: str) -> None:
+def test_a_file_with_a_foreign_name_belongs_to_no_session(stem: str) -> None:
     assert parse_file_stem(stem) is None
 
 

@@ -1,4 +1,4 @@
-"""Contexts in files: what is damaged is set aside, what fails changes nothing, what was saved can be had again."""
+"""Context files: damaged files are quarantined, failed saves change nothing, versions can be restored."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_the_file_is_where_the_design_says_and_can_be_read(
+def test_the_file_has_the_documented_path_and_is_readable(
     store: FileContextStore, saved: ContextData, main: Path, folder: Path
 ) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [".damaged", ".locks", ".versions", f"{ID}.json"]
@@ -76,7 +76,7 @@ def test_the_file_is_where_the_design_says_and_can_be_read(
     assert text.endswith("}\n")
 
 
-def test_a_file_that_another_program_wrote_is_read_and_kept_as_a_version(
+def test_a_file_of_another_program_is_read_and_kept_as_a_version(
     store: FileContextStore, folder: Path
 ) -> None:
     folder.mkdir(parents=True)
@@ -90,7 +90,7 @@ def test_a_file_that_another_program_wrote_is_read_and_kept_as_a_version(
     assert theirs == found
 
 
-def test_an_edit_by_hand_is_read_and_never_overwritten_unseen(
+def test_a_manual_edit_is_read_and_never_overwritten_silently(
     store: FileContextStore, saved: ContextData, main: Path
 ) -> None:
     main.write_text(main.read_text().replace("second", "by hand"))
@@ -106,7 +106,7 @@ def test_an_edit_by_hand_is_read_and_never_overwritten_unseen(
 
 
 @pytest.mark.parametrize("data", [data for data, _ in HOSTILE.values()], ids=HOSTILE)
-def test_a_file_that_cannot_be_read_is_set_aside_whole_and_the_same_version_restored(
+def test_an_unreadable_file_is_quarantined_and_the_same_version_restored(
     store: FileContextStore,
     saved: ContextData,
     main: Path,
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_read_is_set_aside_whole_and_the_same_version_rest
     assert store.save(saved, NOW).version == 3
 
 
-def test_damaged_versions_are_passed_over(
+def test_damaged_versions_are_skipped(
     store: FileContextStore, saved: ContextData, main: Path, folder: Path
 ) -> None:
     main.write_bytes(b"")
@@ -140,7 +140,7 @@ def test_damaged_versions_are_passed_over(
     assert found.recovery.restored_version == 1
 
 
-def test_without_a_good_version_the_error_says_where_the_file_is(
+def test_without_a_good_version_the_error_names_the_quarantined_file(
     store: FileContextStore, folder: Path, main: Path
 ) -> None:
     folder.mkdir(parents=True)
@@ -167,7 +167,7 @@ def test_a_file_larger_than_allowed_is_not_read(folder: Path, main: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", ["link out of the folder", "link to nowhere", "folder", "pipe"])
-def test_what_is_no_file_is_set_aside_and_never_followed(
+def test_folders_pipes_and_links_are_quarantined_and_never_followed(
     store: FileContextStore, saved: ContextData, main: Path, tmp_path: Path, folder: Path, kind: str
 ) -> None:
     outside = tmp_path / "secret.json"
@@ -187,7 +187,7 @@ def test_what_is_no_file_is_set_aside_and_never_followed(
     assert json.loads(outside.read_text()) == {"facts": ["secret"]}
 
 
-def test_a_link_in_place_of_the_file_that_is_written_first_is_not_followed(
+def test_a_link_in_place_of_the_temporary_file_is_not_followed(
     store: FileContextStore, saved: ContextData, folder: Path, tmp_path: Path
 ) -> None:
     outside = tmp_path / "precious"
@@ -221,7 +221,7 @@ def test_an_inner_folder_that_is_a_link_is_refused(
 )
 @pytest.mark.parametrize("call", ["write", "fsync", "open", "replace"])
 @pytest.mark.parametrize("nth", [1, 2])
-def test_a_disk_that_fails_while_saving_leaves_the_last_version_and_no_rest(  # noqa: PLR0913 - a table
+def test_a_disk_error_while_saving_keeps_the_last_version_and_no_temporary_file(  # noqa: PLR0913 - a table
     store: FileContextStore,
     saved: ContextData,
     folder: Path,
@@ -285,7 +285,7 @@ except StorageFullError as error:
 
 
 @pytest.mark.soak
-def test_a_disk_that_takes_no_more_leaves_the_last_version(
+def test_a_full_disk_keeps_the_last_version(
     store: FileContextStore, saved: ContextData, folder: Path
 ) -> None:
     before = tree(folder)
@@ -297,7 +297,7 @@ def test_a_disk_that_takes_no_more_leaves_the_last_version(
     assert store.load(ID) == saved
 
 
-def test_a_write_that_takes_less_than_it_was_given_goes_on(
+def test_a_partial_write_is_continued(
     store: FileContextStore, saved: ContextData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.write
@@ -307,7 +307,7 @@ def test_a_write_that_takes_less_than_it_was_given_goes_on(
     assert store.load(ID) == report.context
 
 
-def test_a_file_that_cannot_be_read_for_now_is_left_where_it_is(
+def test_a_file_with_a_temporary_read_error_is_not_moved(
     store: FileContextStore, saved: ContextData, main: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = main.read_bytes()
@@ -322,7 +322,7 @@ def test_a_file_that_cannot_be_read_for_now_is_left_where_it_is(
     assert main.read_bytes() == before
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageUnavailableError, match=r"file/inner.*check that the folder exists"):
         FileContextStore(tmp_path / "file" / "inner").save(ContextData(session_id=ID), NOW)
@@ -331,7 +331,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "missing").exists()
 
 
-def test_a_save_that_was_cut_off_between_its_two_files_is_not_in_the_list(
+def test_an_interrupted_save_between_its_two_files_is_not_listed(
     store: FileContextStore, saved: ContextData, folder: Path
 ) -> None:
     (folder / ".versions" / ID / "00000003.json").write_text('{"facts": ["never acknowledged"]}')
@@ -342,7 +342,7 @@ def test_a_save_that_was_cut_off_between_its_two_files_is_not_in_the_list(
     assert store.version(ID, 3) == report.context
 
 
-def test_who_waits_too_long_for_others_is_told(folder: Path, saved: ContextData) -> None:
+def test_waiting_too_long_for_the_lock_raises(folder: Path, saved: ContextData) -> None:
     store = FileContextStore(folder, ContextFilesConfig(busy_timeout_seconds=0.05))
     with hold_file_lock(folder / ".locks" / f"{ID}.lock", 1):
         assert store.load(ID) == saved  # reading goes on
@@ -351,20 +351,20 @@ def test_who_waits_too_long_for_others_is_told(folder: Path, saved: ContextData)
     store.save(saved, NOW)
 
 
-def test_others_sessions_are_not_waited_for(
+def test_a_locked_session_does_not_block_other_sessions(
     store: FileContextStore, folder: Path, saved: ContextData
 ) -> None:
     with hold_file_lock(folder / ".locks" / f"{ID}.lock", 1):
         store.save(ContextData(session_id="another"), NOW)
 
 
-def test_permissions_of_the_file_stay(store: FileContextStore, saved: ContextData, main: Path) -> None:
+def test_file_permissions_are_kept(store: FileContextStore, saved: ContextData, main: Path) -> None:
     main.chmod(0o600)
     store.save(saved, NOW)
     assert stat.S_IMODE(main.stat().st_mode) == 0o600
 
 
-def test_deleting_leaves_nothing_but_what_was_damaged(
+def test_deleting_keeps_only_quarantined_files(
     store: FileContextStore, saved: ContextData, main: Path, folder: Path
 ) -> None:
     main.write_bytes(b"{")
@@ -374,9 +374,7 @@ def test_deleting_leaves_nothing_but_what_was_damaged(
     assert [path for path in folder.rglob("*") if path.is_file()] == [folder / ".damaged" / f"{ID}.1.json"]
 
 
-def test_files_that_are_not_ours_are_left_alone(
-    store: FileContextStore, saved: ContextData, folder: Path
-) -> None:
+def test_foreign_files_are_ignored(store: FileContextStore, saved: ContextData, folder: Path) -> None:
     for name in ("README.md", "Notes.json", "x~y.json", ".hidden.json"):
         (folder / name).write_text("{}")
     assert store.sessions() == (ID,)

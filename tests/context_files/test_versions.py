@@ -1,4 +1,4 @@
-"""Two contexts from one, as one; and what lies between two."""
+"""Merging and comparing contexts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BASE = (
 )
 
 
-def test_what_both_added_is_there_and_counts_add_up() -> None:
+def test_additions_of_both_sides_are_merged_and_counts_add_up() -> None:
     theirs = BASE.with_message("user", "theirs", at=2).with_fact("t").with_tool_call("echo", failed=True)
     ours = BASE.with_message("assistant", "ours", at=3).with_fact("o").with_tool_call("read")
     theirs = theirs.with_token_usage(input_tokens=5)
@@ -36,7 +36,7 @@ def test_what_both_added_is_there_and_counts_add_up() -> None:
     assert merged.token_usage.by_session == 22
 
 
-def test_what_one_side_took_out_is_out() -> None:
+def test_removals_of_one_side_are_merged() -> None:
     theirs = replace(BASE, facts=("older",), active_tasks=BASE.active_tasks[1:], recent_history=())
     merged = merge_contexts(BASE, theirs, BASE.with_fact("new"))
     assert merged.facts == ("older", "new")
@@ -44,7 +44,7 @@ def test_what_one_side_took_out_is_out() -> None:
     assert merged.recent_history == ()
 
 
-def test_of_a_task_the_later_update_holds() -> None:
+def test_the_later_update_of_a_task_wins() -> None:
     theirs = BASE.with_task("t1", at=9, status="Completed")
     ours = BASE.with_task("t1", at=5, progress=0.5).with_task("t2", at=6, progress=0.7)
     tasks = {task.id: task for task in merge_contexts(BASE, theirs, ours).active_tasks}
@@ -68,7 +68,7 @@ def test_both_summaries_are_kept() -> None:
 
 
 @given(CONTEXTS, CONTEXTS)
-def test_a_change_of_one_side_alone_is_taken_as_it_is(base: ContextData, other: ContextData) -> None:
+def test_a_change_of_one_side_only_is_merged_unchanged(base: ContextData, other: ContextData) -> None:
     merged = merge_contexts(base, base, base)
     assert merged.facts == base.facts
     assert sorted(map(str, merged.recent_history)) == sorted(map(str, base.recent_history))
@@ -76,7 +76,7 @@ def test_a_change_of_one_side_alone_is_taken_as_it_is(base: ContextData, other: 
     assert merge_contexts(base, base, other).token_usage.total_input == other.token_usage.total_input
 
 
-def test_a_diff_names_what_came_and_what_went() -> None:
+def test_a_diff_lists_additions_and_removals() -> None:
     newer = BASE.with_message("user", "again", at=2).with_message("user", "again", at=2).with_fact("new")
     newer = replace(newer.with_task("t2", at=9), facts=("new", "old"))
     diff = diff_contexts(BASE, newer, (3, 4))
@@ -90,6 +90,6 @@ def test_a_diff_names_what_came_and_what_went() -> None:
     assert '+    "new",\n' in diff.text
 
 
-def test_two_that_are_the_same_differ_in_nothing() -> None:
+def test_equal_contexts_have_an_empty_diff() -> None:
     diff = diff_contexts(BASE, BASE)
     assert (diff.changed, diff.text, diff.tasks_changed) == ((), "", ())

@@ -1,4 +1,4 @@
-"""Our own stores of contexts pass the suite that we ship: files, SQLite and PostgreSQL."""
+"""The context stores pass the contract suite: files, SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ class TestSqlContextStore(ContextStoreConformance):
 
         return put
 
-    def test_two_namespaces_never_meet(self, database: Database, store: SqlContextStore, tenant: str) -> None:
+    def test_two_namespaces_are_isolated(
+        self, database: Database, store: SqlContextStore, tenant: str
+    ) -> None:
         other = SqlContextStore(database, (tenant, "other"), CONFIG)
         store.save(ContextData(session_id="s"), NOW)
         assert other.load("s") is None
@@ -73,7 +75,7 @@ class TestSqlContextStore(ContextStoreConformance):
         assert not other.delete("s").was_there
         assert store.sessions() == ("s",)
 
-    def test_what_was_damaged_is_kept_whatever_is_saved_or_deleted(
+    def test_damaged_contexts_are_kept_despite_saves_and_deletions(
         self,
         database: Database,
         store: SqlContextStore,

@@ -1,4 +1,4 @@
-"""The repositories pass the contract suites on every database, and with Redis before it."""
+"""The repositories pass the contract suites on every database, with and without Redis."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ INDEXER = Indexer(IMPORTANCE_SCORER)
 
 
 @contextmanager
-def opened(url: str, redis: RedisConfig | None = None) -> Iterator[Stores]:
+def create_stores(url: str, redis: RedisConfig | None = None) -> Iterator[Stores]:
     """The stores as an engine puts them together; Redis, if there is one, answers whatever it is asked."""
     database = Database(url, EngineConfig())
     migrate(database, NOW)
@@ -109,7 +109,7 @@ def stores_on(
         @functools.cache
         def open_stores(backend: str) -> Stores:
             url = url_of(backend, tmp_path_factory.mktemp("stores"), request)
-            return stack.enter_context(opened(url, redis_of(backend, request)))
+            return stack.enter_context(create_stores(url, redis_of(backend, request)))
 
         yield open_stores
 

@@ -1,4 +1,4 @@
-"""A memory that all tests of views, pictures and frames look at."""
+"""A memory shared by the tests of views, plots and frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML as a notebook reads it, and a memory to show."""
+"""A parser for the HTML of notebooks, and a memory to display."""
 
 from __future__ import annotations
 

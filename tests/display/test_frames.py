@@ -1,4 +1,4 @@
-"""Frames hold the same as what they were made of."""
+"""Frames contain the same data as their source."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_a_recall_becomes_a_frame_with_a_column_for_each_signal(memory: Memory) 
     assert list(made["created_at"]) == [hit.entry.created_at for hit in recall]
     for name in {name for hit in recall for name in hit.signals}:
         expected = [hit.signals.get(name) for hit in recall]
-        assert [None if pd.isna(one) else one for one in made[f"signal_{name}"]] == expected
+        assert [None if pd.isna(value) else value for value in made[f"signal_{name}"]] == expected
     assert made["created_at"].dtype == UTC_TIMES
     assert made["score"].dtype == "float64"
     assert made.equals(frame(recall.hits))
     assert made.equals(frame(iter(recall)))
 
 
-def test_a_context_has_a_row_for_each_message_and_each_that_it_left_out(memory: Memory) -> None:
+def test_a_context_has_a_row_for_each_included_and_omitted_message(memory: Memory) -> None:
     context = memory.session.build_context(budget=TokenBudget.of(500))
     made = frame(context).set_index("id")
     assert context.dropped or context.compressed
@@ -71,16 +71,16 @@ def test_pages_sessions_and_entries_become_frames(memory: Memory) -> None:
     assert list(frame(page)["content"]) == [message.content for message in page.messages]
     sessions = frame(memory.namespace.sessions())
     assert dict(zip(sessions["name"], sessions["message_count"], strict=True)) == {
-        one.name: one.message_count for one in memory.namespace.sessions().sessions
+        info.name: info.message_count for info in memory.namespace.sessions().sessions
     }
     assert set(sessions["namespace"]) == {"alice"}
     entries = memory.session.entries()
     made = frame(entries)
-    assert list(made["relevance"]) == [one.relevance for one in entries]
-    assert list(made["tier"]) == [one.tier.value for one in entries]
+    assert list(made["relevance"]) == [entry.relevance for entry in entries]
+    assert list(made["tier"]) == [entry.tier.value for entry in entries]
     assert made["valid_until"].isna().all()
     stored = frame(memory.namespace.long_term)  # whatever can be gone through
-    assert set(stored["id"]) >= {one.id for one in memory.entries}
+    assert set(stored["id"]) >= {entry.id for entry in memory.entries}
 
 
 def test_the_optimizers_history_becomes_a_frame(memory: Memory) -> None:
@@ -99,11 +99,13 @@ def test_knowledge_relations_stories_and_sites_become_frames(memory: Memory) -> 
     related = frame(memory.namespace.long_term.related(memory.entries[0].id, depth=2))
     assert list(related["depth"]) == [1, 2]
     arc = memory.session.arc()
-    told = frame(arc)
-    assert told["part"].value_counts().to_dict() == {
+    frame_of_arc = frame(arc)
+    assert frame_of_arc["part"].value_counts().to_dict() == {
         name: len(getattr(arc, name)) for name in ("beginning", "middle", "end") if getattr(arc, name)
     }
-    assert list(frame(memory.session.chunks())["number"]) == [one.number for one in memory.session.chunks()]
+    assert list(frame(memory.session.chunks())["number"]) == [
+        chunk.number for chunk in memory.session.chunks()
+    ]
     site = frame(memory.site)
     assert list(site["url"]) == [page.url for page in memory.site.pages()]
     assert site["visited_at"].notna().sum() == 1
@@ -133,7 +135,7 @@ def test_a_report_becomes_one_row(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("kind", [Hit, Message, Entry, Knowledge, TuningSnapshot])
-def test_what_is_empty_has_its_columns(kind: type) -> None:
+def test_an_empty_frame_has_its_columns(kind: type) -> None:
     made = frame((), of=kind)
     assert len(made) == 0
     assert list(made.columns) == [column.name for column in COLUMNS[kind]]
@@ -147,7 +149,7 @@ def test_an_empty_recall_has_the_types_of_a_full_one(memory: Memory) -> None:
     assert dict(nothing.dtypes) == {name: kind for name, kind in full.dtypes.items() if name in nothing}
 
 
-def test_texts_come_through_whole(tmp_path: Path) -> None:
+def test_texts_are_complete_in_a_frame(tmp_path: Path) -> None:
     texts = ["", "\x00", "中文 שלום 😀", "x" * 100_000, "a\nb", "\ud800"]
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         session = engine.session("alice", "s")
@@ -157,12 +159,12 @@ def test_texts_come_through_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "text", b"bytes", {"a": 1}, [1, 2], object()])
-def test_what_is_nothing_of_ours_is_refused(wrong: Any) -> None:
+def test_an_unsupported_object_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="does not support"):
         frame(wrong)
 
 
-def test_two_kinds_make_two_frames(memory: Memory) -> None:
+def test_two_kinds_give_two_frames(memory: Memory) -> None:
     with pytest.raises(InvalidInputError, match="among Entry"):
         frame([memory.entries[0], memory.session.latest(1)[0]])
 
@@ -174,7 +176,7 @@ def test_without_pandas_the_error_names_the_extra(memory: Memory, monkeypatch: p
 
 
 @pytest.mark.soak
-def test_nothing_is_imported_before_it_is_needed() -> None:
+def test_optional_packages_are_imported_lazily() -> None:
     look = (
         "import sys\n"
         "import langmem_tiers.display.frames, langmem_tiers.display.plots, langmem_tiers.display.progress\n"

@@ -1,4 +1,4 @@
-"""Nothing that was said becomes part of the page that shows it."""
+"""Message text is never interpreted as markup."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def is_name(text: str) -> bool:
 @example(ATTACKS[1])
 @example(ATTACKS[7])
 @example("x" * 100_000)
-def test_hostile_text_is_shown_and_never_obeyed(text: str) -> None:
+def test_hostile_text_is_displayed_and_never_interpreted(text: str) -> None:
     for value in values(text):
         html = value._repr_html_()
         page = Page(html)  # fails on any element or attribute that is none of ours
@@ -114,18 +114,22 @@ def test_hostile_text_is_shown_and_never_obeyed(text: str) -> None:
 def safe(text: str) -> bool:
     """Without what turns lines, ends them or drives a terminal."""
     turning = {"\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "\u2068", "\u2069"}
-    controls = {one for one in text if unicodedata.category(one) == "Cc"} - {"\n", "\r", "\t"}
+    controls = {character for character in text if unicodedata.category(character) == "Cc"} - {
+        "\n",
+        "\r",
+        "\t",
+    }
     return not controls and not turning & set(text)
 
 
 @pytest.mark.parametrize("text", ATTACKS[:5])
-def test_what_was_said_stands_there_letter_by_letter(text: str) -> None:
+def test_message_text_is_displayed_literally(text: str) -> None:
     message = values(text)[0]
     assert page_of(DisplayableTuple([message])).column("text") == [text]
 
 
 @pytest.mark.parametrize("text", ["<b>&", "a'\"><script>", "שלום<i>"])
-def test_names_of_tenants_and_sessions_are_words_too(tmp_path: Path, text: str) -> None:
+def test_hostile_namespace_and_session_names_are_displayed_literally(tmp_path: Path, text: str) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         session = engine.session((text, "x"), text)
         session.add("user", text)
@@ -142,6 +146,6 @@ def test_pages_of_a_site_are_words_too() -> None:
     assert page_of(site).column("failure")[1] == "<b>gone</b>"
 
 
-def test_text_of_any_direction_keeps_to_itself() -> None:
+def test_text_of_any_direction_is_isolated() -> None:
     html = values("שלום")[0]._repr_html_()
     assert '<bdi dir="auto">שלום</bdi>' in html

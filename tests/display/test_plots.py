@@ -1,4 +1,4 @@
-"""Pictures hold what the data says, whatever the data is."""
+"""Plots show the data correctly, for any data."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def context(number: int = 1, **more: Any) -> MemoryContext:
     sections = {"conversation": 10 * number, "frame": 3}
     return MemoryContext(
         messages=said, token_count=10 * number + 3, token_budget=10 * number + 20, sections=sections,
-        full=tuple(one.id for one in said), **more,
+        full=tuple(message.id for message in said), **more,
     )  # fmt: skip
 
 
@@ -93,11 +93,11 @@ def episode(number: int, title: str = "It works.", significance: float = 0.8) ->
 
 
 def story(number: int, title: str = "It works.") -> NarrativeArc:
-    told = tuple(episode(n, title) for n in range(number))
+    episodes = tuple(episode(n, title) for n in range(number))
     third = -(-number // 3)
     return NarrativeArc(
-        session=title, turns=number + 2, beginning=told[:third], middle=told[third : 2 * third],
-        end=told[2 * third :], key_moments=told,
+        session=title, turns=number + 2, beginning=episodes[:third], middle=episodes[third : 2 * third],
+        end=episodes[2 * third :], key_moments=episodes,
     )  # fmt: skip
 
 
@@ -132,7 +132,7 @@ DRAWN: dict[str, Callable[[int, str], Axes]] = {
         pytest.param(600, "dark_background", marks=pytest.mark.soak),
     ],
 )
-def test_every_picture_is_drawn_with_nothing_one_and_many(
+def test_every_plot_is_drawn_with_no_one_and_many_values(
     name: str, number: int, style: str, tmp_path: Path
 ) -> None:
     with matplotlib.style.context(style):
@@ -150,7 +150,7 @@ def drawn_in(axes: Axes) -> Figure:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_a_picture_is_drawn_into_what_is_handed_in(name: str) -> None:
+def test_a_plot_is_drawn_into_the_given_axes(name: str) -> None:
     assert set(DRAWN) == set(plots.__all__)
     axes = Figure().add_subplot()
     taken: dict[str, Callable[[], Axes]] = {
@@ -167,7 +167,7 @@ def test_a_picture_is_drawn_into_what_is_handed_in(name: str) -> None:
 
 
 @pytest.mark.soak
-def test_a_notebook_shows_the_axes_as_a_picture_and_pyplot_knows_nothing() -> None:
+def test_a_notebook_shows_the_axes_as_png_without_pyplot() -> None:
     look = (
         "import sys\n"
         "from langmem_tiers.display import plots\n"
@@ -191,11 +191,11 @@ def labels(axes: Axes) -> list[str]:
 
 def offsets(axes: Axes) -> list[tuple[float, float]]:
     """Where the points of a picture stand."""
-    clouds = [one for one in axes.collections if isinstance(one, PathCollection)]
+    clouds = [collection for collection in axes.collections if isinstance(collection, PathCollection)]
     return [(float(x), float(y)) for cloud in clouds for x, y in np.asarray(cloud.get_offsets())]
 
 
-def test_the_budget_holds_sections_tiers_and_what_is_free(memory: Memory) -> None:
+def test_the_budget_plot_contains_sections_tiers_and_free_tokens(memory: Memory) -> None:
     built = memory.session.build_context(budget=TokenBudget.of(700))
     axes = plots.budget(built)
     sections = [tokens for tokens in built.sections.values() if tokens]
@@ -212,25 +212,25 @@ def test_the_budget_holds_sections_tiers_and_what_is_free(memory: Memory) -> Non
     assert axes.get_xlabel() == "tokens"
 
 
-def test_memories_are_told_by_their_tiers() -> None:
+def test_memories_are_labeled_by_their_tiers() -> None:
     told = (hit(1), Hit(entry=entry(2, tier=Tier.EPISODIC), score=1, signals={"a": 1.0}, found_by="a"))
     built = MemoryContext(
         messages=(), token_count=33, token_budget=50, sections={"memories": 21, "known": 12}, recalled=told
     )
     shown = labels(plots.budget(built))
     assert {"memories: 21", "known: 12", "knowledge: 12", "free: 17"} <= set(shown)
-    shares = [int(one.split(": ")[1]) for one in shown if one.startswith(("long term", "episodic"))]
+    shares = [int(label.split(": ")[1]) for label in shown if label.startswith(("long term", "episodic"))]
     assert sorted(shares) == [10, 11]
 
 
-def test_the_whole_window_shows_what_is_reserved() -> None:
+def test_the_whole_window_includes_the_reserves() -> None:
     window = TokenBudget(context_tokens=1000, system_tokens=100, response_tokens=200, tools_tokens=50)
     axes = plots.budget(context(3), window=window)
     assert {"system: 100", "tools: 50", "answer: 200", "memory: 33", "free: 617"} <= set(labels(axes))
     assert axes.get_xlim() == (0, 1000)
 
 
-def test_the_context_of_a_memory_system_is_drawn_too(tmp_path: Path) -> None:
+def test_the_context_of_a_memory_system_can_be_plotted(tmp_path: Path) -> None:
     with MemorySystem(MemorySystemConfig(memory_dir=tmp_path)) as system:
         system.start_conversation("c")
         system.add_message("user", "We chose PostgreSQL.")
@@ -241,7 +241,7 @@ def test_the_context_of_a_memory_system_is_drawn_too(tmp_path: Path) -> None:
     assert any(label.startswith("message: ") for label in labels(axes))
 
 
-def test_a_conversation_shows_what_became_of_each_message() -> None:
+def test_a_conversation_plot_shows_the_state_of_each_message() -> None:
     said = [message(n, tokens=100) for n in range(9)]
     said[0] = replace(said[0], is_compressed=True)
     short = Message(id="m3", role=Role.USER, content="w", created_at=NOW, token_count=20, token_counter="c")
@@ -287,23 +287,23 @@ def as_dict(one: Entry) -> dict[str, Any]:
     return {name: getattr(one, name) for name in ("namespace", "tier", "kind", "content", "created_at")}
 
 
-def test_a_long_conversation_is_drawn_in_few_bars_that_add_up(memory: Memory) -> None:
-    said = [one for one in memory.session.messages() if not one.is_summary]
+def test_a_long_conversation_is_drawn_as_few_bars_with_the_same_total(memory: Memory) -> None:
+    said = [message for message in memory.session.messages() if not message.is_summary]
     built = memory.session.build_context(budget=TokenBudget.of(700))
     axes = plots.conversation(built, said)
     counts = [int(label.split(": ")[1]) for label in labels(axes) if ": " in label]
     assert sum(counts) == len(said) == 121
     assert len(axes.containers[0]) == 61  # two in a bar
     assert "2 per bar" in axes.get_xlabel()
-    assert sum(patch.get_height() for patch in axes.patches) == sum(one.token_count for one in said)  # type: ignore[attr-defined]
+    assert sum(patch.get_height() for patch in axes.patches) == sum(message.token_count for message in said)  # type: ignore[attr-defined]
 
 
-def test_usage_follows_each_turn(memory: Memory) -> None:
+def test_usage_is_updated_after_each_turn(memory: Memory) -> None:
     turns = [memory.session.build_context(budget=TokenBudget.of(tokens)) for tokens in (500, 700, 900)]
     axes = plots.usage(turns)
     stairs = [patch for patch in axes.patches if isinstance(patch, StepPatch)]
     assert list(stairs[-1].get_data()[0]) == [500, 700, 900]
-    assert list(stairs[-2].get_data()[0]) == [one.token_count for one in turns]
+    assert list(stairs[-2].get_data()[0]) == [message.token_count for message in turns]
     assert labels(axes)[0] == "budget"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("turn", "tokens")
 
@@ -319,11 +319,11 @@ def test_scores_are_stacked_by_signal(memory: Memory) -> None:
     assert len(axes.get_yticklabels()) == 6
     assert [text.get_text() for text in axes.texts] == [f"{hit.score:.2f}" for hit in recall]
     assert "What is my dog called?" in axes.get_title(loc="left")
-    given = {name.replace("_", " ") for one in recall for name, value in one.signals.items() if value}
+    given = {name.replace("_", " ") for hit in recall for name, value in hit.signals.items() if value}
     assert set(labels(axes)) == given
 
 
-def test_what_counts_against_a_hit_stands_on_the_left() -> None:
+def test_negative_signals_of_a_hit_extend_to_the_left() -> None:
     axes = plots.scores([hit(1, message=0.5, meaning=-0.2)])
     assert sorted(widths(axes)) == [-0.2, 0.5]
     assert [patch.get_x() for patch in axes.patches] == [0, 0]  # type: ignore[attr-defined]
@@ -335,7 +335,7 @@ def test_more_hits_than_fit_are_counted() -> None:
     assert "50 hits, 45 more not drawn" in axes.get_title(loc="left")
 
 
-def test_more_signals_than_colours_stay_apart() -> None:
+def test_more_signals_than_colors_stay_distinguishable() -> None:
     axes = plots.scores(
         [Hit(entry=entry(1), score=2.0, signals={f"s{n}": 0.1 for n in range(20)}, found_by="s0")]
     )
@@ -355,14 +355,14 @@ def test_tuning_shows_each_run_in_its_order(memory: Memory) -> None:
     assert f"saved {saved:,} tokens" in axes.get_title(loc="left")
 
 
-def test_tuning_marks_what_was_taken_back_and_counts_runs_where_time_stands_still() -> None:
+def test_tuning_labels_reverted_runs_and_counts_runs_of_equal_time() -> None:
     still = [snapshot(0), snapshot(0, is_reverted=True)]
     axes = plots.tuning(still)
     assert axes.get_xlabel() == "run"
     assert labels(axes)[-1] == "reverted"
 
 
-def test_decay_follows_the_formula_and_shows_where_entries_stand() -> None:
+def test_the_decay_plot_matches_the_formula_and_shows_entries() -> None:
     entries = [entry(1, days=30), entry(2, days=60, uses=1)]
     axes = plots.decay(entries, now=NOW)
     curve = axes.get_lines()[0]
@@ -378,14 +378,14 @@ def test_decay_follows_the_formula_and_shows_where_entries_stand() -> None:
 def test_an_arc_shows_each_episode_and_names_key_moments(memory: Memory) -> None:
     arc = memory.session.arc()
     axes = plots.arc(arc, named=3)
-    told = [*arc.beginning, *arc.middle, *arc.end]
-    assert len(offsets(axes)) == len(told)
+    shown = [*arc.beginning, *arc.middle, *arc.end]
+    assert len(offsets(axes)) == len(shown)
     assert sum(label[:1] in "123" and label[1:3] == "  " for label in labels(axes)) == 3
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("turn", "significance")
     assert f"{len(arc.key_moments)} key moments" in axes.get_title(loc="left")
 
 
-def test_axes_without_data_say_so_and_show_no_scale() -> None:
+def test_axes_without_data_show_a_note_and_no_scale() -> None:
     axes = plots.relations(entry(0), related(0))
     assert not axes.axison
     assert "no relations" in axes.texts[0].get_text()
@@ -396,13 +396,13 @@ def test_relations_lead_from_entry_to_entry(memory: Memory) -> None:
     found = memory.namespace.long_term.related(start.id, depth=2)
     axes = plots.relations(start, found)
     said = [text.get_text() for text in axes.texts if text.get_text()]
-    assert said == [start.content, *(one.entry.content for one in found)]
+    assert said == [start.content, *(related.entry.content for related in found)]
     arrows = [text for text in axes.texts if text.get_text() == ""]
-    assert len(arrows) == len({relation for one in found for relation in one.path})
+    assert len(arrows) == len({relation for related in found for relation in related.path})
     assert labels(axes) == ["part of", "supports"]
 
 
-def test_no_two_entries_of_a_graph_stand_in_one_place() -> None:
+def test_no_two_entries_of_a_graph_overlap() -> None:
     axes = plots.relations(entry(0), related(40))
     places = offsets(axes)
     assert len(places) == 41
@@ -411,7 +411,7 @@ def test_no_two_entries_of_a_graph_stand_in_one_place() -> None:
     assert "100 entries" in plots.relations(entry(0), related(100), limit=10).get_title(loc="left")
 
 
-def test_text_is_no_formula_and_short() -> None:
+def test_plot_labels_are_literal_and_short() -> None:
     axes = plots.scores([hit(1, HOSTILE)])
     (label,) = axes.get_yticklabels()
     assert not label.get_parse_math()
@@ -421,7 +421,7 @@ def test_text_is_no_formula_and_short() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, "text", 3])
-def test_what_is_no_context_is_refused(wrong: Any) -> None:
+def test_an_object_that_is_not_a_context_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="build_context"):
         plots.budget(wrong)
     with pytest.raises(InvalidInputError, match="matplotlib axes"):
@@ -439,7 +439,7 @@ def test_what_is_no_context_is_refused(wrong: Any) -> None:
         ("arc", "NarrativeArc objects"),
     ],
 )
-def test_what_cannot_be_drawn_is_named_with_what_is_wanted(name: str, wanted: str, wrong: Any) -> None:
+def test_an_unsupported_object_is_named_with_the_expected_type(name: str, wanted: str, wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match=rf"expected {wanted}, got \w+: pass the result of .*\(\w*\)"):
         getattr(plots, name)(wrong)
 
@@ -469,7 +469,7 @@ def luminance(colour: Sequence[float]) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_colours_are_seen_on_light_and_on_dark() -> None:
+def test_colors_have_contrast_on_light_and_dark_backgrounds() -> None:
     from matplotlib.colors import to_rgb
 
     from langmem_tiers.display.plots.drawing import COLORS, GRAY

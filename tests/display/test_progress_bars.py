@@ -33,16 +33,16 @@ def test_a_bar_follows_embedding_backups_and_maintenance(tmp_path: Path) -> None
             other.restore(tmp_path / "b", progress=progress)
         with bar("erasing", file=out["maintain"], mininterval=0) as progress:
             engine.maintenance.run(progress)
-    told = {name: one.getvalue() for name, one in out.items()}
-    assert "300/300" in told["embed"]
-    assert "embedding: 100%" in told["embed"]
-    assert "backing up, writing: 100%" in told["backup"]
-    assert "restoring, checking: 100%" in told["restore"]
-    assert "restoring, writing: 100%" in told["restore"]
-    assert "erasing: 300it" in told["maintain"]
+    outputs = {name: stream.getvalue() for name, stream in out.items()}
+    assert "300/300" in outputs["embed"]
+    assert "embedding: 100%" in outputs["embed"]
+    assert "backing up, writing: 100%" in outputs["backup"]
+    assert "restoring, checking: 100%" in outputs["restore"]
+    assert "restoring, writing: 100%" in outputs["restore"]
+    assert "erasing: 300it" in outputs["maintain"]
 
 
-def test_a_bar_ends_with_its_block_even_if_the_work_fails() -> None:
+def test_a_bar_is_closed_with_its_block_even_if_the_work_fails() -> None:
     out = io.StringIO()
     with suppress(RuntimeError), bar("moving", file=out) as progress:
         progress(1, 4)
@@ -51,7 +51,7 @@ def test_a_bar_ends_with_its_block_even_if_the_work_fails() -> None:
     assert "1/4" in out.getvalue()
 
 
-def test_a_bar_that_is_switched_off_takes_everything() -> None:
+def test_a_disabled_bar_accepts_all_updates() -> None:
     with bar("moving", disable=True) as progress:
         progress(1, 4)
         progress(2)

@@ -1,4 +1,4 @@
-"""How a sheet is laid out as HTML."""
+"""The HTML layout of tables."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_column_of_numbers_is_aligned_right_with_its_heading(
     assert digits == [side == "right" for side in sides]
 
 
-def test_a_text_of_up_to_32_characters_stays_on_one_line_and_others_keep_their_line_breaks() -> None:
+def test_texts_up_to_32_characters_do_not_wrap_and_others_keep_line_breaks() -> None:
     texts = ("short", "x" * 32, "x" * 33, "a\nb", LONG)
     heading, *cells = column_of(*map(UntrustedText, texts), None)
     spaces = ["nowrap", "nowrap", "pre-wrap", "pre-wrap", "pre-wrap", "nowrap"]
@@ -89,7 +89,7 @@ def test_short_facts_share_a_line_and_each_long_one_has_its_own() -> None:
         (0, 1, ["a", "b", "c"]),
     ],
 )
-def test_rows_that_are_left_out_are_counted_in_their_place(
+def test_omitted_rows_are_counted_at_their_position(
     left_out: int, gap_at: int | None, shown: list[str]
 ) -> None:
     rows = tuple((UntrustedText(word), 1) for word in "abc")
@@ -100,7 +100,7 @@ def test_rows_that_are_left_out_are_counted_in_their_place(
     assert "Words" in words_of(element)
 
 
-def test_what_was_cut_off_a_text_is_counted() -> None:
+def test_truncated_characters_are_counted() -> None:
     sheet = DisplayContent("", {"fact": "x" * 401}, (Table(("text",), ((UntrustedText.of("y" * 1760),),)),))
     shown = words_of(element_of(sheet))
     assert "x" * 400 + " … (+1 characters)" in shown

@@ -1,4 +1,4 @@
-"""What a notebook shows of each kind of value, of a real memory."""
+"""The notebook view of each kind of value."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ TELLING = {
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_each_kind_shows_itself_as_sound_html_and_as_text(memory: Memory, kind: str) -> None:
+def test_each_kind_is_displayed_as_valid_html_and_as_text(memory: Memory, kind: str) -> None:
     value = VALUES[kind](memory)
-    page, plain = page_of(value), shown(value, "text/plain")
+    page, plain = page_of(value), render(value, "text/plain")
     for told in (page.text, plain):
         assert TELLING.get(kind, "") in told
         assert "cannot be shown" not in told
@@ -86,7 +86,7 @@ def test_each_kind_shows_itself_as_sound_html_and_as_text(memory: Memory, kind: 
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_a_view_sets_no_ground_and_no_colour_of_letters(memory: Memory, kind: str) -> None:
+def test_a_view_sets_no_background_and_no_text_color(memory: Memory, kind: str) -> None:
     html = VALUES[kind](memory)._repr_html_()
     page = page_of(VALUES[kind](memory))
     grounds = [style for style in page.styles if "background" in style or "color:" in style]
@@ -96,20 +96,20 @@ def test_a_view_sets_no_ground_and_no_colour_of_letters(memory: Memory, kind: st
     assert "class=" not in html
 
 
-def shown(value: object, kind: str) -> str:
+def render(value: object, kind: str) -> str:
     """What IPython shows of a value."""
     data, _ = DisplayFormatter().format(value)  # type: ignore[no-untyped-call]  # it has no types
     return str(data[kind])
 
 
-def test_ipython_takes_both_forms(memory: Memory) -> None:
+def test_ipython_uses_the_html_and_text_forms(memory: Memory) -> None:
     recall = memory.namespace.recall("dog")
-    assert shown(recall, "text/html") == recall._repr_html_()
-    assert shown(recall, "text/plain") == str(recall)
-    assert shown(memory.namespace.search("dog"), "text/html").startswith("<div")
+    assert render(recall, "text/html") == recall._repr_html_()
+    assert render(recall, "text/plain") == str(recall)
+    assert render(memory.namespace.search("dog"), "text/html").startswith("<div")
 
 
-def test_print_tells_a_value_and_repr_stays_complete(memory: Memory) -> None:
+def test_str_is_short_and_repr_stays_complete(memory: Memory) -> None:
     hit = memory.namespace.recall("dog")[0]
     assert str(hit).startswith("Hit: ")
     assert repr(hit).startswith("Hit(entry=Entry(id=")
@@ -128,7 +128,7 @@ def test_a_recall_shows_the_rows_that_it_has(memory: Memory) -> None:
     )
 
 
-def test_a_context_says_what_became_of_each_message(memory: Memory) -> None:
+def test_a_context_has_the_state_of_each_message(memory: Memory) -> None:
     context = memory.session.build_context(budget=TokenBudget.of(700))
     states = context.states
     assert list(states)[: len(context.messages)] == [message.id for message in context.messages]
@@ -142,7 +142,7 @@ def test_a_context_says_what_became_of_each_message(memory: Memory) -> None:
         assert not tokens or f"{name} {tokens:,}" in page.text
 
 
-def test_long_lists_are_cut_and_counted(tmp_path: Path) -> None:
+def test_long_lists_are_truncated_and_counted(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         session = engine.session("alice", "long")
         session.add_many(MessageDraft("user", f"Remark {n}.") for n in range(50))
@@ -162,7 +162,7 @@ def test_long_lists_are_cut_and_counted(tmp_path: Path) -> None:
         )
 
 
-def test_long_texts_are_cut_and_counted(tmp_path: Path) -> None:
+def test_long_texts_are_truncated_and_counted(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         report = engine.session("alice", "s").add("user", "x" * 5000)
     assert "(+4,840 characters)" in page_of(report).text
@@ -170,7 +170,7 @@ def test_long_texts_are_cut_and_counted(tmp_path: Path) -> None:
     assert "(+4,600 characters)" in page_of(report.message).text  # by itself it has more room
 
 
-def test_an_empty_memory_shows_itself(tmp_path: Path) -> None:
+def test_an_empty_memory_is_displayed(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db") as engine:
         namespace = engine.namespace("alice")
         assert "messages 0" in page_of(engine).text
@@ -193,7 +193,7 @@ def test_an_empty_memory_shows_itself(tmp_path: Path) -> None:
             assert "cannot be shown" not in page_of(value).text
 
 
-def test_a_closed_engine_says_so_and_nothing_raises(tmp_path: Path) -> None:
+def test_a_closed_engine_is_displayed_without_raising(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         namespace = engine.namespace("alice")
         session = namespace.session("s")
@@ -201,11 +201,11 @@ def test_a_closed_engine_says_so_and_nothing_raises(tmp_path: Path) -> None:
     assert page_of(engine).text == repr(engine)
     for value in (namespace, session, namespace.long_term, namespace.knowledge, namespace.episodes):
         assert "EngineClosedError" in page_of(value).text
-        assert "EngineClosedError" in shown(value, "text/plain")
+        assert "EngineClosedError" in render(value, "text/plain")
     assert "not running" in page_of(engine.optimizer).text
 
 
-def test_a_session_that_is_gone_says_so(tmp_path: Path) -> None:
+def test_a_deleted_session_is_displayed_as_missing(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db") as engine:
         session = engine.session("alice", "s")
         session.delete()
@@ -214,7 +214,7 @@ def test_a_session_that_is_gone_says_so(tmp_path: Path) -> None:
         assert "does not exist" in page_of(session).text
 
 
-def test_a_view_asks_for_little_however_much_there_is(tmp_path: Path) -> None:
+def test_a_view_runs_few_queries_for_any_size(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         counts = []
         for sessions in (3, 60):
@@ -235,22 +235,24 @@ def test_a_view_asks_for_little_however_much_there_is(tmp_path: Path) -> None:
     assert max(counts[1]) <= 8
 
 
-def test_to_show_something_changes_nothing(memory: Memory) -> None:
-    before = [one.use_count for one in memory.namespace.knowledge], memory.session.count()
+def test_displaying_a_value_changes_nothing(memory: Memory) -> None:
+    before = [item.use_count for item in memory.namespace.knowledge], memory.session.count()
     for make in VALUES.values():
         make(memory)._repr_html_()
-    assert ([one.use_count for one in memory.namespace.knowledge], memory.session.count()) == before
+    assert ([item.use_count for item in memory.namespace.knowledge], memory.session.count()) == before
 
 
-def test_every_public_report_shows_itself() -> None:
+def test_every_public_report_is_displayable() -> None:
     packages = [module.name for module in iter_modules(langmem_tiers.__path__) if module.ispkg]
     modules = [importlib.import_module(f"langmem_tiers.{name}") for name in packages]
     public = {getattr(module, name) for module in modules for name in getattr(module, "__all__", ())}
     reports = [
-        one for one in public if isinstance(one, type) and is_dataclass(one) and is_result(one.__name__)
+        exported
+        for exported in public
+        if isinstance(exported, type) and is_dataclass(exported) and is_result(exported.__name__)
     ]
     assert len(reports) > 30
-    assert [one.__name__ for one in reports if not issubclass(one, NotebookDisplayable)] == []
+    assert [report.__name__ for report in reports if not issubclass(report, NotebookDisplayable)] == []
 
 
 def is_result(name: str) -> bool:
@@ -270,7 +272,7 @@ def is_result(name: str) -> bool:
     return name.endswith(ends) and name != "Summary"
 
 
-def test_a_listing_is_a_tuple_for_all_who_take_one() -> None:
+def test_a_displayable_tuple_behaves_like_a_tuple() -> None:
     listed: DisplayableTuple[int] = DisplayableTuple([3, 1, 2])
     assert listed == (3, 1, 2)
     assert hash(listed) == hash((3, 1, 2))
@@ -279,7 +281,7 @@ def test_a_listing_is_a_tuple_for_all_who_take_one() -> None:
     assert "value" in page_of(listed).text
 
 
-def test_values_that_fail_to_show_themselves_say_so() -> None:
+def test_values_that_fail_to_render_show_the_error() -> None:
     class Broken(NotebookDisplayable):
         def __repr__(self) -> str:
             raise ValueError("no")
@@ -290,8 +292,8 @@ def test_values_that_fail_to_show_themselves_say_so() -> None:
     assert page_of(Broken()).text.strip() == "Brokencannot be shown RuntimeError: <b>lost</b>"
 
 
-def test_a_value_that_holds_none_everywhere_shows_itself() -> None:
+def test_a_value_with_empty_fields_is_displayed() -> None:
     context = MemoryContext(messages=(), token_count=0, token_budget=1)
     assert "0 of 1 tokens" in page_of(context).text
     assert "MemoryEngine" in page_of(MemoryEngine(config=EngineConfig())).text
-    assert {one.name for one in fields(Hit)} >= {"score", "signals"}
+    assert {field.name for field in fields(Hit)} >= {"score", "signals"}

@@ -1,4 +1,4 @@
-"""Views on every database, from other threads, and after a trip through pickle."""
+"""Views on every database, from other threads, and after pickling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_engine_tenant_and_session_show_themselves_on_each_database(
+def test_engine_namespace_and_session_are_displayed_on_each_database(
     engine: MemoryEngine, tenant: str
 ) -> None:
     session = engine.session(tenant, "monday")
@@ -29,16 +29,19 @@ def test_engine_tenant_and_session_show_themselves_on_each_database(
 
 
 @pytest.mark.soak
-def test_a_view_may_be_asked_for_while_others_write(tmp_path: Path) -> None:
+def test_views_can_be_rendered_during_concurrent_writes(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine, ThreadPoolExecutor(4) as pool:
         session = engine.session("alice", "s")
         writes = [pool.submit(session.add, "user", f"Remark {n}.") for n in range(60)]
-        views = [pool.submit(one._repr_html_) for one in (engine, engine.namespace("alice"), session) * 10]
+        views = [
+            pool.submit(displayable._repr_html_)
+            for displayable in (engine, engine.namespace("alice"), session) * 10
+        ]
         assert all("cannot be shown" not in view.result() for view in views)
         assert all(write.result().tokens for write in writes)
 
 
-def test_what_shows_itself_can_still_be_pickled_and_compared(tmp_path: Path) -> None:
+def test_displayable_values_can_be_pickled_and_compared(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine:
         session = engine.session("alice", "s")
         report = session.add("user", "My cat is called Tom.")

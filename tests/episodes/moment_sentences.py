@@ -1,4 +1,4 @@
-"""Sentences with the moment that each one tells, or None. Written by hand; each stands alone as a user's message."""
+"""Sentences with the kind of moment of each, or None. Written by hand; each is one user message."""
 
 from __future__ import annotations
 

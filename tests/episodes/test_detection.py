@@ -33,10 +33,14 @@ from tests.messages import message
 def turns(*said: tuple[str, str] | str | Message, first: int = 1) -> list[NumberedMessage]:
     """Turns of texts by the user, of (role, text), or of messages."""
     messages = [
-        one if isinstance(one, Message) else message(one) if isinstance(one, str) else message(one[1], one[0])
-        for one in said
+        draft
+        if isinstance(draft, Message)
+        else message(draft)
+        if isinstance(draft, str)
+        else message(draft[1], draft[0])
+        for draft in said
     ]
-    return [NumberedMessage(number=number, message=one) for number, one in enumerate(messages, first)]
+    return [NumberedMessage(number=number, message=message) for number, message in enumerate(messages, first)]
 
 
 def moment(*said: tuple[str, str] | str | Message) -> EpisodeDraft:
@@ -73,19 +77,19 @@ def test_moments_are_found_with_a_precision_of_95_and_a_recall_of_85_percent() -
     assert recall >= 0.85
 
 
-def test_sentences_that_no_rule_was_made_for_are_told_as_well() -> None:
+def test_held_out_sentences_are_detected_precisely() -> None:
     precision, recall = precision_and_recall(HELD_OUT)
     assert precision >= 0.95
     assert recall >= 0.85
 
 
-def test_in_words_that_no_rule_has_three_of_four_moments_are_found_and_next_to_nothing_else() -> None:
+def test_three_of_four_unseen_wordings_are_detected_with_few_errors() -> None:
     precision, recall = precision_and_recall(UNSEEN)  # measured: 1.0 and 0.79
     assert precision >= 0.95
     assert recall >= 0.75
 
 
-def test_a_decision_has_what_was_chosen_as_its_outcome() -> None:
+def test_a_decision_has_the_choice_as_its_outcome() -> None:
     found = moment("What database should we use?", "We chose PostgreSQL because we know it well.")
     assert (found.kind, found.outcome) == (DECISION, "PostgreSQL")
     assert found.summary == "We chose PostgreSQL because we know it well."
@@ -100,7 +104,7 @@ def test_a_decision_has_what_was_chosen_as_its_outcome() -> None:
         ("The upload works now.", "The upload works now."),
     ],
 )
-def test_a_solved_problem_has_what_solved_it_as_its_outcome(text: str, outcome: str) -> None:
+def test_a_solved_problem_has_the_solution_as_its_outcome(text: str, outcome: str) -> None:
     assert moment(text).outcome == outcome
 
 
@@ -112,7 +116,7 @@ def test_a_solved_problem_has_what_solved_it_as_its_outcome(text: str, outcome: 
         ("Done.", "Done."),
     ],
 )
-def test_a_completed_task_has_what_was_completed_as_its_outcome(text: str, outcome: str) -> None:
+def test_a_completed_task_has_the_result_as_its_outcome(text: str, outcome: str) -> None:
     assert moment(text).outcome == outcome
 
 
@@ -132,7 +136,7 @@ def test_a_solution_starts_at_the_nearest_issue_that_shares_a_word_with_it() -> 
             ("assistant", "I fixed the parser."),
         )
     )
-    assert [(one.kind, one.first_turn, one.last_turn) for one in found] == [
+    assert [(moment.kind, moment.first_turn, moment.last_turn) for moment in found] == [
         (ISSUE, 1, 1),
         (ISSUE, 2, 2),
         (SOLVED, 1, 4),
@@ -140,7 +144,7 @@ def test_a_solution_starts_at_the_nearest_issue_that_shares_a_word_with_it() -> 
     assert found[-1].participants == ("user", "assistant")
 
 
-def test_an_issue_of_more_than_ten_turns_ago_is_another_story() -> None:
+def test_an_issue_more_than_ten_turns_ago_is_not_linked_to_a_solution() -> None:
     chat = ["Nice weather."] * 10
     near = moment("There is a bug in the parser.", *chat[:9], "Fixed the parser bug.")
     far = moment("There is a bug in the parser.", *chat, "Fixed the parser bug.")
@@ -155,11 +159,11 @@ def test_a_moment_that_answers_a_question_starts_at_the_question() -> None:
     assert found.context == "assistant: Which region do you prefer?"
 
 
-def test_a_question_that_tells_of_a_moment_itself_is_not_the_start_of_the_next() -> None:
+def test_a_question_that_is_a_moment_is_not_the_start_of_the_next() -> None:
     found = find_moments(
         turns(("assistant", "The build is broken. Which one next?"), "Let's go with Frankfurt.")
     )
-    assert [(one.first_turn, one.last_turn) for one in found] == [(1, 1), (2, 2)]
+    assert [(moment.first_turn, moment.last_turn) for moment in found] == [(1, 1), (2, 2)]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +176,7 @@ def test_a_question_that_tells_of_a_moment_itself_is_not_the_start_of_the_next()
         "How we fixed it is a long story.",
     ],
 )
-def test_a_sentence_that_begins_by_asking_or_supposing_tells_of_no_moment(text: str) -> None:
+def test_questions_and_suppositions_are_not_moments(text: str) -> None:
     assert kind_of(text) is None
 
 
@@ -184,11 +188,11 @@ def test_a_sentence_that_begins_by_asking_or_supposing_tells_of_no_moment(text: 
         "We launched the first version three years ago.",
     ],
 )
-def test_what_is_done_in_another_time_tells_of_no_moment(text: str) -> None:
+def test_statements_about_other_times_are_not_moments(text: str) -> None:
     assert kind_of(text) is None
 
 
-def test_the_context_is_who_said_what_in_the_two_messages_before() -> None:
+def test_the_context_contains_the_speakers_and_texts_of_the_two_previous_messages() -> None:
     named = replace(message("Redis is simpler."), name="Ada")
     found = moment("One.", "Two.", named, ("assistant", "Memcached is older. " * 20), "We decided on Redis.")
     first, second = found.context.split("\n")
@@ -199,27 +203,27 @@ def test_the_context_is_who_said_what_in_the_two_messages_before() -> None:
     assert found.participants == ("user",)
 
 
-def test_only_moments_after_the_given_turn_are_told_and_earlier_ones_are_context() -> None:
-    told = turns("There is a bug in the parser.", "Hm.", "Fixed the parser.", "All tests pass.")
-    assert [one.last_turn for one in find_moments(told, after=2)] == [3, 4]
-    assert find_moments(told, after=2)[0].first_turn == 1
-    assert find_moments(told, after=4) == ()
+def test_only_moments_after_the_given_turn_are_returned() -> None:
+    messages = turns("There is a bug in the parser.", "Hm.", "Fixed the parser.", "All tests pass.")
+    assert [moment.last_turn for moment in find_moments(messages, after=2)] == [3, 4]
+    assert find_moments(messages, after=2)[0].first_turn == 1
+    assert find_moments(messages, after=4) == ()
 
 
-def test_a_message_tells_one_moment_the_strongest() -> None:
+def test_a_message_yields_only_its_strongest_moment() -> None:
     assert kind_of("There was a bug in the parser. We fixed it.") is SOLVED
     assert kind_of("Done. We decided to scrap the old importer and use Kafka instead.") is PIVOT
     assert kind_of("All tests pass. We decided on Kafka.") is DECISION
     assert kind_of("We finally got it: the query went from 90 s to 2 s. Deployed.") is BREAKTHROUGH
 
 
-def test_a_reason_in_the_next_sentence_belongs_to_the_summary() -> None:
+def test_the_summary_includes_a_reason_in_the_next_sentence() -> None:
     found = moment("Hello. We decided on Kafka. Because it can replay. The weather is nice.")
     assert found.summary == "We decided on Kafka. Because it can replay."
     assert found.title == "We decided on Kafka."
 
 
-def test_title_and_summary_are_cut_at_a_word() -> None:
+def test_title_and_summary_are_truncated_at_a_word() -> None:
     found = moment("We decided on " + "a very long and winding name for the thing, " * 30)
     assert len(found.title) <= 60
     assert len(found.summary) <= 400
@@ -238,11 +242,11 @@ def test_title_and_summary_are_cut_at_a_word() -> None:
         "    print('done')\n    the build is broken",
     ],
 )
-def test_what_is_quoted_tells_of_no_moment(text: str) -> None:
+def test_quoted_text_is_not_a_moment(text: str) -> None:
     assert kind_of(text) is None
 
 
-def test_what_memory_had_put_there_tells_of_no_moment() -> None:
+def test_injected_memory_is_not_a_moment() -> None:
     recalled = wrap_in_fence(["We decided on Kafka."])
     assert kind_of(f"{recalled}\nHello there.") is None
     assert kind_of(f"{recalled}\nThe build is broken.") is ISSUE
@@ -252,7 +256,7 @@ def test_what_memory_had_put_there_tells_of_no_moment() -> None:
 @pytest.mark.parametrize(
     "text", ["We decided on Kafka.", "[CONTEXT SUMMARY]\nWe decided on Kafka. All done."]
 )
-def test_system_messages_and_summaries_tell_of_no_moment(text: str) -> None:
+def test_system_messages_and_summaries_are_not_moments(text: str) -> None:
     assert kind_of(text, "system") is None
 
 
@@ -269,7 +273,7 @@ def test_system_messages_and_summaries_tell_of_no_moment(text: str) -> None:
         ("bash: foo: command not found\nexit code 127", "exit code 127"),
     ],
 )
-def test_a_tool_that_plainly_fails_tells_of_an_issue(text: str, title: str) -> None:
+def test_a_failed_tool_result_is_an_issue(text: str, title: str) -> None:
     found = moment(("tool", text))
     assert (found.kind, found.title, found.outcome) == (ISSUE, title, None)
 
@@ -285,7 +289,7 @@ def test_a_tool_that_plainly_fails_tells_of_an_issue(text: str, title: str) -> N
         "",
     ],
 )
-def test_other_output_of_tools_tells_of_no_moment(text: str) -> None:
+def test_other_tool_output_is_not_a_moment(text: str) -> None:
     assert kind_of(text, "tool") is None
 
 
@@ -298,11 +302,11 @@ def test_other_output_of_tools_tells_of_no_moment(text: str) -> None:
         "The committee decided to award Marie Curie the prize.",
     ],
 )
-def test_an_assistant_that_suggests_or_lectures_decides_nothing(text: str) -> None:
+def test_assistant_suggestions_and_lectures_are_not_decisions(text: str) -> None:
     assert kind_of(text, "assistant") is None
 
 
-def test_a_lecture_of_an_assistant_tells_of_no_moment_but_its_work_does() -> None:
+def test_an_assistant_lecture_is_not_a_moment_but_its_work_is() -> None:
     lecture = "The camera was released to great acclaim. The second model is broken by design. " * 10
     assert kind_of(lecture, "assistant") is None
     assert kind_of(f"{lecture}\nI fixed the parser by reading one more token.", "assistant") is SOLVED
@@ -332,12 +336,12 @@ def test_each_kind_has_its_significance(text: str, kind: EpisodeKind, significan
     assert (found.kind, found.significance) == (kind, significance)
 
 
-def test_an_assistants_suggestion_weighs_less() -> None:
+def test_an_assistant_suggestion_has_less_significance() -> None:
     said = "The deploy fails, so you should roll it back."
     assert moment(said).significance - moment(("assistant", said)).significance == pytest.approx(0.2)
 
 
-def test_valence_is_good_for_success_bad_for_issues_and_stronger_with_strong_words() -> None:
+def test_valence_is_positive_for_success_negative_for_issues_and_stronger_with_strong_words() -> None:
     solved, issue = moment("It works now.").valence, moment("It fails.").valence
     assert moment("We figured out how.").valence > solved > moment("We decided on it.").valence > 0
     assert issue < moment("Change of plan: we stay.").valence < 0
@@ -354,9 +358,9 @@ def test_rows_of_other_languages_can_be_added() -> None:
         re.compile(r"\b(?:falls|wenn)\b", re.IGNORECASE),
         OutcomeSide.AFTER,
     )
-    told = turns("Wir haben uns für Kafka entschieden.", "Falls wir haben uns für Kafka entscheiden.")
-    assert find_moments(told) == ()
-    (found,) = find_moments(told, patterns=(*MOMENT_PATTERNS, german))
+    messages = turns("Wir haben uns für Kafka entschieden.", "Falls wir haben uns für Kafka entscheiden.")
+    assert find_moments(messages) == ()
+    (found,) = find_moments(messages, patterns=(*MOMENT_PATTERNS, german))
     assert (found.kind, found.outcome, found.last_turn) == (DECISION, "Kafka entschieden", 1)
 
 
@@ -364,19 +368,17 @@ def test_rows_of_other_languages_can_be_added() -> None:
     ("kind", "pattern", "strength"),
     [("party", re.compile("a"), 0.5), (DECISION, re.compile("a*"), 0.5), (DECISION, re.compile("a"), 2.0)],
 )
-def test_a_row_that_cannot_work_is_refused(
-    kind: EpisodeKind, pattern: re.Pattern[str], strength: float
-) -> None:
+def test_an_invalid_row_is_refused(kind: EpisodeKind, pattern: re.Pattern[str], strength: float) -> None:
     with pytest.raises(InvalidInputError):
         MomentPattern(kind, pattern, strength)
 
 
 @pytest.mark.parametrize("unit", MOMENT_UNITS)
-def test_a_unit_repeated_to_100000_characters_gives_one_moment_of_each_speaker_at_most(unit: str) -> None:
+def test_text_repeated_to_100000_characters_yields_at_most_one_moment_per_speaker(unit: str) -> None:
     text = repeat_to_size(unit, 100_000)
     found = find_moments(turns(text, ("assistant", text[:20_000]), ("tool", text[:20_000])))
     kinds = {"we decided ": [DECISION] * 2, "fixed ": [SOLVED] * 2}
-    assert [one.kind for one in found] == kinds.get(unit, [])
+    assert [moment.kind for moment in found] == kinds.get(unit, [])
 
 
 WORDS = "we decided not to fixed the bug if done finally because great 40 s from to instead let's ``` > ? . ! , 漢字"
@@ -388,27 +390,29 @@ conversations = st.lists(
 
 
 @given(conversations, st.integers(0, 14), st.integers(1, 50))
-def test_whatever_is_said_moments_are_well_formed_and_repeatable(
+def test_moments_of_any_text_are_well_formed_and_deterministic(
     said: list[tuple[str, str]], after: int, first: int
 ) -> None:
-    told = turns(*said, first=first)
-    found = find_moments(told, after=after)
-    assert found == find_moments(told, after=after)
-    last = [one.last_turn for one in found]
+    messages = turns(*said, first=first)
+    found = find_moments(messages, after=after)
+    assert found == find_moments(messages, after=after)
+    last = [moment.last_turn for moment in found]
     assert last == sorted(set(last))
-    for one in found:
-        assert one.last_turn > after
-        assert first <= one.first_turn <= one.last_turn < first + len(told)
-        assert one.last_turn - one.first_turn <= 10
-        assert 0 < len(one.title) <= 60
-        assert 0 < len(one.summary) <= 400
-        assert one.participants
-        assert one.significance == round(one.significance, 2)
-        assert told[one.last_turn - first].message.role != "system"
+    for moment in found:
+        assert moment.last_turn > after
+        assert first <= moment.first_turn <= moment.last_turn < first + len(messages)
+        assert moment.last_turn - moment.first_turn <= 10
+        assert 0 < len(moment.title) <= 60
+        assert 0 < len(moment.summary) <= 400
+        assert moment.participants
+        assert moment.significance == round(moment.significance, 2)
+        assert messages[moment.last_turn - first].message.role != "system"
 
 
 @given(conversations, st.integers(0, 12))
 def test_reading_in_two_steps_finds_the_same_moments(said: list[tuple[str, str]], after: int) -> None:
-    told = turns(*said)
-    whole = find_moments(told)
-    assert tuple(one for one in whole if one.last_turn > after) == find_moments(told, after=after)
+    messages = turns(*said)
+    whole = find_moments(messages)
+    assert tuple(moment for moment in whole if moment.last_turn > after) == find_moments(
+        messages, after=after
+    )

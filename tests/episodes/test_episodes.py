@@ -1,4 +1,4 @@
-"""Episodes: moments of conversations, recorded, paged, forgotten and told as a story, on every database."""
+"""Episodes: recorded, paged, forgotten and arranged in a narrative arc, on every database."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def titles(found: tuple[Any, ...]) -> list[str]:
     return [episode.title for episode in found]
 
 
-def test_an_episode_is_recorded_and_read_back_as_it_is(
+def test_an_episode_is_recorded_and_read_back_equal(
     namespace: Namespace, episodes: Episodes, clock: FrozenClock
 ) -> None:
     entry = namespace.long_term.store("The kettle is blue.").entry
@@ -74,7 +74,7 @@ def test_an_episode_is_recorded_and_read_back_as_it_is(
 
 
 @pytest.mark.parametrize("kind", EpisodeKind)
-def test_each_of_the_six_kinds_is_kept(episodes: Episodes, kind: EpisodeKind) -> None:
+def test_each_of_the_six_kinds_is_stored(episodes: Episodes, kind: EpisodeKind) -> None:
     recorded = episodes.record("s", draft(kind=kind.value))
     found = episodes.get(recorded.id)
     assert found is not None
@@ -112,16 +112,14 @@ def test_there_are_six_kinds() -> None:
         ({"kind": None}, "unknown kind of episode None"),
     ],
 )
-def test_a_draft_that_makes_no_sense_is_refused_and_names_the_value(
-    wrong: dict[str, Any], message: str
-) -> None:
+def test_an_invalid_draft_is_refused_with_its_value(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         draft(**wrong)
 
 
 @pytest.mark.parametrize("name", ["title", "summary"])
 @pytest.mark.parametrize("value", ["", "  \n", None, 7])
-def test_an_episode_says_what_happened(name: str, value: object) -> None:
+def test_an_episode_requires_title_and_summary(name: str, value: object) -> None:
     words: dict[str, Any] = {"title": "a", "summary": "b", name: value}
     with pytest.raises(InvalidInputError, match=re.escape(f"an episode needs a {name}, got {value!r}")):
         EpisodeDraft(kind=EpisodeKind.PIVOT, first_turn=1, last_turn=1, **words)
@@ -156,7 +154,7 @@ def test_entries_of_another_namespace_cannot_be_linked(engine: MemoryEngine, epi
         episodes.record("s", draft(linked=(entry.id,)))
 
 
-def test_pages_run_from_the_last_recorded_to_the_first(episodes: Episodes) -> None:
+def test_pages_are_sorted_from_last_to_first_recorded(episodes: Episodes) -> None:
     recorded = [episodes.record("s", draft(f"Moment {n}", turn=n)) for n in range(1, 8)]
     newest_first = [f"Moment {n}" for n in range(7, 0, -1)]
     assert titles(episodes.page()) == newest_first
@@ -170,7 +168,7 @@ def test_pages_run_from_the_last_recorded_to_the_first(episodes: Episodes) -> No
     assert episodes.page(before=recorded[0].id) == ()
 
 
-def test_a_page_behind_an_episode_that_is_not_there_is_refused(episodes: Episodes) -> None:
+def test_a_page_before_an_unknown_episode_is_refused(episodes: Episodes) -> None:
     recorded = episodes.record("s", draft())
     with pytest.raises(EntryNotFoundError, match="'nope'"):
         episodes.page(before="nope")
@@ -190,7 +188,7 @@ def test_pages_are_filtered(namespace: Namespace, episodes: Episodes, clock: Fro
     assert titles(episodes.page(until=noon)) == ["Small"]
 
 
-def test_what_is_forgotten_is_gone(namespace: Namespace, episodes: Episodes) -> None:
+def test_a_forgotten_episode_is_deleted(namespace: Namespace, episodes: Episodes) -> None:
     entry = namespace.long_term.store("The kettle is blue.").entry
     assert entry is not None
     recorded = episodes.record("s", draft(linked=(entry.id,)))
@@ -203,7 +201,9 @@ def test_what_is_forgotten_is_gone(namespace: Namespace, episodes: Episodes) -> 
     assert episodes.get(entry.id) is None
 
 
-def test_episodes_go_with_their_session(episodes: Episodes, session: Session, namespace: Namespace) -> None:
+def test_episodes_are_deleted_with_their_session(
+    episodes: Episodes, session: Session, namespace: Namespace
+) -> None:
     namespace.session("other")
     recorded = episodes.record("s", draft("Gone"))
     episodes.record("other", draft("Kept"))
@@ -212,13 +212,13 @@ def test_episodes_go_with_their_session(episodes: Episodes, session: Session, na
     assert episodes.get(recorded.id) is None
 
 
-def test_an_episode_is_recalled_beside_messages(namespace: Namespace, episodes: Episodes) -> None:
+def test_an_episode_is_recalled_with_messages(namespace: Namespace, episodes: Episodes) -> None:
     recorded = episodes.record("s", draft("The zeppelin landed in Oslo", kind=EpisodeKind.TASK_COMPLETED))
     found = namespace.recall("Where did the zeppelin land?")
     assert recorded.id in [hit.entry.id for hit in found]
 
 
-def test_the_arc_tells_a_session_in_thirds(episodes: Episodes, session: Session) -> None:
+def test_the_arc_divides_a_session_into_thirds(episodes: Episodes, session: Session) -> None:
     for turn in (9, 7, 6, 4, 3, 1):  # of nine turns, recorded in any order
         episodes.record("s", draft(f"Turn {turn}", turn=turn, significance=0.1 * turn))
     arc = episodes.arc("s")
@@ -243,13 +243,13 @@ def test_a_session_without_episodes_has_an_empty_arc(episodes: Episodes, namespa
     assert (arc.turns, arc.beginning, arc.middle, arc.end, arc.key_moments) == (0, (), (), (), ())
 
 
-def test_the_arc_is_of_one_session_alone(episodes: Episodes, namespace: Namespace) -> None:
+def test_the_arc_covers_one_session_only(episodes: Episodes, namespace: Namespace) -> None:
     namespace.session("other")
     episodes.record("other", draft("Elsewhere"))
     assert episodes.arc("s").beginning == ()
 
 
-def test_100_episodes_are_kept_in_sight(episodes: Episodes) -> None:
+def test_100_episodes_stay_unarchived(episodes: Episodes) -> None:
     first = episodes.record("s", draft("Least", significance=0.1))
     for number in range(99):
         episodes.record("s", draft(f"More {number}", significance=0.5))
@@ -278,7 +278,7 @@ def test_the_cap_is_configurable_and_archives_the_least_significant() -> None:
         assert titles(engine.namespace("u").episodes.page()) == ["0.01"]  # each namespace has its own
 
 
-def test_episodes_that_are_learned_keep_to_the_cap_too() -> None:
+def test_learned_episodes_respect_the_limit_too() -> None:
     config = EngineConfig(learning=LearningConfig(max_episodes=2))
     with MemoryEngine(config=config, embedder=None, clock=FrozenClock(), ids=seeded_ids()) as engine:
         session = engine.session("t", "s")

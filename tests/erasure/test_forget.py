@@ -1,4 +1,4 @@
-"""What forget() takes away, what it tells anew, and what it leaves as it was."""
+"""Data that forget() erases, rebuilds and keeps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def everything(engine: MemoryEngine, tenant: str) -> str:
     return str(told)
 
 
-def test_a_message_goes_with_all_that_was_made_of_it(engine: MemoryEngine, tenant: str) -> None:
+def test_forgetting_a_message_erases_everything_derived_from_it(engine: MemoryEngine, tenant: str) -> None:
     ids = fill(engine, tenant)
     session = engine.session(tenant, "monday")
     assert everything(engine, tenant).count(SECRET) > 9
@@ -69,7 +69,7 @@ def test_a_message_goes_with_all_that_was_made_of_it(engine: MemoryEngine, tenan
     assert SECRET not in str(receipt.as_dict())
 
 
-def test_a_summary_is_made_anew_from_what_is_left_and_hides_the_same_messages(
+def test_a_summary_is_rebuilt_from_the_remaining_messages_and_hides_the_same_ones(
     engine: MemoryEngine, tenant: str
 ) -> None:
     ids = fill(engine, tenant)
@@ -89,7 +89,7 @@ def test_a_summary_is_made_anew_from_what_is_left_and_hides_the_same_messages(
     assert info.compressed_count == sum(message.is_compressed for message in messages) == 24
 
 
-def test_what_is_compressed_later_does_not_bring_it_back(engine: MemoryEngine, tenant: str) -> None:
+def test_later_compression_does_not_restore_a_forgotten_message(engine: MemoryEngine, tenant: str) -> None:
     ids = fill(engine, tenant)
     session = engine.session(tenant, "monday")
     engine.forget(namespace=tenant, session="monday", message=ids[7], scrub=False)
@@ -99,7 +99,7 @@ def test_what_is_compressed_later_does_not_bring_it_back(engine: MemoryEngine, t
     assert SECRET not in everything(engine, tenant)
 
 
-def test_a_message_in_sight_leaves_the_summary_alone(engine: MemoryEngine, tenant: str) -> None:
+def test_forgetting_a_visible_message_keeps_the_summary(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "monday")
     ids = add_conversation(session, secret_at=25)
     summary = session.compress(ids[20], "Tiles.").summary
@@ -108,7 +108,7 @@ def test_a_message_in_sight_leaves_the_summary_alone(engine: MemoryEngine, tenan
     assert [m.id for m in session.view()[1:]] == [*ids[20:25], *ids[26:]]
 
 
-def test_with_nothing_left_behind_it_a_summary_goes(engine: MemoryEngine, tenant: str) -> None:
+def test_a_summary_without_remaining_messages_is_deleted(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "monday")
     first = session.add("user", SECRET).message
     second = session.add("user", "Hello.").message
@@ -118,7 +118,7 @@ def test_with_nothing_left_behind_it_a_summary_goes(engine: MemoryEngine, tenant
     assert (session.info().message_count, session.info().compressed_count) == (1, 0)
 
 
-def test_a_tool_call_goes_with_its_results_and_no_other_does(engine: MemoryEngine, tenant: str) -> None:
+def test_a_tool_call_is_forgotten_with_its_results_only(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "monday")
     session.add_many([*make_tool_call(1), *make_tool_call(2), MessageDraft("user", "Thanks.", id="end")])
     receipt = engine.forget(namespace=tenant, session="monday", message="result-1", scrub=False)
@@ -126,7 +126,9 @@ def test_a_tool_call_goes_with_its_results_and_no_other_does(engine: MemoryEngin
     assert receipt.counts.messages == 2
 
 
-def test_an_entry_that_another_session_says_too_stays_in_its_words(engine: MemoryEngine, tenant: str) -> None:
+def test_an_entry_confirmed_by_another_session_is_kept_in_its_wording(
+    engine: MemoryEngine, tenant: str
+) -> None:
     for name, said in (
         ("monday", "We decided to use PostgreSQL."),
         ("friday", "We decided to use PostgreSQL!"),
@@ -147,9 +149,7 @@ def test_an_entry_that_another_session_says_too_stays_in_its_words(engine: Memor
     assert engine.namespace(tenant).long_term.entries() == ()
 
 
-def test_what_was_stored_by_hand_stays_when_a_session_that_said_so_goes(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_a_manually_stored_entry_survives_a_forgotten_session(engine: MemoryEngine, tenant: str) -> None:
     long_term = engine.namespace(tenant).long_term
     long_term.store("We decided to use PostgreSQL.")
     session = engine.session(tenant, "monday")
@@ -160,7 +160,7 @@ def test_what_was_stored_by_hand_stays_when_a_session_that_said_so_goes(
     assert entry.source is None
 
 
-def test_a_session_goes_with_its_memories_its_context_and_what_was_set_aside(
+def test_a_session_is_forgotten_with_its_memories_context_and_archived_parts(
     engine: MemoryEngine, tenant: str
 ) -> None:
     fill(engine, tenant)
@@ -179,8 +179,8 @@ def test_a_session_goes_with_its_memories_its_context_and_what_was_set_aside(
 
     assert SECRET not in everything(engine, tenant)
     assert OTHER in everything(engine, tenant)
-    assert {one.name for one in namespace.sessions().sessions} == {"friday", "mondays"}
-    assert [one.key for one in namespace.knowledge] == ["coffee"]
+    assert {info.name for info in namespace.sessions().sessions} == {"friday", "mondays"}
+    assert [item.key for item in namespace.knowledge] == ["coffee"]
     assert namespace.knowledge.history("domain", "tea") == ()
     assert contexts.load("monday") is None
     counts = receipt.counts
@@ -188,7 +188,7 @@ def test_a_session_goes_with_its_memories_its_context_and_what_was_set_aside(
     assert counts.versions == 2  # of knowledge and of the context
 
 
-def test_forgetting_a_session_again_erases_nothing_more(engine: MemoryEngine, tenant: str) -> None:
+def test_forgetting_a_session_twice_erases_nothing_more(engine: MemoryEngine, tenant: str) -> None:
     fill(engine, tenant)
     first = engine.forget(namespace=tenant, session="monday", scrub=False)
     again = engine.forget(namespace=tenant, session="monday", scrub=False)
@@ -197,9 +197,7 @@ def test_forgetting_a_session_again_erases_nothing_more(engine: MemoryEngine, te
     assert again.id != first.id
 
 
-def test_an_entry_goes_with_what_it_was_before_and_the_facts_it_came_from(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_an_entry_is_forgotten_with_its_history_and_facts(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     session = engine.session(tenant, "monday")
     session.add("user", f"I live in {SECRET}.")
@@ -219,7 +217,7 @@ def test_an_entry_goes_with_what_it_was_before_and_the_facts_it_came_from(
     assert len(list(session.messages())) == 1  # the message is not asked to go
 
 
-def test_what_was_derived_from_something_else_too_stays(engine: MemoryEngine, tenant: str) -> None:
+def test_an_entry_derived_from_another_source_too_is_kept(engine: MemoryEngine, tenant: str) -> None:
     long_term = engine.namespace(tenant).long_term
     one, two, both = (
         long_term.store(said).entry for said in ("Tea is green.", "The sky was grey.", "It rains on the tea.")
@@ -234,7 +232,7 @@ def test_what_was_derived_from_something_else_too_stays(engine: MemoryEngine, te
     assert {relation.target for relation in long_term.relations(both.id)} == {two.id}
 
 
-def test_an_episode_is_linked_with_no_entry_that_is_gone(engine: MemoryEngine, tenant: str) -> None:
+def test_an_episode_is_unlinked_from_a_forgotten_entry(engine: MemoryEngine, tenant: str) -> None:
     fill(engine, tenant)
     namespace = engine.namespace(tenant)
     (episode,) = namespace.episodes
@@ -245,7 +243,7 @@ def test_an_episode_is_linked_with_no_entry_that_is_gone(engine: MemoryEngine, t
     assert engine.session(tenant, "monday").arc().key_moments == (left,)  # it still belongs to its session
 
 
-def test_something_known_goes_with_its_history(engine: MemoryEngine, tenant: str) -> None:
+def test_knowledge_is_forgotten_with_its_history(engine: MemoryEngine, tenant: str) -> None:
     knowledge = engine.namespace(tenant).knowledge
     knowledge.store("domain", "a/b%", SECRET)
     known = knowledge.store("domain", "a/b%", OTHER).knowledge
@@ -255,7 +253,7 @@ def test_something_known_goes_with_its_history(engine: MemoryEngine, tenant: str
     assert knowledge.history("domain", "a/b%") == ()
 
 
-def test_a_namespace_goes_whole_and_longer_ones_stay(engine: MemoryEngine, tenant: str) -> None:
+def test_a_namespace_is_forgotten_without_its_children(engine: MemoryEngine, tenant: str) -> None:
     fill(engine, tenant)
     engine.session((tenant, "project"), "monday").add("user", "Kept.")
     engine.items.put(tenant, "note", {"text": SECRET})
@@ -273,9 +271,7 @@ def test_a_namespace_goes_whole_and_longer_ones_stay(engine: MemoryEngine, tenan
         engine.namespace(tenant).sessions(after="monday")
 
 
-def test_a_receipt_counts_the_vectors_of_the_messages_that_are_gone(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_a_receipt_counts_the_vectors_of_erased_messages(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "monday")
     first, second, third, _ = add_conversation(session, 4)
     assert engine.namespace(tenant).embed() == 4
@@ -310,9 +306,11 @@ def test_forgetting_erases_the_vectors_of_all_queries(file_url: str, what: str) 
     assert dump(file_url)["lmt_embedding_cache"] == []
 
 
-def test_a_user_goes_from_every_namespace_with_that_whole_label(engine: MemoryEngine, tenant: str) -> None:
+def test_a_user_is_forgotten_in_every_namespace_with_the_whole_label(
+    engine: MemoryEngine, tenant: str
+) -> None:
     user = f"{tenant}/al_ice%"
-    gone = [(user,), ("acme", user), (user, "notes"), ("acme", user, "notes")]
+    erased_paths = [(user,), ("acme", user), (user, "notes"), ("acme", user, "notes")]
     kept = [
         (f"{user}2",),
         ("acme", f"x{user}"),
@@ -320,17 +318,17 @@ def test_a_user_goes_from_every_namespace_with_that_whole_label(engine: MemoryEn
         (user.upper(),),
         (user.replace("_", "x"),),
     ]
-    for path in (*gone, *kept):
+    for path in (*erased_paths, *kept):
         engine.session(path, "s").add("user", "Hello.")
         engine.items.put((*path, "items"), "k", {"a": 1})
     receipt = engine.forget(user=user, scrub=False)
     assert (receipt.counts.namespaces, receipt.counts.items) == (4, 4)
-    assert all(engine.namespace(path).find_session("s") is None for path in gone)
+    assert all(engine.namespace(path).find_session("s") is None for path in erased_paths)
     assert all(engine.session(path, "s").count() == 1 for path in kept)
     assert all(engine.items.get((*path, "items"), "k") is not None for path in kept)
 
 
-def test_those_with_copies_elsewhere_are_told_and_their_failures_are_in_the_receipt(
+def test_erasers_of_external_copies_are_called_and_failures_are_in_the_receipt(
     engine: MemoryEngine, tenant: str
 ) -> None:
     told: list[ErasedIds] = []
@@ -370,12 +368,12 @@ def test_those_with_copies_elsewhere_are_told_and_their_failures_are_in_the_rece
         {"namespace": "a", "session": ""},
     ],
 )
-def test_what_names_nothing_or_two_things_is_refused(asked: dict[str, Any]) -> None:
+def test_a_request_without_or_with_two_targets_is_refused(asked: dict[str, Any]) -> None:
     with open_test_engine("sqlite://") as engine, pytest.raises((InvalidInputError, InvalidNameError)):
         engine.forget(**asked)
 
 
-def test_what_was_read_before_is_not_kept_after(engine: MemoryEngine, tenant: str) -> None:
+def test_plans_and_writes_from_before_an_erasure_are_refused(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "monday")
     ids = add_conversation(session)
     store = engine.services.long_term.store
@@ -388,7 +386,7 @@ def test_what_was_read_before_is_not_kept_after(engine: MemoryEngine, tenant: st
             session.apply(plan)
 
 
-def test_another_engine_sees_at_once_that_it_is_gone(url: str, tenant: str) -> None:
+def test_another_engine_sees_an_erasure_immediately(url: str, tenant: str) -> None:
     with open_test_engine(url) as one, open_test_engine(url) as other:
         ids = fill(one, tenant)
         assert SECRET in everything(other, tenant)

@@ -1,4 +1,4 @@
-"""How far forget() reaches: all that is of those who are meant, wherever it waits or lies, and nothing of others."""
+"""The reach of forget(): all records of the target in every store, and no others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def engine(url: str) -> Iterator[MemoryEngine]:
         yield opened
 
 
-def test_no_user_is_named_like_the_place_of_pools(engine: MemoryEngine, tenant: str) -> None:
+def test_a_user_named_like_the_pool_namespace_erases_no_pool(engine: MemoryEngine, tenant: str) -> None:
     pool = engine.pools.create(tenant, members=[(tenant, "a"), (tenant, "b")])
     pool.contribute((tenant, "a"), "The lamp of the harbour is green.")
     for user in ("pools", pool.id):
@@ -51,7 +51,7 @@ def test_no_user_is_named_like_the_place_of_pools(engine: MemoryEngine, tenant: 
     assert len(pool.members()) == 2
 
 
-def test_a_user_who_only_shared_something_is_forgotten(engine: MemoryEngine, tenant: str) -> None:
+def test_a_user_with_only_pool_contributions_is_forgotten(engine: MemoryEngine, tenant: str) -> None:
     giver, reader = (tenant, f"giver {tenant}"), (tenant, "reader")
     pool = engine.pools.create(tenant, members=[reader, giver])
     pool.contribute(giver, f"The code is {SECRET}.")
@@ -59,11 +59,11 @@ def test_a_user_who_only_shared_something_is_forgotten(engine: MemoryEngine, ten
     receipt = engine.forget(user=giver[1], scrub=False)
     assert receipt.elsewhere == {"pool contributions": 1, "pool copies": 1, "pool memberships": 1}
     assert pool.query(reader, "code") == ()
-    assert [one.namespace for one in pool.members()] == [reader]
-    assert not [one for one in engine.namespace(reader).long_term if SECRET in one.content]
+    assert [member.namespace for member in pool.members()] == [reader]
+    assert not [entry for entry in engine.namespace(reader).long_term if SECRET in entry.content]
 
 
-def test_a_user_who_left_the_pool_is_found_by_what_was_shared(engine: MemoryEngine, tenant: str) -> None:
+def test_a_user_who_left_a_pool_is_found_by_contributions(engine: MemoryEngine, tenant: str) -> None:
     giver, reader = (tenant, f"giver {tenant}"), (tenant, "reader")
     pool = engine.pools.create(tenant, members=[reader, giver])
     pool.contribute(giver, f"The code is {SECRET}.")
@@ -82,7 +82,7 @@ def test_the_oldest_member_owns_a_pool_whose_only_owner_is_forgotten(
     pool.add(second, can_write=False)
     pool.add(third)
     engine.forget(namespace=first, scrub=False)
-    assert {one.namespace: one.is_owner for one in pool.members()} == {second: True, third: False}
+    assert {member.namespace: member.is_owner for member in pool.members()} == {second: True, third: False}
     pool.add((tenant, "fourth"), by=second)
     for left in (second, third, (tenant, "fourth")):
         engine.forget(namespace=left, scrub=False)
@@ -91,7 +91,7 @@ def test_the_oldest_member_owns_a_pool_whose_only_owner_is_forgotten(
 
 
 @pytest.mark.parametrize("kind", LeaseKind)
-def test_no_right_to_work_on_a_namespace_outlives_it(
+def test_leases_of_a_namespace_are_deleted_with_it(
     engine: MemoryEngine, tenant: str, kind: LeaseKind
 ) -> None:
     engine.session(tenant, "s").add("user", "Hello.")
@@ -103,7 +103,7 @@ def test_no_right_to_work_on_a_namespace_outlives_it(
 
 
 @pytest.mark.parametrize("size", [8, 960, 961, 1000, 1024])
-def test_what_was_set_aside_from_a_session_with_a_long_name_goes_with_it(
+def test_archived_parts_of_a_session_with_a_long_name_are_forgotten_with_it(
     engine: MemoryEngine, tenant: str, size: int
 ) -> None:
     name = "x" * size
@@ -118,24 +118,28 @@ def test_what_was_set_aside_from_a_session_with_a_long_name_goes_with_it(
     assert len(engine.namespace(tenant).sessions().sessions) == 1
 
 
-def test_what_was_learned_from_a_message_goes_with_its_session(engine: MemoryEngine, tenant: str) -> None:
+def test_knowledge_learned_from_a_message_is_forgotten_with_its_session(
+    engine: MemoryEngine, tenant: str
+) -> None:
     ids = ["plain", "a/b%c", "nul \0", "lone \ud83d"]
-    engine.session(tenant, "s").add_many([MessageDraft("user", "Hello.", id=one) for one in ids])
+    engine.session(tenant, "s").add_many(
+        [MessageDraft("user", "Hello.", id=message_id) for message_id in ids]
+    )
     engine.session(tenant, "t").add(MessageDraft("user", "Hello.", id="other"))
     knowledge = engine.namespace(tenant).knowledge
-    for one in (*ids, "other"):
-        knowledge.store("domain", f"by message {one}", SECRET, source=f"message {one}")
-        knowledge.store("domain", f"by id {one}", SECRET, source=one)
+    for message_id in (*ids, "other"):
+        knowledge.store("domain", f"by message {message_id}", SECRET, source=f"message {message_id}")
+        knowledge.store("domain", f"by id {message_id}", SECRET, source=message_id)
     knowledge.store("domain", "by hand", "Kept.")
     receipt = engine.forget(namespace=tenant, session="s", scrub=False)
     assert receipt.counts.knowledge == 8
-    assert {one.key for one in knowledge} == {"by message other", "by id other", "by hand"}
+    assert {item.key for item in knowledge} == {"by message other", "by id other", "by hand"}
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("source", ["session s", "message m", "m"])
 @pytest.mark.parametrize("what", ["session", "message"])
-def test_a_value_that_was_replaced_from_elsewhere_goes_with_where_it_came_from(
+def test_a_replaced_value_is_forgotten_with_its_source(
     engine: MemoryEngine, tenant: str, source: str, what: str
 ) -> None:
     engine.session(tenant, "s").add(MessageDraft("user", "Hello.", id="m"))
@@ -149,19 +153,17 @@ def test_a_value_that_was_replaced_from_elsewhere_goes_with_where_it_came_from(
         knowledge.store("domain", "city", value, source=whose)
     engine.forget(namespace=tenant, session="s", message="m" if what == "message" else None, scrub=False)
     is_meant = what == "session" or source != "session s"
-    left = [(one.value, one.source) for one in knowledge.history("domain", "city")]
+    left = [(item.value, item.source) for item in knowledge.history("domain", "city")]
     assert left == [
         ("Oslo", None),
         *([] if is_meant else [(f"{SECRET} \0", source)]),
         ("Paris", "session t"),
     ]
-    assert [one.value for one in knowledge] == ["Rome"]
+    assert [item.value for item in knowledge] == ["Rome"]
 
 
 @pytest.mark.parametrize("what", ["message", "session"])
-def test_a_value_that_was_replaced_since_goes_from_pools_too(
-    engine: MemoryEngine, tenant: str, what: str
-) -> None:
+def test_a_replaced_value_is_forgotten_in_pools_too(engine: MemoryEngine, tenant: str, what: str) -> None:
     giver, reader = (tenant, "giver"), (tenant, "reader")
     engine.session(giver, "s").add(MessageDraft("user", "Hello.", id="m"))
     knowledge = engine.namespace(giver).knowledge
@@ -174,13 +176,13 @@ def test_a_value_that_was_replaced_since_goes_from_pools_too(
         namespace=giver, session="s", message="m" if what == "message" else None, scrub=False
     )
     assert receipt.elsewhere == {"pool contributions": 1, "pool copies": 1}
-    assert [one.entry.content for one in pool.query(reader, "code lamp", limit=9)] == ["lamp: green"]
+    assert [hit.entry.content for hit in pool.query(reader, "code lamp", limit=9)] == ["lamp: green"]
     assert SECRET not in str(engine.namespace(reader).long_term.search("code", limit=9))
-    assert [one.value for one in knowledge] == ["unknown", "green"]
+    assert [item.value for item in knowledge] == ["unknown", "green"]
 
 
 @pytest.mark.parametrize("what", ["namespace", "session"])
-def test_what_came_from_a_context_file_goes_with_its_session(
+def test_imports_from_a_context_file_are_forgotten_with_their_session(
     engine: MemoryEngine, tenant: str, tmp_path: Path, what: str
 ) -> None:
     files = ContextFiles(tmp_path / "files")
@@ -190,13 +192,13 @@ def test_what_came_from_a_context_file_goes_with_its_session(
         files.to_engine(name, engine, tenant)
     receipt = engine.forget(namespace=tenant, session="u1" if what == "session" else None, scrub=False)
     assert receipt.counts.items == (1 if what == "session" else 2)
-    left = str([one.item.value for one in engine.items.search((CONTEXT_FILES_LABEL, tenant), limit=9)])
+    left = str([item.item.value for item in engine.items.search((CONTEXT_FILES_LABEL, tenant), limit=9)])
     assert SECRET not in left
     assert ("tea" in left) == (what == "session")
 
 
 @pytest.mark.parametrize("what", ["a fact", "a message"])
-def test_what_came_from_a_context_file_goes_alone_too(
+def test_imports_from_a_context_file_can_be_forgotten_individually(
     engine: MemoryEngine, tenant: str, tmp_path: Path, what: str
 ) -> None:
     files = ContextFiles(tmp_path / "files")
@@ -212,11 +214,13 @@ def test_what_came_from_a_context_file_goes_alone_too(
     files.to_engine("u1", engine, tenant)
     session = engine.session(tenant, "u1")
     if what == "a fact":
-        (entry,) = (one.id for one in engine.namespace(tenant).knowledge if SECRET in one.value)
+        (entry,) = (item.id for item in engine.namespace(tenant).knowledge if SECRET in item.value)
         receipt = engine.forget(namespace=tenant, entry=entry)
     else:
-        ids = [one.id for one in session.messages() if SECRET in one.content]
-        receipt = [engine.forget(namespace=tenant, session="u1", message=one) for one in ids][-1]
+        ids = [message.id for message in session.messages() if SECRET in message.content]
+        receipt = [engine.forget(namespace=tenant, session="u1", message=message_id) for message_id in ids][
+            -1
+        ]
     assert receipt.is_complete
     (left,) = engine.items.search((CONTEXT_FILES_LABEL, tenant), limit=9)
     assert SECRET not in str(left.item.value)
@@ -224,13 +228,13 @@ def test_what_came_from_a_context_file_goes_alone_too(
     other.from_engine("u1", engine, tenant)
     back = other.load("u1")
     assert SECRET not in str(back)
-    assert [one.description for one in back.active_tasks] == ["Move to tea"]
+    assert [task.description for task in back.active_tasks] == ["Move to tea"]
     assert "the lamp is green" in back.facts
-    assert any(one.content == "Good." for one in back.recent_history)
+    assert any(message.content == "Good." for message in back.recent_history)
 
 
 @pytest.mark.parametrize("how", ["session", "namespace", "retention"])
-def test_what_came_from_a_context_file_outlives_its_session_in_no_way(
+def test_imports_from_a_context_file_never_outlive_their_session(
     url: str, clock: FrozenClock, tenant: str, tmp_path: Path, how: str
 ) -> None:
     config = EngineConfig(maintenance=MaintenanceConfig(retention_days=1))
@@ -251,7 +255,7 @@ def test_what_came_from_a_context_file_outlives_its_session_in_no_way(
 
 
 @pytest.mark.parametrize("what", ["namespace", "session", "user"])
-def test_what_a_project_wrote_for_people_holds_nothing_either(tmp_path: Path, what: str) -> None:
+def test_project_files_do_not_contain_forgotten_text(tmp_path: Path, what: str) -> None:
     with MemorySystem(memory_dir=tmp_path, project_name="P") as memory:
         name = memory.start_conversation().id
         memory.add_message("user", f"We decided to use {SECRET}.")
@@ -263,7 +267,7 @@ def test_what_a_project_wrote_for_people_holds_nothing_either(tmp_path: Path, wh
         else:
             memory.engine.forget(namespace="P", session=name if what == "session" else None)
         assert memory.conversations() == ()
-        assert [one.name for one in tmp_path.iterdir() if SECRET.encode() in one.read_bytes()] == []
+        assert [path.name for path in tmp_path.iterdir() if SECRET.encode() in path.read_bytes()] == []
 
 
 def play(
@@ -277,15 +281,15 @@ def play(
             memory.record_cycle("Go", AgentAction("click", {"selector": f"#{task}-go"}), "Results")
             memory.record_cycle("Read", AgentAction("extract", {"selector": f"#{task}-hours"}), "Open 9-5")
         memory.learn_from_success()
-    return [one.id for one in engine.session(namespace, task).messages()]
+    return [message.id for message in engine.session(namespace, task).messages()]
 
 
 def procedures(engine: MemoryEngine, namespace: tuple[str, str]) -> str:
     kept = engine.services.long_term.store.list_entries(namespace, Tier.PROCEDURAL, EntryFilters(), limit=99)
-    return str([one.details for one in kept])
+    return str([entry.details for entry in kept])
 
 
-def test_what_was_learned_from_a_task_goes_with_it(engine: MemoryEngine, tenant: str) -> None:
+def test_patterns_learned_from_a_task_are_forgotten_with_it(engine: MemoryEngine, tenant: str) -> None:
     where = (tenant, "agent")
     play(engine, where, "hours", SECRET)
     play(engine, where, "prices", "bread")
@@ -296,7 +300,7 @@ def test_what_was_learned_from_a_task_goes_with_it(engine: MemoryEngine, tenant:
     assert "bread" in procedures(engine, where)
 
 
-def test_what_another_task_did_as_well_stays_learned(engine: MemoryEngine, tenant: str) -> None:
+def test_patterns_confirmed_by_another_task_are_kept(engine: MemoryEngine, tenant: str) -> None:
     where = (tenant, "agent")
     for task, typed in (("hours", SECRET), ("prices", "bread")):
         with AgentMemory(engine=engine, task=task, namespace=where) as memory:
@@ -315,7 +319,7 @@ def test_what_another_task_did_as_well_stays_learned(engine: MemoryEngine, tenan
     assert "#query" in procedures(engine, where)
 
 
-def test_what_may_be_learned_one_day_goes_with_its_cycle(engine: MemoryEngine, tenant: str) -> None:
+def test_pattern_candidates_are_forgotten_with_their_cycle(engine: MemoryEngine, tenant: str) -> None:
     where = (tenant, "agent")
     typed, *_ = play(engine, where, "hours", SECRET, times=1)
     assert SECRET in procedures(engine, where)
@@ -323,7 +327,7 @@ def test_what_may_be_learned_one_day_goes_with_its_cycle(engine: MemoryEngine, t
     assert SECRET not in procedures(engine, where)
 
 
-def test_what_retention_erases_leaves_what_was_known(clock: FrozenClock) -> None:
+def test_retention_keeps_knowledge_of_erased_messages(clock: FrozenClock) -> None:
     with MemoryEngine(embedder=None, clock=clock) as engine:
         engine.session("acme", "s").add(MessageDraft("user", "Hello.", id="m"))
         knowledge = engine.namespace("acme").knowledge
@@ -331,12 +335,10 @@ def test_what_retention_erases_leaves_what_was_known(clock: FrozenClock) -> None
             knowledge.store("domain", "city", value, source="message m")
         clock.advance(days=91)
         assert engine.maintenance.run().erased.messages == 1
-        assert [one.value for one in knowledge.history("domain", "city")] == ["Oslo"]
+        assert [item.value for item in knowledge.history("domain", "city")] == ["Oslo"]
 
 
-def test_an_entry_cannot_be_stored_by_a_comparison_with_memories_that_are_forgotten_now(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_an_entry_compared_with_forgotten_memories_is_not_stored(engine: MemoryEngine, tenant: str) -> None:
     session, store = engine.session(tenant, "s"), engine.namespace(tenant).long_term._store
     session.add("user", "I prefer dark roast coffee.")
     session.learn()

@@ -1,4 +1,4 @@
-"""What is forgotten is forgotten in Redis and in working memory, too."""
+"""Erasure reaches Redis and working memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORD = b"quorraxvault"
 
 
 @pytest.mark.parametrize("what", ["message", "session", "namespace", "user"])
-def test_no_byte_of_what_is_forgotten_is_left_in_redis(url: str, tenant: str, what: str) -> None:
+def test_no_byte_of_a_forgotten_message_is_left_in_redis(url: str, tenant: str, what: str) -> None:
     with TemporaryRedis() as server:
         config = EngineConfig(redis=RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS))
         with MemoryEngine(url, embedder=None, config=config) as engine:
@@ -26,33 +26,33 @@ def test_no_byte_of_what_is_forgotten_is_left_in_redis(url: str, tenant: str, wh
             message = session.add("user", f"The code is {WORD.decode()}.").stored[0]
             session.add("user", "And the boat is green.")
             session.latest(10)
-            assert WORD in held_in(server)
+            assert WORD in list_texts_in_redis(server)
             asked = {"message": {"session": "s", "message": message.id}, "session": {"session": "s"}}
             engine.forget(
                 **({"user": tenant} if what == "user" else {"namespace": tenant, **asked.get(what, {})}),
                 scrub=False,
             )
-            assert WORD not in held_in(server)
-            left = [one.content for one in engine.session(tenant, "s").latest(10)]
+            assert WORD not in list_texts_in_redis(server)
+            left = [message.content for message in engine.session(tenant, "s").latest(10)]
             assert left == (["And the boat is green."] if what == "message" else [])
 
 
-def held_in(server: TemporaryRedis) -> bytes:
+def list_texts_in_redis(server: TemporaryRedis) -> bytes:
     """Everything that Redis would write to its file."""
     with server.client as client:
         return b"".join(client.dump(key) or b"" for key in client.scan_iter("*"))
 
 
-def test_a_message_that_is_forgotten_takes_no_others_from_working_memory(url: str, tenant: str) -> None:
+def test_forgetting_a_message_keeps_others_in_working_memory(url: str, tenant: str) -> None:
     with MemoryEngine(url, embedder=None) as engine:
         stored = engine.session(tenant, "s").add("user", "Forget me.").stored[0]
         engine.working.append(tenant, "s", "user", "Keep me.")
         engine.forget(namespace=tenant, session="s", message=stored.id, scrub=False)
-        assert [one.content for one in engine.session(tenant, "s").latest(10)] == ["Keep me."]
+        assert [message.content for message in engine.session(tenant, "s").latest(10)] == ["Keep me."]
 
 
 @pytest.mark.parametrize("what", ["message", "session", "namespace"])
-def test_a_receipt_says_that_redis_could_not_be_told(file_url: str, what: str, clock: FrozenClock) -> None:
+def test_a_receipt_reports_that_redis_was_unreachable(file_url: str, what: str, clock: FrozenClock) -> None:
     with TemporaryRedis() as server:
         config = EngineConfig(
             redis=RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS, retry_seconds=5)
@@ -71,7 +71,7 @@ def test_a_receipt_says_that_redis_could_not_be_told(file_url: str, what: str, c
 
 
 @pytest.mark.parametrize("how", ["forgotten", "aged"])
-def test_a_session_that_stays_is_cached_again_at_once(
+def test_a_remaining_session_is_cached_again_immediately(
     file_url: str, how: str, redis_url: str, clock: FrozenClock
 ) -> None:
     config = EngineConfig(
@@ -87,9 +87,9 @@ def test_a_session_that_stays_is_cached_again_at_once(
         else:
             engine.maintenance.run()
         for said in (["The boat is red."], ["The boat is red.", "It sails."]):
-            assert [one.content for one in session.latest(9)] == said
+            assert [message.content for message in session.latest(9)] == said
             before = engine.redis
-            assert [one.content for one in session.latest(9)] == said
+            assert [message.content for message in session.latest(9)] == said
             after = engine.redis
             assert before is not None
             assert after is not None
@@ -97,7 +97,7 @@ def test_a_session_that_stays_is_cached_again_at_once(
             session.add("user", "It sails.")
 
 
-def test_who_read_a_session_before_brings_back_nothing_of_it(file_url: str, redis_url: str) -> None:
+def test_a_stale_reader_does_not_restore_an_erased_session(file_url: str, redis_url: str) -> None:
     config = EngineConfig(redis=RedisConfig(url=redis_url, timeout_seconds=LIMIT_SECONDS))
     with MemoryEngine(file_url, embedder=None, config=config) as engine:
         assert engine._redis is not None
@@ -114,7 +114,7 @@ def test_who_read_a_session_before_brings_back_nothing_of_it(file_url: str, redi
             assert WORD not in (client.dump(cached.windows.build_key(key)) or b"")
 
 
-def test_an_empty_session_that_retention_deletes_leaves_only_a_short_lived_mark_in_redis(
+def test_an_empty_session_deleted_by_retention_leaves_only_a_short_lived_redis_key(
     file_url: str, clock: FrozenClock
 ) -> None:
     with TemporaryRedis() as server, server.client as client:

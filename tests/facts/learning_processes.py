@@ -1,4 +1,4 @@
-"""Child processes that learn and consolidate, some of them until they are killed at a certain step."""
+"""Child processes that learn and consolidate, some of them killed at a given step."""
 
 from __future__ import annotations
 

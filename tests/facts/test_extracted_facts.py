@@ -1,4 +1,4 @@
-"""Extracted facts: listed by their state, promoted and rejected by hand, and what is kept aside."""
+"""Extracted facts: listed by state, promoted and rejected manually, and quarantined."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECRET = f"The API key is {KEY}."
 
 
 @pytest.fixture
-def opened(clock: FrozenClock) -> Iterator[MemoryEngine]:
+def memory_engine(clock: FrozenClock) -> Iterator[MemoryEngine]:
     """An engine where the database does not matter."""
     with MemoryEngine(embedder=None, clock=clock, ids=seeded_ids()) as engine:
         yield engine
@@ -53,12 +53,12 @@ def state(space: Namespace, fact_id: str) -> tuple[FactState, str, str | None]:
 def test_facts_are_paged_oldest_first_and_by_state(engine: MemoryEngine, tenant: str) -> None:
     space = engine.namespace(tenant)
     states = [*FactState] * 3
-    made = [put(engine, space, f"fact {number}", state=one) for number, one in enumerate(states)]
+    made = [put(engine, space, f"fact {number}", state=state) for number, state in enumerate(states)]
     assert tuple(space.facts) == space.facts.page() == tuple(made)
-    for one in FactState:
-        expected = [fact for fact in made if fact.state is one]
-        assert list(space.facts.page({one})) == list(space.facts.page([one.value])) == expected
-        assert space.facts.page({one}, after=expected[0].id) == tuple(expected[1:])
+    for state in FactState:
+        expected = [fact for fact in made if fact.state is state]
+        assert list(space.facts.page({state})) == list(space.facts.page([state.value])) == expected
+        assert space.facts.page({state}, after=expected[0].id) == tuple(expected[1:])
     assert space.facts.page({"pending", "rejected"}, limit=3) == (made[0], made[4], made[5])
     assert space.facts.page(set()) == ()
     found: list[ExtractedFact] = []
@@ -67,9 +67,9 @@ def test_facts_are_paged_oldest_first_and_by_state(engine: MemoryEngine, tenant:
     assert found == made
 
 
-def test_iteration_goes_on_behind_the_first_page(opened: MemoryEngine) -> None:
-    space = opened.namespace("a")
-    lasting = opened.services.long_term
+def test_iteration_continues_after_the_first_page(memory_engine: MemoryEngine) -> None:
+    space = memory_engine.namespace("a")
+    lasting = memory_engine.services.long_term
     facts = tuple(
         ExtractedFact(
             id=lasting.new_id(),
@@ -86,7 +86,7 @@ def test_iteration_goes_on_behind_the_first_page(opened: MemoryEngine) -> None:
     assert texts(tuple(space.facts)) == [f"fact {number}" for number in range(1003)]
 
 
-def test_a_fact_keeps_everything_that_was_found_about_it(engine: MemoryEngine, tenant: str) -> None:
+def test_a_fact_keeps_all_its_fields(engine: MemoryEngine, tenant: str) -> None:
     space = engine.namespace(tenant)
     space.session("monday")
     fact = put(
@@ -135,16 +135,16 @@ def test_a_fact_promoted_by_hand_is_an_entry_that_names_its_source(
     assert texts(space.facts.page({"promoted"})) == [fact.content]
 
 
-def test_a_receipt_names_the_fact_that_it_comes_from(opened: MemoryEngine) -> None:
-    space = opened.namespace("a")
-    fact = put(opened, space, "Ship the beta by noon.")
+def test_a_receipt_names_its_fact(memory_engine: MemoryEngine) -> None:
+    space = memory_engine.namespace("a")
+    fact = put(memory_engine, space, "Ship the beta by noon.")
     assert space.facts.promote(fact.id).fact == fact.id
 
 
-@pytest.mark.parametrize("before", [one for one in FactState if one is not FactState.PROMOTED])
-def test_a_fact_in_any_other_state_can_be_promoted(opened: MemoryEngine, before: FactState) -> None:
-    space = opened.namespace("a")
-    fact = put(opened, space, "Ship the beta by noon.", state=before)
+@pytest.mark.parametrize("before", [state for state in FactState if state is not FactState.PROMOTED])
+def test_a_fact_in_any_other_state_can_be_promoted(memory_engine: MemoryEngine, before: FactState) -> None:
+    space = memory_engine.namespace("a")
+    fact = put(memory_engine, space, "Ship the beta by noon.", state=before)
     assert space.facts.promote(fact.id, importance=0.25).is_stored
     assert [entry.importance for entry in space.long_term.entries()] == [0.25]
 
@@ -159,7 +159,7 @@ def test_promoting_twice_is_an_error_that_names_the_entry(engine: MemoryEngine, 
     assert len(space.long_term.entries(valid_at=None)) == 1
 
 
-def test_a_fact_that_an_entry_says_already_is_promoted_as_that_entry(
+def test_a_fact_equal_to_an_entry_is_promoted_as_that_entry(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     space = engine.namespace(tenant)
@@ -173,15 +173,15 @@ def test_a_fact_that_an_entry_says_already_is_promoted_as_that_entry(
     assert [entry.id for entry in space.long_term.entries(valid_at=None)] == [first.id]
 
 
-def test_an_entry_that_said_a_promoted_fact_already_counts_as_used(opened: MemoryEngine) -> None:
-    space = opened.namespace("a")
+def test_promoting_a_duplicate_fact_counts_as_access_to_its_entry(memory_engine: MemoryEngine) -> None:
+    space = memory_engine.namespace("a")
     space.long_term.store("The deadline is March 5.")
-    fact = put(opened, space, "The deadline is March 5.")
+    fact = put(memory_engine, space, "The deadline is March 5.")
     assert space.facts.promote(fact.id).outcome is Outcome.DUPLICATE  # "that one counts as used"
     assert [entry.access_count for entry in space.long_term.entries()] == [1]
 
 
-def test_a_promoted_fact_takes_the_place_of_what_it_contradicts(
+def test_a_promoted_fact_supersedes_a_contradicting_entry(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     space = engine.namespace(tenant)
@@ -204,16 +204,16 @@ def test_a_rejected_fact_stays_listed_with_its_reason(engine: MemoryEngine, tena
     assert space.long_term.entries() == ()
 
 
-def test_a_promoted_fact_cannot_be_rejected_and_says_what_to_do(opened: MemoryEngine) -> None:
-    space = opened.namespace("a")
-    fact = put(opened, space, "Ship the beta by noon.")
+def test_rejecting_a_promoted_fact_raises_an_error_with_advice(memory_engine: MemoryEngine) -> None:
+    space = memory_engine.namespace("a")
+    fact = put(memory_engine, space, "Ship the beta by noon.")
     space.facts.promote(fact.id)
     with pytest.raises(InvalidInputError, match=rf"'{fact.id}' is promoted: use .*forget.*close"):
         space.facts.reject(fact.id)
     assert state(space, fact.id)[0] is FactState.PROMOTED
 
 
-def test_tenants_see_nothing_of_each_others_facts(engine: MemoryEngine, tenant: str) -> None:
+def test_facts_of_tenants_are_isolated(engine: MemoryEngine, tenant: str) -> None:
     ours, theirs = engine.namespace(tenant), engine.namespace(tenant, "theirs")
     fact = put(engine, ours, "Ship the beta by noon.")
     assert theirs.facts.get(fact.id) is None
@@ -232,21 +232,21 @@ def test_tenants_see_nothing_of_each_others_facts(engine: MemoryEngine, tenant: 
         ({"limit": 0}, "0"),
     ],
 )
-def test_a_page_that_makes_no_sense_is_refused(opened: MemoryEngine, how: Any, named: str) -> None:
+def test_an_invalid_page_is_refused(memory_engine: MemoryEngine, how: Any, named: str) -> None:
     with pytest.raises(InvalidInputError, match=named):
-        opened.namespace("a").facts.page(**how)
+        memory_engine.namespace("a").facts.page(**how)
 
 
-def test_an_unknown_fact_is_named_with_the_next_step(opened: MemoryEngine) -> None:
-    facts = opened.namespace("a").facts
+def test_an_unknown_fact_is_named_with_the_next_step(memory_engine: MemoryEngine) -> None:
+    facts = memory_engine.namespace("a").facts
     assert facts.get("nowhere") is None
     for use in (facts.promote, facts.reject, lambda name: facts.page(after=name)):
         with pytest.raises(EntryNotFoundError, match=r"no fact 'nowhere': use an id returned by page\(\)"):
             use("nowhere")
 
 
-def test_facts_name_their_tenant(opened: MemoryEngine) -> None:
-    assert repr(opened.namespace("a", "b").facts) == "Facts('a/b')"
+def test_facts_name_their_tenant(memory_engine: MemoryEngine) -> None:
+    assert repr(memory_engine.namespace("a", "b").facts) == "Facts('a/b')"
 
 
 # What is kept aside
@@ -265,10 +265,10 @@ def test_facts_name_their_tenant(opened: MemoryEngine) -> None:
         ("Boats \u202esail at noon.", "contains hidden characters"),
     ],
 )
-def test_hostile_text_is_kept_aside_with_a_reason_that_does_not_repeat_it(
-    opened: MemoryEngine, text: str, reason: str
+def test_hostile_text_is_quarantined_with_a_reason_that_does_not_repeat_it(
+    memory_engine: MemoryEngine, text: str, reason: str
 ) -> None:
-    space = opened.namespace("a")
+    space = memory_engine.namespace("a")
     receipt = space.long_term.store(text, category="release", tags=frozenset({"x"}), session="monday")
     assert receipt.outcome is Outcome.QUARANTINED
     assert receipt.reason.startswith(reason)
@@ -284,7 +284,7 @@ def test_hostile_text_is_kept_aside_with_a_reason_that_does_not_repeat_it(
 
 
 @pytest.mark.parametrize("text", [ORDER, SECRET])
-def test_what_is_kept_aside_is_not_recalled_until_somebody_promotes_it(
+def test_quarantined_text_is_not_recalled_until_promoted(
     engine: MemoryEngine, clock: FrozenClock, tenant: str, text: str
 ) -> None:
     space = engine.namespace(tenant)
@@ -302,8 +302,8 @@ def test_what_is_kept_aside_is_not_recalled_until_somebody_promotes_it(
     assert state(space, receipt.fact)[:2] == (FactState.PROMOTED, "manually")
 
 
-def test_what_is_kept_aside_and_promoted_is_what_was_to_be_stored(opened: MemoryEngine) -> None:
-    space = opened.namespace("a")
+def test_promoting_quarantined_text_stores_the_original_entry(memory_engine: MemoryEngine) -> None:
+    space = memory_engine.namespace("a")
     about: dict[str, Any] = {
         "kind": "procedure",
         "category": "release",
@@ -322,8 +322,8 @@ def test_what_is_kept_aside_and_promoted_is_what_was_to_be_stored(opened: Memory
 
 
 @pytest.mark.parametrize("text", [ORDER, SECRET])
-def test_what_is_trusted_is_stored_whatever_it_reads_like(opened: MemoryEngine, text: str) -> None:
-    space = opened.namespace("a")
+def test_trusted_text_is_stored_without_quarantine(memory_engine: MemoryEngine, text: str) -> None:
+    space = memory_engine.namespace("a")
     receipt = space.long_term.store(text, trusted=True)
     assert receipt.outcome is Outcome.STORED
     assert [entry.content for entry in space.long_term.entries()] == [text]
@@ -339,5 +339,5 @@ def test_what_is_trusted_is_stored_whatever_it_reads_like(opened: MemoryEngine, 
         "The deadline is March 5.",
     ],
 )
-def test_what_only_speaks_of_such_things_is_stored(opened: MemoryEngine, text: str) -> None:
-    assert opened.namespace("a").long_term.store(text).outcome is Outcome.STORED
+def test_harmless_text_about_prompts_is_stored(memory_engine: MemoryEngine, text: str) -> None:
+    assert memory_engine.namespace("a").long_term.store(text).outcome is Outcome.STORED

@@ -154,8 +154,8 @@ def contents(text: str, role: str = "user") -> list[str]:
 
 def kept_kinds(text: str, role: str) -> list[str]:
     """Of what is extracted, validated and believed enough to be promoted."""
-    told = message(text, role)
-    looked_at = [(draft, validate_fact(draft, told)) for draft in EXTRACTOR.extract(told)]
+    messages = message(text, role)
+    looked_at = [(draft, validate_fact(draft, messages)) for draft in EXTRACTOR.extract(messages)]
     return [str(draft.kind) for draft, result in looked_at if result.is_safe and result.confidence > 0.6]
 
 
@@ -171,7 +171,7 @@ def test_at_least_95_of_100_are_right_and_90_of_100_are_found_with_their_kind(
     assert len(TUNED) + len(HELD_OUT) >= 60
 
 
-def test_a_fact_is_the_whole_sentence_word_for_word() -> None:
+def test_a_fact_is_the_complete_sentence_verbatim() -> None:
     text = "Hello there! We decided to  pay Dr. Ana Lima\t$1,250.50 via https://pay.example.com/a?b=1. Bye."
     (draft,) = EXTRACTOR.extract(message(text))
     assert draft.content == "We decided to pay Dr. Ana Lima $1,250.50 via https://pay.example.com/a?b=1."
@@ -188,7 +188,7 @@ def test_mentions_are_names_dates_numbers_and_identifiers() -> None:
     assert draft.mentions == ("Ana Lima", "v2.1.0", "order_svc-77", "10.0.0.7", "2026-03-01", "3")
 
 
-def test_tags_are_up_to_three_topic_words_in_lower_case_with_names_first() -> None:
+def test_tags_are_up_to_three_lowercase_topic_words_with_names_first() -> None:
     (draft,) = EXTRACTOR.extract(message("We decided to move the billing service from Heroku to Hetzner."))
     assert draft.tags == ("heroku", "hetzner", "move")
 
@@ -202,11 +202,11 @@ def test_tags_are_up_to_three_topic_words_in_lower_case_with_names_first() -> No
         "We need to be there at 9 a.m. on Friday",
     ],
 )
-def test_nothing_is_split_inside_addresses_numbers_versions_and_abbreviations(sentence: str) -> None:
+def test_sentences_are_not_split_inside_urls_numbers_versions_and_abbreviations(sentence: str) -> None:
     assert contents(f"Hello. {sentence}! Bye.") == [f"{sentence}!"]
 
 
-def test_each_sentence_gives_its_own_fact() -> None:
+def test_each_sentence_becomes_its_own_fact() -> None:
     text = (
         "We chose Go. I prefer tabs! The goal is speed; it must be measured. 我们 decided 用 Go。I like tea."
     )
@@ -219,12 +219,12 @@ def test_each_sentence_gives_its_own_fact() -> None:
     ]
 
 
-def test_items_of_a_list_are_sentences_without_their_marks() -> None:
+def test_list_items_are_sentences_without_their_bullets() -> None:
     text = "Notes:\n- We chose Go\n* I prefer tabs\n1. The goal is speed\n## We must test"
     assert contents(text) == ["We chose Go", "I prefer tabs", "The goal is speed", "We must test"]
 
 
-def test_a_line_that_goes_on_in_small_letters_belongs_to_the_one_before() -> None:
+def test_a_line_starting_in_lower_case_continues_the_previous_one() -> None:
     assert contents("We decided to write\nthe parser in Go.\nBye") == [
         "We decided to write the parser in Go."
     ]
@@ -247,11 +247,11 @@ def test_a_line_that_goes_on_in_small_letters_belongs_to_the_one_before() -> Non
         "Should we go with Go",
     ],
 )
-def test_code_quoted_lines_recalled_memory_and_questions_are_left_out(text: str) -> None:
+def test_code_quotes_recalled_memory_and_questions_are_ignored(text: str) -> None:
     assert contents(text) == []
 
 
-def test_a_sentence_across_a_fence_is_left_out_since_nobody_said_it_like_that() -> None:
+def test_a_sentence_across_a_fence_is_ignored() -> None:
     text = f"We decided on {wrap_in_fence(['tea'])} Go. We chose Rust."
     assert contents(text) == ["We chose Rust."]
 
@@ -273,7 +273,7 @@ def test_only_user_and_assistant_are_read(role: str) -> None:
         "We must not do so.",
     ],
 )
-def test_a_sentence_that_only_points_back_is_left_out(text: str) -> None:
+def test_a_sentence_with_only_references_is_ignored(text: str) -> None:
     assert contents(text) == []
 
 
@@ -287,7 +287,7 @@ def test_a_sentence_that_only_points_back_is_left_out(text: str) -> None:
         ("Ich mag das auch.", "Ich mag Tee."),
     ],
 )
-def test_a_german_sentence_that_only_points_back_is_left_out(pointing: str, stating: str) -> None:
+def test_a_german_sentence_with_only_references_is_ignored(pointing: str, stating: str) -> None:
     extractor = FactExtractor((*EXTRACTION_PATTERNS, *GERMAN_PATTERNS))
     found = extractor.extract(message(f"{pointing} {stating}"))
     assert [draft.content for draft in found] == [stating]
@@ -297,11 +297,11 @@ def test_the_same_statement_counts_once() -> None:
     assert contents("We chose Go. we chose go! We chose  Go") == ["We chose Go."]
 
 
-def test_one_message_gives_at_most_twenty_facts() -> None:
+def test_a_message_yields_at_most_twenty_facts() -> None:
     assert len(contents(" ".join(f"We chose plan {n}." for n in range(100)))) == 20
 
 
-def test_long_sentences_are_cut_between_words_and_stay_word_for_word() -> None:
+def test_long_sentences_are_truncated_between_words_and_stay_verbatim() -> None:
     text = "We must " + " ".join(f"word{n}" for n in range(300))
     (first, *_) = contents(text)
     assert 380 < len(first) <= 400
@@ -315,7 +315,7 @@ def test_only_the_beginning_of_a_long_message_is_read() -> None:
 
 
 @pytest.mark.parametrize("unit", MESSAGE_UNITS)
-def test_a_repeated_mark_is_not_a_fact(unit: str) -> None:
+def test_repeated_punctuation_is_not_a_fact(unit: str) -> None:
     assert contents(repeat_to_size(unit, 10_000)) == []
 
 
@@ -325,7 +325,7 @@ def test_patterns_must_be_rows() -> None:
         FactExtractor(rows)
 
 
-def test_a_finder_of_your_own_says_what_is_mentioned() -> None:
+def test_a_custom_finder_determines_the_mentions() -> None:
     (draft,) = FactExtractor(facts=FactFinder(())).extract(message("We chose /etc/hosts with Ana."))
     assert draft.mentions == ("Ana",)
 
@@ -340,14 +340,14 @@ TEXTS = st.one_of(
 
 
 @given(TEXTS, st.sampled_from(["user", "assistant"]))
-def test_whatever_is_said_facts_are_its_own_words_and_mentions_are_theirs(text: str, role: str) -> None:
-    told = message(text, role)
-    whole = " ".join(told.content.split())
-    drafts = EXTRACTOR.extract(told)
+def test_facts_of_any_text_are_verbatim_and_contain_their_mentions(text: str, role: str) -> None:
+    messages = message(text, role)
+    whole = " ".join(messages.content.split())
+    drafts = EXTRACTOR.extract(messages)
     assert len(drafts) <= 20
     for draft in drafts:
         assert draft.content in whole
         assert 0 < len(draft.content) <= 400
         assert all(mention and mention in draft.content for mention in draft.mentions)
         assert len(draft.tags) <= 3
-        assert 0 <= validate_fact(draft, told).confidence <= draft.confidence + 0.005
+        assert 0 <= validate_fact(draft, messages).confidence <= draft.confidence + 0.005

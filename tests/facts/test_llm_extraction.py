@@ -42,7 +42,7 @@ DB = '{"content": "They use Postgres", "kind": "decision", "confidence": 0.8}'
 BOTH = ["Ana prefers tea", "They use Postgres"]
 
 
-def test_a_good_answer_gives_its_facts_and_no_problem() -> None:
+def test_a_good_answer_yields_facts_and_no_problem() -> None:
     extraction = read(f"[{TEA}, {DB}]")
     first, second = extraction.facts
     assert (first.content, first.kind, first.confidence) == ("Ana prefers tea", "preference", 0.9)
@@ -88,24 +88,24 @@ def test_a_good_answer_gives_its_facts_and_no_problem() -> None:
         "bare key",
     ],
 )
-def test_what_is_meant_as_json_is_read_as_it_is_meant(answer: str) -> None:
+def test_malformed_json_is_read_as_intended(answer: str) -> None:
     extraction = read(answer)
     assert [fact.content for fact in extraction.facts] == BOTH
     assert extraction.problems == ()
 
 
-def test_one_object_is_as_good_as_a_list_of_one() -> None:
+def test_a_single_object_is_read_like_a_list_of_one() -> None:
     assert contents(TEA) == BOTH[:1]
 
 
 @pytest.mark.parametrize("answer", ["[]", '{"facts": []}', "```json\n[]\n```", "{}"])
-def test_nothing_worth_keeping_is_no_problem(answer: str) -> None:
+def test_an_empty_answer_is_not_a_problem(answer: str) -> None:
     extraction = read(answer)
     assert (extraction.facts, extraction.problems, extraction.raw_answers) == ((), (), ())
 
 
 @pytest.mark.parametrize("cut_at", range(len(f"[{TEA}, ") + 1, len(f"[{TEA}, {DB}")))
-def test_of_an_answer_that_was_cut_off_whole_objects_count(cut_at: int) -> None:
+def test_complete_objects_of_a_truncated_answer_are_read(cut_at: int) -> None:
     answer = f"[{TEA}, {DB}]"[:cut_at]
     extraction = read(answer)
     assert [fact.content for fact in extraction.facts] == BOTH[:1]
@@ -113,7 +113,7 @@ def test_of_an_answer_that_was_cut_off_whole_objects_count(cut_at: int) -> None:
     assert "1 x truncated answer" in extraction.problems
 
 
-def test_quotes_that_were_not_escaped_stay_in_the_text() -> None:
+def test_unescaped_quotes_stay_in_the_text() -> None:
     assert contents('[{"content": "Ana says "tea" often"}]') == ['Ana says "tea" often']
     assert contents("[{'content': 'Ana doesn't drink coffee'}]") == ["Ana doesn't drink coffee"]
 
@@ -138,7 +138,7 @@ def test_escapes_are_undone() -> None:
         ("0", 0.0),
     ],
 )
-def test_a_confidence_is_read_in_every_usual_form(given: str, confidence: float) -> None:
+def test_a_confidence_is_read_in_every_usual_format(given: str, confidence: float) -> None:
     extraction = read(f'[{{"content": "Ana prefers tea", "kind": "fact", "confidence": {given}}}]')
     assert extraction.facts[0].confidence == confidence
     assert extraction.problems == ()
@@ -147,7 +147,7 @@ def test_a_confidence_is_read_in_every_usual_form(given: str, confidence: float)
 @pytest.mark.parametrize(
     "given", ["NaN", "-1", "1e999", "101", "null", "true", '"so so"', "[]", '"."', '"1/0"']
 )
-def test_a_confidence_that_cannot_be_read_is_too_low_for_promotion_and_told(given: str) -> None:
+def test_an_unreadable_confidence_is_too_low_for_promotion_and_reported(given: str) -> None:
     extraction = read(f'[{{"content": "Ana prefers tea", "kind": "fact", "confidence": {given}}}]')
     assert extraction.facts[0].confidence == 0.6
     assert extraction.problems == ("1 x unreadable confidence",)
@@ -185,7 +185,7 @@ def test_an_unknown_kind_becomes_a_fact(given: str, kind: str, *, is_known: bool
         "Version v2.1.0 is used",
     ],
 )
-def test_a_fact_that_names_what_nobody_said_is_left_out_and_counted(content: str) -> None:
+def test_a_fact_with_invented_details_is_dropped_and_counted(content: str) -> None:
     answer = json.dumps([{"content": content, "kind": "fact", "confidence": 1}])
     extraction = read(answer)
     assert extraction.facts == ()
@@ -206,11 +206,11 @@ def test_a_fact_that_names_what_nobody_said_is_left_out_and_counted(content: str
         "Short answers are preferred",
     ],
 )
-def test_what_was_said_may_be_said_in_other_words(content: str) -> None:
+def test_paraphrased_facts_are_accepted(content: str) -> None:
     assert contents(json.dumps([{"content": content}])) == [content]
 
 
-def test_an_answer_gives_at_most_fifty_facts_and_the_rest_is_in_the_raw_answer() -> None:
+def test_an_answer_yields_at_most_fifty_facts_and_the_raw_answer_keeps_the_rest() -> None:
     answer = json.dumps(
         [{"content": f"Ana prefers tea{'!' * n}", "kind": "fact", "confidence": 1} for n in range(60)]
     )
@@ -220,7 +220,7 @@ def test_an_answer_gives_at_most_fifty_facts_and_the_rest_is_in_the_raw_answer()
     assert extraction.raw_answers == (answer,)
 
 
-def test_the_same_fact_counts_once_and_long_ones_are_cut_between_words() -> None:
+def test_duplicate_facts_count_once_and_long_ones_are_truncated_between_words() -> None:
     assert contents(json.dumps([{"content": "Ana prefers tea"}, {"content": "ana prefers  tea"}])) == BOTH[:1]
     (content,) = contents(json.dumps([{"content": "tea and " * 100}]))
     assert 390 <= len(content) <= 400
@@ -250,14 +250,14 @@ def test_the_conversation_is_fenced_as_data_and_cannot_end_its_fence() -> None:
 
 def test_tools_systems_and_recalled_memory_are_not_shown_to_the_model() -> None:
     model = ScriptedLLM(["[]"])
-    told = [message("one", "tool"), message("two", "system"), message(f"three {wrap_in_fence(['four'])}")]
-    LlmFactExtractor(model).extract(told)
+    messages = [message("one", "tool"), message("two", "system"), message(f"three {wrap_in_fence(['four'])}")]
+    LlmFactExtractor(model).extract(messages)
     (prompt,) = model.prompts
     assert "three" in prompt
     assert not any(word in prompt for word in ("one", "two", "four"))
 
 
-def test_the_model_is_told_not_to_follow_and_not_to_invent() -> None:
+def test_the_prompt_forbids_following_instructions_and_inventing() -> None:
     seen: list[str] = []
 
     class Model:
@@ -270,17 +270,17 @@ def test_the_model_is_told_not_to_follow_and_not_to_invent() -> None:
     assert "Add nothing that was not said" in seen[0]
 
 
-def test_without_messages_the_model_is_not_asked() -> None:
+def test_the_model_is_not_called_without_messages() -> None:
     assert LlmFactExtractor(ScriptedLLM([])).extract([message("x", "tool"), message("   ")]).problems == ()
 
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt(), SystemExit()])
-def test_whatever_a_model_raises_is_a_problem_and_no_error(error: BaseException) -> None:
+def test_an_exception_of_a_model_is_reported_as_a_problem(error: BaseException) -> None:
     extraction = LlmFactExtractor(ScriptedLLM([error])).extract(TOLD)
     assert extraction.problems == (f"the model raised {type(error).__name__}",)
 
 
-def test_a_model_that_hangs_is_left_behind() -> None:
+def test_a_hanging_model_is_abandoned() -> None:
     done = threading.Event()
 
     class Hanging:
@@ -293,7 +293,7 @@ def test_a_model_that_hangs_is_left_behind() -> None:
     assert extraction.problems == ("no answer within 0.05 s",)
 
 
-def test_an_answer_that_is_no_text_is_a_problem() -> None:
+def test_an_answer_that_is_not_a_string_is_a_problem() -> None:
     class Odd:
         def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> Any:
             return [{"content": "Ana"}]
@@ -303,7 +303,7 @@ def test_an_answer_that_is_no_text_is_a_problem() -> None:
     )
 
 
-def test_an_answer_that_is_far_too_long_is_not_read_but_kept_as_it_came() -> None:
+def test_an_oversized_answer_is_kept_unchanged_and_not_parsed() -> None:
     answer = "  [" + TEA + " " * 100_000
     extraction = read(answer)
     assert extraction.facts == ()
@@ -311,17 +311,17 @@ def test_an_answer_that_is_far_too_long_is_not_read_but_kept_as_it_came() -> Non
     assert extraction.raw_answers == (answer,)
 
 
-def test_a_careful_model_of_your_own_can_be_shared() -> None:
+def test_a_bounded_model_can_be_shared() -> None:
     careful = BoundedModel(ScriptedLLM([f"[{TEA}]", f"[{DB}"]), time_limit_seconds=LIMIT_SECONDS)
     facts = LlmFactExtractor(careful)
     assert [fact.content for fact in facts.extract(TOLD).facts] == BOTH[:1]
     assert facts.extract(TOLD).raw_answers == (f"[{DB}",)
 
 
-def test_long_conversations_are_asked_about_in_parts_and_parts_without_an_answer_are_told() -> None:
-    told = [message(f"I prefer tea {n} " + "and so on " * 900) for n in range(30)]
+def test_long_conversations_are_split_and_parts_without_an_answer_are_reported() -> None:
+    messages = [message(f"I prefer tea {n} " + "and so on " * 900) for n in range(30)]
     model = ScriptedLLM(["[]"] * 4 + [RuntimeError("x")] * 20)
-    extraction = LlmFactExtractor(model).extract(told)
+    extraction = LlmFactExtractor(model).extract(messages)
     assert all(len(prompt) < 30_000 for prompt in model.prompts)
     assert extraction.problems[0] == "the model raised RuntimeError"
     assert extraction.problems[-1].endswith("parts were not read")
@@ -366,7 +366,7 @@ BROKEN = st.lists(
 
 
 @given(st.one_of(BROKEN, st.text()))
-def test_no_answer_raises_and_what_is_not_used_is_kept_as_it_came(answer: str) -> None:
+def test_any_answer_is_parsed_without_error_and_unused_ones_are_kept(answer: str) -> None:
     extraction = read(answer)
     assert all(fact.content and len(fact.content) <= 400 for fact in extraction.facts)
     if extraction.problems and answer.strip():
@@ -385,12 +385,12 @@ VALUES = st.recursive(
 def test_valid_json_is_read_exactly(texts: list[str], more: object, letters: str) -> None:
     answer = json.dumps([{"content": text, "more": more} for text in texts], ensure_ascii=letters == "ascii")
     found = find_objects(answer, "content")
-    assert [one["content"] for one in found.objects] == texts
+    assert [candidate["content"] for candidate in found.objects] == texts
     assert not found.is_truncated
     assert found.garbled_count == 0
 
 
-def test_a_single_quote_that_nothing_closes_belongs_to_its_word() -> None:
+def test_an_unclosed_single_quote_belongs_to_its_word() -> None:
     found = find_objects("""[{"content": "x", "who": 'Ana, "when": 'now}, {"content": 'y}]""", "content")
     assert found.objects == [{"content": "x", "who": "'Ana", "when": "'now"}, {"content": "'y"}]
     assert (found.garbled_count, found.is_truncated) == (0, False)

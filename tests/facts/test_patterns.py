@@ -96,7 +96,7 @@ def test_every_word_of_the_design_document_is_found(sentence: str, kind: str) ->
         ("We are targeting May", "goal"),
     ],
 )
-def test_inflections_count_as_the_word_does(sentence: str, kind: str) -> None:
+def test_inflections_count_like_their_word(sentence: str, kind: str) -> None:
     assert kind_of(sentence) == kind
 
 
@@ -155,7 +155,7 @@ def test_other_words_and_other_uses_do_not_count(sentence: str) -> None:
         ("The target host must have a name", "constraint"),
     ],
 )
-def test_the_first_row_that_fits_decides(sentence: str, kind: str) -> None:
+def test_the_first_matching_pattern_determines_the_kind(sentence: str, kind: str) -> None:
     assert kind_of(sentence) == kind
 
 
@@ -179,7 +179,7 @@ def test_the_first_row_that_fits_decides(sentence: str, kind: str) -> None:
         ("I love Go", "preference"),
     ],
 )
-def test_the_extra_rows_find_what_the_design_document_names_without_a_pattern(
+def test_the_extra_patterns_find_kinds_the_design_document_names_without_a_pattern(
     sentence: str, kind: str
 ) -> None:
     assert kind_of(sentence, ALL) == kind
@@ -197,7 +197,7 @@ def test_the_extra_rows_find_what_the_design_document_names_without_a_pattern(
         "To be honest, it rains",
     ],
 )
-def test_the_extra_rows_pass_over_what_only_holds_now(sentence: str) -> None:
+def test_the_extra_patterns_ignore_temporary_statements(sentence: str) -> None:
     assert kind_of(sentence, ALL) is None
 
 
@@ -211,7 +211,7 @@ def test_the_extra_rows_pass_over_what_only_holds_now(sentence: str) -> None:
         ("Es regnet", None),
     ],
 )
-def test_rows_for_another_language_can_be_added(sentence: str, kind: str | None) -> None:
+def test_patterns_for_another_language_can_be_added(sentence: str, kind: str | None) -> None:
     assert kind_of(sentence, GERMAN_PATTERNS) == kind
     assert {row.language for row in GERMAN_PATTERNS} == {"de"} <= set(REFERRING_WORDS)
 
@@ -221,7 +221,7 @@ def test_german_is_not_used_by_default() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["decided", re.compile(b"decided"), None])
-def test_a_row_takes_only_compiled_text_patterns(wrong: Any) -> None:
+def test_a_pattern_accepts_only_compiled_text_patterns(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="compiled text pattern"):
         ExtractionPattern(wrong, "decision", 0.8)
 
@@ -260,7 +260,7 @@ def test_names_are_found_by_their_capitals(text: str, names: list[str]) -> None:
 
 
 @given(st.text())
-def test_names_lie_within_the_text_in_order(text: str) -> None:
+def test_names_are_within_the_text_in_order(text: str) -> None:
     spans = find_proper_names(text)
     assert spans == sorted(spans)
     assert all(0 <= start < end <= len(text) for start, end in spans)

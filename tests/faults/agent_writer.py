@@ -1,4 +1,4 @@
-"""A child process that works at a task until it is killed, and says which of its steps were acknowledged."""
+"""A child process that works on a task until it is killed and reports acknowledged steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child process whose threads share a writer until it is killed, and that says what was acknowledged."""
+"""A child process whose threads share a writer until it is killed and report acknowledged messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stands between a client and PostgreSQL, and cuts the line at a moment that a test chooses."""
+"""A proxy between a client and PostgreSQL that cuts the connection at a chosen moment."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ class CuttingProxy:
         _end(*self._sockets)
         for thread in self._threads:
             thread.join()
-        for one in self._sockets:
-            one.close()
+        for sock in self._sockets:
+            sock.close()
 
 
 def _nothing() -> None:
@@ -134,6 +134,6 @@ def _nothing() -> None:
 
 
 def _end(*sockets: socket.socket) -> None:
-    for one in sockets:
+    for sock in sockets:
         with suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
+            sock.shutdown(socket.SHUT_RDWR)

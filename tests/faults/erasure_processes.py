@@ -1,4 +1,4 @@
-"""Child processes that forget, until they are killed at a certain step."""
+"""Child processes that forget until they are killed at a given step."""
 
 from __future__ import annotations
 

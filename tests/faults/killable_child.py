@@ -1,4 +1,4 @@
-"""Child processes that are killed once they have made a certain progress.
+"""Child processes that are killed after a given progress.
 
 Each child appends one line to a notes file for every write that was acknowledged. A kill waits for a number of such
 lines, so the number of writes that a test checks does not depend on the speed of the machine.

@@ -1,4 +1,4 @@
-"""Threads that add to one list while others replace, archive and remove what is in it."""
+"""Threads that add to one list while others replace, archive and remove its messages."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def write_lists(engine: MemoryEngine, tenant: str, name: str, each: int) -> None
                 adding.result(LIMIT_SECONDS)
         finally:
             are_added.set()
-        for one in changing:
-            one.result(LIMIT_SECONDS)
+        for future in changing:
+            future.result(LIMIT_SECONDS)

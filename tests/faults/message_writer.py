@@ -1,4 +1,4 @@
-"""A child process that adds messages until it is killed, and says which were acknowledged."""
+"""A child process that adds messages until it is killed and reports acknowledged ones."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ def is_blocked(memory: AgentMemory) -> bool:
 
 
 def assert_same(found: AgentMemory, wanted: AgentMemory) -> None:
-    assert [one.thought for one in found.short_term.entries] == [
-        one.thought for one in wanted.short_term.entries
+    assert [entry.thought for entry in found.short_term.entries] == [
+        entry.thought for entry in wanted.short_term.entries
     ]
     assert found.working.current_goal == wanted.working.current_goal
     assert found.working.cycle_count == wanted.working.cycle_count
@@ -49,9 +49,9 @@ def assert_same(found: AgentMemory, wanted: AgentMemory) -> None:
         assert found.format_site_exploration_summary() == wanted.format_site_exploration_summary()
         assert found.get_next_page_to_visit() == wanted.get_next_page_to_visit()
     for limit in (None, 700, 60):
-        told = found.format_for_prompt(max_tokens=limit)
+        prompt = found.format_for_prompt(max_tokens=limit)
         # Cycles are named by ids that are made by chance.
-        assert _ID.sub("id", told) == _ID.sub("id", wanted.format_for_prompt(max_tokens=limit))
+        assert _ID.sub("id", prompt) == _ID.sub("id", wanted.format_for_prompt(max_tokens=limit))
 
 
 @pytest.mark.timeout(600)

@@ -1,4 +1,4 @@
-"""What a writer acknowledged survives its process: as stored, or in the report, as was chosen."""
+"""Messages acknowledged by a writer survive its process: stored, or in the report."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_messages_that_a_writer_acknowledged_survive_a_kill(
                 assert not left
             else:
                 # Each message is stored, or in the report, or both.
-                saved = {one.id for entry in read_unsaved_file(report) for one in entry.messages}
+                saved = {message.id for entry in read_unsaved_file(report) for message in entry.messages}
                 assert left <= saved
                 reported += len(saved)
                 with engine.writer() as writer:
@@ -87,9 +87,9 @@ def _wait_for_the_report(child: Child, report: Path) -> None:
 
 
 def _stored(engine: MemoryEngine, tenant: str) -> dict[str, str]:
-    messages = [one for name in ("s0", "s1") for one in engine.session(tenant, name).messages()]
-    assert len({one.id for one in messages}) == len(messages)  # none doubled
-    return {one.id: one.content for one in messages}
+    messages = [message for name in ("s0", "s1") for message in engine.session(tenant, name).messages()]
+    assert len({message.id for message in messages}) == len(messages)  # none doubled
+    return {message.id: message.content for message in messages}
 
 
 PROGRAM = """
@@ -120,14 +120,14 @@ def test_a_process_that_ends_without_closing_stores_its_queued_messages(
         [sys.executable, "-c", program, url, tenant], capture_output=True, check=False, timeout=LIMIT_SECONDS
     )
     with MemoryEngine(url) as engine:
-        assert [one.content for one in engine.session(tenant, "s").messages()] == [str(n) for n in range(30)]
+        assert [message.content for message in engine.session(tenant, "s").messages()] == [
+            str(n) for n in range(30)
+        ]
 
 
 @QUICKLY_ON_SQLITE
 @pytest.mark.parametrize("acknowledge", ["stored", "queued"])
-def test_a_forked_child_writes_its_own_and_none_of_its_parent_s(
-    url: str, tenant: str, acknowledge: Any
-) -> None:
+def test_a_forked_child_writes_only_its_own_messages(url: str, tenant: str, acknowledge: Any) -> None:
     with MemoryEngine(url) as engine, engine.writer(acknowledge=acknowledge, max_wait_ms=3_600_000) as writer:
         parent = [writer.submit(tenant, "parent", MessageDraft("user", f"{n}")) for n in range(20)]
         assert (
@@ -135,13 +135,13 @@ def test_a_forked_child_writes_its_own_and_none_of_its_parent_s(
             == 0
         )
         writer.flush()
-        assert all(one.result(LIMIT_SECONDS).stored for one in parent)
+        assert all(future.result(LIMIT_SECONDS).stored for future in parent)
         for name, expected in (("parent", [f"{n}" for n in range(20)]), ("child", ["mine"])):
-            assert [one.content for one in engine.session(tenant, name).messages()] == expected
+            assert [message.content for message in engine.session(tenant, name).messages()] == expected
 
 
 @pytest.mark.smoke
-def test_the_report_of_a_forking_process_stays_its_own(file_url: str, tmp_path: Path) -> None:
+def test_the_report_file_stays_with_the_forking_process(file_url: str, tmp_path: Path) -> None:
     path = tmp_path / "unsaved.jsonl"
     with (
         MemoryEngine(file_url) as engine,
@@ -152,5 +152,5 @@ def test_the_report_of_a_forking_process_stays_its_own(file_url: str, tmp_path: 
             wait(fork(lambda: writer.add("a", "s", MessageDraft("user", "two")))) == 1
         )  # refused: open another
         writer.add("a", "s", MessageDraft("user", "three"))
-        told = [one.content for entry in read_unsaved_file(path) for one in entry.messages]
-        assert told == ["one", "three"]
+        unsaved = [message.content for entry in read_unsaved_file(path) for message in entry.messages]
+        assert unsaved == ["one", "three"]

@@ -1,4 +1,4 @@
-"""Kills and races while contexts are saved: a reader gets the latest version or the one before, never a mix."""
+"""Kills and races during saves of contexts: a reader gets the latest or the previous version, never a mix."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def files(tmp_path: Path) -> ContextFiles:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kills", [pytest.param(8, marks=pytest.mark.smoke), 500])
-def test_a_kill_leaves_the_latest_version_or_the_one_before(
+def test_a_kill_leaves_the_latest_or_the_previous_version(
     files: ContextFiles, tmp_path: Path, kills: int
 ) -> None:
     chance, notes = random.Random(2025), tmp_path / "notes"
@@ -69,7 +69,7 @@ def test_a_kill_leaves_the_latest_version_or_the_one_before(
 
 
 @pytest.mark.smoke
-def test_a_kill_before_any_step_leaves_the_latest_version_or_the_one_before(
+def test_a_kill_before_any_step_leaves_the_latest_or_the_previous_version(
     context: multiprocessing.context.ForkServerContext, files: ContextFiles, tmp_path: Path
 ) -> None:
     found, killed, in_the_middle = 0, 0, 0
@@ -136,7 +136,7 @@ def _database(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> s
 
 
 @pytest.mark.parametrize("each", [pytest.param(4, marks=pytest.mark.smoke), 40])
-def test_4_processes_that_save_over_each_other_never_mix_two_versions(
+def test_4_processes_with_overwriting_saves_never_mix_two_versions(
     context: multiprocessing.context.ForkServerContext, files: ContextFiles, tmp_path: Path, each: int
 ) -> None:
     _run(context, save_blindly, str(tmp_path / "context"), each, lambda: read_number(files.load(SESSION)))

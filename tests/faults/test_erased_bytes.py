@@ -1,4 +1,4 @@
-"""After forget() no file of the database holds anything of what was erased."""
+"""After forget() no database file contains erased bytes."""
 
 from __future__ import annotations
 
@@ -89,14 +89,14 @@ def test_no_byte_of_a_message_or_a_session_is_left_in_a_sqlite_file(tmp_path: Pa
         message = ids[7] if what == "message" else None
         receipt = engine.forget(namespace="alice", session="monday", message=message)
         assert receipt.is_scrubbed
-        gone = (SECRET,) if what == "message" else (SECRET, KNOWN, ENTRY, FILE)
-        assert find_files_with(tmp_path, *gone) == []
-        assert [find_tables_with(url, word) for word in gone] == [[]] * len(gone)
+        erased = (SECRET,) if what == "message" else (SECRET, KNOWN, ENTRY, FILE)
+        assert find_files_with(tmp_path, *erased) == []
+        assert [find_tables_with(url, word) for word in erased] == [[]] * len(erased)
         assert find_files_with(tmp_path, ITEM) == ["memory.db"]
 
 
 @pytest.mark.soak
-def test_a_log_that_others_hold_is_told_of_and_emptied_the_next_time(tmp_path: Path) -> None:
+def test_a_log_held_by_others_is_reported_and_emptied_the_next_time(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with open_test_engine(url, config=EngineConfig(busy_timeout_seconds=0.2)) as engine:
         engine.session("alice", "monday").add("user", SECRET)
@@ -112,7 +112,7 @@ def test_a_log_that_others_hold_is_told_of_and_emptied_the_next_time(tmp_path: P
         assert find_files_with(tmp_path, SECRET) == []
 
 
-def test_copies_from_before_a_migration_are_told_of(tmp_path: Path) -> None:
+def test_backup_copies_of_a_migration_are_reported(tmp_path: Path) -> None:
     (tmp_path / "memory.db.v3-20250101T000000Z.backup").write_text(SECRET)
     with open_test_engine(f"sqlite:///{tmp_path / 'memory.db'}") as engine:
         engine.session("alice", "monday").add("user", SECRET)
@@ -214,7 +214,7 @@ def test_no_byte_of_a_user_is_left_in_any_file_of_postgresql_and_redis(
             assert find_files_with(redis.folder, OTHER)
 
 
-def test_a_redis_that_will_not_write_its_files_anew_is_told_of(tmp_path: Path) -> None:
+def test_a_redis_that_refuses_to_rewrite_its_files_is_reported(tmp_path: Path) -> None:
     with TemporaryRedis("--appendonly", "yes") as redis, redis.client as client:
         client.execute_command("ACL", "SETUSER", "default", "-bgrewriteaof")
         config = EngineConfig(redis=RedisConfig(url=redis.url, timeout_seconds=LIMIT_SECONDS))
@@ -226,7 +226,7 @@ def test_a_redis_that_will_not_write_its_files_anew_is_told_of(tmp_path: Path) -
 
 
 @pytest.mark.backend
-def test_no_byte_of_what_pools_lost_is_left_in_the_relations_of_postgresql(
+def test_no_byte_of_erased_pool_entries_is_left_in_the_relations_of_postgresql(
     new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()
@@ -251,7 +251,9 @@ def test_no_byte_of_what_pools_lost_is_left_in_the_relations_of_postgresql(
 
 
 @pytest.mark.backend
-def test_a_transaction_that_could_still_see_it_is_told_of(new_postgres_database: Callable[[], str]) -> None:
+def test_a_transaction_that_can_still_see_erased_rows_is_reported(
+    new_postgres_database: Callable[[], str],
+) -> None:
     url = new_postgres_database()
     server = _server(url, "REPEATABLE READ")
     with open_test_engine(url, config=EngineConfig(busy_timeout_seconds=0.3)) as engine:
@@ -264,7 +266,7 @@ def test_a_transaction_that_could_still_see_it_is_told_of(new_postgres_database:
 
 
 @pytest.mark.backend
-def test_a_role_that_owns_only_its_tables_is_told_what_is_left_to_the_owner(
+def test_a_role_that_owns_only_its_tables_gets_the_remaining_steps_for_the_owner(
     new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()
@@ -283,7 +285,7 @@ def test_a_role_that_owns_only_its_tables_is_told_what_is_left_to_the_owner(
         assert not receipt.is_scrubbed
 
 
-def test_without_scrubbing_rows_go_at_once_and_bytes_when_that_is_asked_for(tmp_path: Path) -> None:
+def test_without_scrubbing_rows_are_deleted_and_bytes_scrubbed_on_request(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with open_test_engine(url) as engine:
         fill_all(engine, "alice")
@@ -293,7 +295,7 @@ def test_without_scrubbing_rows_go_at_once_and_bytes_when_that_is_asked_for(tmp_
         assert find_files_with(tmp_path, *WORDS) == []
 
 
-def test_who_is_stopped_leaves_a_note_that_nobody_else_takes_back(tmp_path: Path) -> None:
+def test_an_interrupted_erasure_leaves_a_pending_scrub_that_others_keep(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with open_test_engine(url) as engine:
         fill_all(engine, "alice")
@@ -309,7 +311,7 @@ def test_who_is_stopped_leaves_a_note_that_nobody_else_takes_back(tmp_path: Path
         assert find_files_with(tmp_path, *WORDS) == []
 
 
-def test_a_note_is_kept_until_all_is_wiped_after_whoever_left_it_was_stopped(tmp_path: Path) -> None:
+def test_a_pending_scrub_is_kept_until_everything_is_scrubbed(tmp_path: Path) -> None:
     clock = FrozenClock()
     with MemoryEngine(tmp_path / "memory.db", embedder=None, clock=clock) as engine:
         notes = partial(engine.services.tuning.list_leases, "wipe ")
@@ -329,7 +331,7 @@ def test_a_note_is_kept_until_all_is_wiped_after_whoever_left_it_was_stopped(tmp
 
 
 @pytest.mark.backend
-def test_who_forgets_what_is_not_there_has_no_table_written_anew(
+def test_forgetting_unknown_data_rewrites_no_table(
     new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()
@@ -347,7 +349,7 @@ def test_who_forgets_what_is_not_there_has_no_table_written_anew(
 
 
 @pytest.mark.backend
-def test_the_tables_that_are_written_anew_are_those_that_lost_rows(
+def test_only_tables_that_lost_rows_are_rewritten(
     new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()

@@ -102,7 +102,7 @@ def test_a_kill_during_retention_leaves_no_partial_step(
 
 
 @pytest.mark.parametrize("step", [pytest.param(STEPS[0], marks=pytest.mark.smoke), *STEPS[1:]])
-def test_who_forgets_the_same_again_after_a_kill_comes_to_its_end(tmp_path: Path, step: str) -> None:
+def test_forgetting_again_after_a_kill_completes(tmp_path: Path, step: str) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with open_test_engine(url) as engine:
         for path in (("alice",), ("acme", "alice")):
@@ -115,7 +115,7 @@ def test_who_forgets_the_same_again_after_a_kill_comes_to_its_end(tmp_path: Path
     child.join(LIMIT_SECONDS)
     assert child.exitcode == -signal.SIGKILL
     with open_test_engine(url) as engine:
-        left = [one for one in engine.namespaces() if "alice" in one]
+        left = [namespace for namespace in engine.namespaces() if "alice" in namespace]
         assert len(left) == {"first removal": 2, "second removal": 1}.get(step, 0)
         receipt = engine.forget(user="alice")
         assert receipt.counts.namespaces == len(left)
@@ -132,7 +132,7 @@ def test_who_forgets_the_same_again_after_a_kill_comes_to_its_end(tmp_path: Path
         ("postgresql", SESSIONS),
     ],
 )
-def test_processes_that_forget_and_retain_at_once_erase_each_thing_once(
+def test_processes_that_forget_and_retain_concurrently_erase_each_record_once(
     new_database: Callable[[], str], sessions: int
 ) -> None:
     url = new_database()

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.fault
 
 
 @QUICKLY_ON_SQLITE
-def test_parent_and_child_both_go_on_writing(url: str, tenant: str) -> None:
+def test_parent_and_child_both_continue_writing(url: str, tenant: str) -> None:
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")
         session.add("user", "parent")
@@ -67,7 +67,7 @@ def test_messages_of_a_child_survive_the_close_of_the_parents_engine(
 
 
 @QUICKLY_ON_SQLITE
-def test_a_fork_in_the_middle_of_other_threads_work_hangs_nobody(url: str, tenant: str) -> None:
+def test_a_fork_during_the_work_of_other_threads_does_not_hang(url: str, tenant: str) -> None:
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")
         stop = threading.Event()
@@ -94,7 +94,7 @@ def test_a_fork_in_the_middle_of_other_threads_work_hangs_nobody(url: str, tenan
 
 
 @pytest.mark.smoke
-def test_a_fork_leaves_the_parent_what_it_holds_in_memory(file_url: str) -> None:
+def test_a_fork_keeps_the_caches_of_the_parent(file_url: str) -> None:
     with MemoryEngine(file_url, embedder=HashEmbedder()) as engine:
         where = engine.namespace("a")
         where.session("s").add("user", "the red boat")
@@ -107,7 +107,7 @@ def test_a_fork_leaves_the_parent_what_it_holds_in_memory(file_url: str) -> None
 
 
 @pytest.mark.smoke
-def test_a_recall_is_counted_once_whoever_closes(file_url: str, tmp_path: Path) -> None:
+def test_a_recall_is_counted_once_when_parent_and_child_close(file_url: str, tmp_path: Path) -> None:
     with MemoryEngine(file_url, embedder=HashEmbedder()) as engine:
         where = engine.namespace("a")
         where.session("s").add("user", "the red boat")
@@ -119,7 +119,7 @@ def test_a_recall_is_counted_once_whoever_closes(file_url: str, tmp_path: Path) 
 
 
 @pytest.mark.smoke
-def test_a_child_recalls_though_its_parent_was_in_the_middle_of_it(file_url: str) -> None:
+def test_a_child_can_recall_when_forked_during_a_recall_of_its_parent(file_url: str) -> None:
     with MemoryEngine(file_url, embedder=HashEmbedder()) as engine:
         where = engine.namespace("a")
         where.session("s").add("user", "the red boat")
@@ -202,7 +202,7 @@ def test_a_child_forked_while_a_thread_waits_for_a_lock_can_write(tmp_path: Path
         assert session.count() == 4 - len(refused)
 
 
-def test_a_fork_hook_of_the_users_own_may_use_the_engine(tmp_path: Path) -> None:
+def test_a_user_fork_hook_can_use_the_engine(tmp_path: Path) -> None:
     program = """
 import os, sys
 os.register_at_fork(before=lambda: use(), after_in_parent=lambda: use(), after_in_child=lambda: use())

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a call leaves an engine that works and a record that is whole."""
+"""Ctrl-C during a call leaves a working engine and a consistent record."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ print(json.dumps({"lost": len(set(acknowledged) - stored), "stored": len(stored)
         ("sqlite:///file:named?mode=memory", 150),
     ],
 )
-def test_interrupts_lose_nothing_and_lock_nothing(url: str, interrupts: int, tmp_path: Path) -> None:
+def test_interrupts_lose_no_message_and_leave_no_lock(url: str, interrupts: int, tmp_path: Path) -> None:
     child = subprocess.run(
         [sys.executable, "-c", PROGRAM, url, str(interrupts)],
         capture_output=True,
@@ -119,7 +119,7 @@ print(session.count())
 
 @pytest.mark.smoke
 @pytest.mark.timeout(240)
-def test_an_interrupted_close_leaves_an_engine_that_works(tmp_path: Path) -> None:
+def test_an_interrupted_close_leaves_a_working_engine(tmp_path: Path) -> None:
     child = subprocess.run(
         [sys.executable, "-c", CLOSE_IS_INTERRUPTED],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""A line to PostgreSQL that is cut, beside caches that must not believe what was never answered."""
+"""Cut connections to PostgreSQL and lost replies do not lead to wrong caches."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def config(redis_url: str) -> EngineConfig:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_with_redis_adds_and_reads_go_on_over_a_line_that_was_cut(
+def test_with_redis_adds_and_reads_continue_after_a_cut_connection(
     proxy: CuttingProxy, config: EngineConfig, when: Cut
 ) -> None:
     with MemoryEngine(proxy.url, config=config, embedder=None) as engine:
@@ -55,7 +55,7 @@ def test_with_redis_adds_and_reads_go_on_over_a_line_that_was_cut(
 
 
 @pytest.mark.parametrize("has_redis", [False, True])
-def test_who_writes_between_a_lost_answer_and_its_look_up_is_seen(
+def test_a_write_between_a_lost_answer_and_its_look_up_is_visible(
     proxy: CuttingProxy, config: EngineConfig, *, has_redis: bool
 ) -> None:
     given = config if has_redis else None
@@ -76,7 +76,7 @@ def test_who_writes_between_a_lost_answer_and_its_look_up_is_seen(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_one_message_is_stored_once_whatever_answer_is_lost(proxy: CuttingProxy, when: Cut) -> None:
+def test_a_message_is_stored_once_when_any_answer_is_lost(proxy: CuttingProxy, when: Cut) -> None:
     with MemoryEngine(proxy.url, embedder=None) as engine:
         session = engine.session("acme", "s")
         session.add("user", "first")
@@ -93,7 +93,7 @@ def test_one_message_is_stored_once_whatever_answer_is_lost(proxy: CuttingProxy,
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_writer_tells_what_it_stored_as_stored_whatever_answer_is_lost(
+def test_a_writer_reports_stored_messages_as_stored_when_any_answer_is_lost(
     proxy: CuttingProxy, when: Cut
 ) -> None:
     known, new = MessageDraft("user", "known", id="k"), MessageDraft("user", "new", id="n")
@@ -111,7 +111,7 @@ def test_a_writer_tells_what_it_stored_as_stored_whatever_answer_is_lost(
         assert engine.session("acme", "s").count() == 2
 
 
-def test_a_writer_that_waits_long_for_the_server_still_knows_what_it_had_sent(
+def test_a_writer_that_waits_long_for_the_server_remembers_its_sent_batch(
     proxy: CuttingProxy,
 ) -> None:
     config = EngineConfig(postgres=PostgresConfig(reconnect_seconds=0))
@@ -130,7 +130,7 @@ def test_a_writer_that_waits_long_for_the_server_still_knows_what_it_had_sent(
 
 
 @pytest.mark.parametrize("has_redis", [False, True])
-def test_who_writes_between_a_lost_answer_of_a_writer_and_its_look_up_is_seen(
+def test_a_write_between_a_lost_answer_of_a_writer_and_its_look_up_is_visible(
     proxy: CuttingProxy, config: EngineConfig, *, has_redis: bool
 ) -> None:
     given = config if has_redis else None
@@ -160,7 +160,7 @@ def stores(url: str) -> Iterator[tuple[PoolRepository, ErasureRepository]]:
         yield PoolRepository(database), ErasureRepository(database)
 
 
-def test_pools_and_what_is_to_be_erased_are_read_over_a_line_that_was_cut(proxy: CuttingProxy) -> None:
+def test_pools_and_erasure_plans_are_read_after_a_cut_connection(proxy: CuttingProxy) -> None:
     ada = ("acme", "ada")
     with MemoryEngine(proxy.url, embedder=None) as engine:
         engine.session(ada, "s").add("user", "the walrus")

@@ -105,7 +105,7 @@ def test_eight_processes_that_start_together_create_the_tables_once(
     assert stored == texts
 
 
-def test_two_processes_see_each_other_at_once_and_share_what_is_done_once(
+def test_two_processes_see_each_others_writes_and_share_exclusive_jobs(
     shared_postgres: str, tenant: str
 ) -> None:
     long_ago = FrozenClock(datetime(2024, 1, 1, tzinfo=UTC))

@@ -58,10 +58,10 @@ def test_4_threads_that_store_the_same_make_one_entry(engine: MemoryEngine, tena
             receipts.append(memory.store(text))
 
     run_in_threads(WRITERS, store)
-    outcomes = Counter(one.outcome for one in receipts)
+    outcomes = Counter(receipt.outcome for receipt in receipts)
     assert outcomes == {Outcome.STORED: len(SAME), Outcome.DUPLICATE: len(SAME) * (WRITERS - 1)}
-    stored = {one.entry.id for one in receipts if one.entry is not None and one.is_stored}
-    assert {one.duplicate_of for one in receipts if one.outcome is Outcome.DUPLICATE} == stored
+    stored = {receipt.entry.id for receipt in receipts if receipt.entry is not None and receipt.is_stored}
+    assert {receipt.duplicate_of for receipt in receipts if receipt.outcome is Outcome.DUPLICATE} == stored
     assert sorted(entry.content for entry in engine.namespace(tenant).long_term.entries()) == sorted(SAME)
 
 
@@ -78,7 +78,7 @@ def test_4_processes_that_store_the_same_make_one_entry(
 
 
 @QUICKLY_ON_SQLITE
-def test_of_those_who_contradict_each_other_at_once_one_is_in_force(url: str, tenant: str) -> None:
+def test_only_one_of_several_concurrent_contradicting_entries_is_valid(url: str, tenant: str) -> None:
     numbers, start = itertools.count(), threading.Barrier(WRITERS, timeout=LIMIT_SECONDS)
 
     def store() -> None:
@@ -92,11 +92,11 @@ def test_of_those_who_contradict_each_other_at_once_one_is_in_force(url: str, te
     with MemoryEngine(url) as engine:
         entries = check(engine, tenant)
         assert len(entries) == 3 * WRITERS
-        assert len([one for one in entries if one.entry.valid_until is None]) == 1
+        assert len([stored_entry for stored_entry in entries if stored_entry.entry.valid_until is None]) == 1
 
 
 @QUICKLY_ON_SQLITE
-def test_those_who_learn_from_one_session_at_once_read_each_message_once(url: str, tenant: str) -> None:
+def test_concurrent_learners_of_one_session_read_each_message_once(url: str, tenant: str) -> None:
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")
         for number in range(45):
@@ -117,8 +117,10 @@ def test_those_who_learn_from_one_session_at_once_read_each_message_once(url: st
         assert set(Counter((fact.source_message_id, fact.content) for fact in facts).values()) == {1}
         assert FactState.PENDING not in {fact.state for fact in facts}
         entries = check(engine, tenant)
-        assert {fact.entry_id for fact in facts if fact.promoted} == {one.entry.id for one in entries}
-        moments = Counter((one.first_turn, one.kind) for one in engine.namespace(tenant).episodes)
+        assert {fact.entry_id for fact in facts if fact.promoted} == {
+            stored_entry.entry.id for stored_entry in entries
+        }
+        moments = Counter((episode.first_turn, episode.kind) for episode in engine.namespace(tenant).episodes)
         assert set(moments.values()) == {1}
         turns = [
             turn
@@ -129,7 +131,7 @@ def test_those_who_learn_from_one_session_at_once_read_each_message_once(url: st
 
 
 @QUICKLY_ON_SQLITE
-def test_who_stores_what_contradicts_an_entry_that_is_erased_meanwhile_looks_again(
+def test_a_store_whose_conflicting_entry_was_erased_is_retried(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory, store = engine.namespace(tenant).long_term, engine.services.long_term.store
@@ -149,15 +151,13 @@ def test_who_stores_what_contradicts_an_entry_that_is_erased_meanwhile_looks_aga
 
 
 @QUICKLY_ON_SQLITE
-def test_who_counts_uses_and_who_changes_entries_do_not_wait_for_each_other_for_ever(
-    url: str, tenant: str
-) -> None:
+def test_counting_accesses_and_changing_entries_do_not_deadlock(url: str, tenant: str) -> None:
     with MemoryEngine(url) as engine:
         namespace, store, now = (tenant,), engine.services.long_term.store, engine.services.now()
         drafts = [EntryDraft(content=f"walrus {number}") for number in range(100)]
         stored = engine.namespace(tenant).long_term.store_many(drafts, compared=True)
-        names = [one.entry.id for one in stored if one.entry is not None]
-        keys = [one.key for one in store.get(namespace, names).values()]
+        names = [receipt.entry.id for receipt in stored if receipt.entry is not None]
+        keys = [stored_entry.key for stored_entry in store.get(namespace, names).values()]
         chance, turn = random.Random(2025), itertools.count()
         works = (
             lambda: store.touch(namespace, {key: Access(1, now) for key in keys}),
@@ -175,7 +175,9 @@ def test_who_counts_uses_and_who_changes_entries_do_not_wait_for_each_other_for_
                 own()
 
         run_in_threads(len(works), work)
-        assert {one.entry.access_count for one in store.get(namespace, names).values()} == {12}
+        assert {stored_entry.entry.access_count for stored_entry in store.get(namespace, names).values()} == {
+            12
+        }
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_a_kill_leaves_a_consistent_memory(url: str, kills: int, tenant: str, tm
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")
         session.learn()  # from the messages that the last child left
-        entries = {one.entry.id for one in check(engine, tenant)}
+        entries = {stored_entry.entry.id for stored_entry in check(engine, tenant)}
         facts = {fact.id: fact for fact in engine.namespace(tenant).facts}
         kept = entries | facts.keys()
         assert {line.split(" ", 1)[1] for line in acknowledged} <= kept
@@ -216,9 +218,11 @@ def check(engine: MemoryEngine, tenant: str) -> tuple[StoredEntry, ...]:
     """That an entry ceases to hold exactly if another supersedes it, from then on; all that there are."""
     store, namespace = engine.services.long_term.store, (tenant,)
     entries = store.list_entries(namespace, Tier.LONG_TERM, ALL, limit=10_000)
-    by_id = {one.entry.id: one.entry for one in entries}
+    by_id = {stored_entry.entry.id: stored_entry.entry for stored_entry in entries}
     relations = store.list_relations(namespace, list(by_id))
-    superseded = {one.target: one.source for one in relations if one.kind == RelationKind.SUPERSEDES}
+    superseded = {
+        relation.target: relation.source for relation in relations if relation.kind == RelationKind.SUPERSEDES
+    }
     closed = {name for name, entry in by_id.items() if entry.valid_until is not None}
     assert closed == set(superseded)
     for old, new in superseded.items():

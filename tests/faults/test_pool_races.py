@@ -40,9 +40,9 @@ def context() -> multiprocessing.context.ForkServerContext:
     return fork_server()
 
 
-def kept(engine: MemoryEngine, namespace: NamespacePath) -> dict[str, StoredEntry]:
+def list_stored(engine: MemoryEngine, namespace: NamespacePath) -> dict[str, StoredEntry]:
     page = engine.services.long_term.store.list_entries(namespace, Tier.LONG_TERM, ALL, limit=10_000)
-    return {one.entry.id: one for one in page}
+    return {stored_entry.entry.id: stored_entry for stored_entry in page}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_processes_that_contribute_the_same_make_one_entry(
         hits = pool.query(reader, " ".join(SAME))
         assert sorted(hit.entry.content for hit in hits) == sorted(SAME)
         for hit in hits:
-            assert sorted(one.namespace for one in hit.contributors) == sorted(set(writers))
+            assert sorted(contributor.namespace for contributor in hit.contributors) == sorted(set(writers))
         copies = engine.namespace(reader).long_term.entries()
         assert sorted(entry.content for entry in copies) == sorted(SAME)
 
@@ -86,21 +86,21 @@ def test_a_kill_leaves_a_consistent_pool(url: str, tenant: str, tmp_path: Path) 
     with MemoryEngine(url, embedder=None) as engine:
         pool = engine.pools.get(tenant)
         pool.sync_to(reader)
-        inside = kept(engine, ("", "pools", pool.id))
+        inside = list_stored(engine, ("", "pools", pool.id))
         assert set(acknowledged) <= set(inside)
         assert set(engine.services.pools.get_origins(("", "pools", pool.id), list(inside))) == set(inside)
-        copies = kept(engine, reader)
+        copies = list_stored(engine, reader)
         assert set(engine.services.pools.get_origins(reader, list(copies))) == set(copies)
-        assert set(Counter(one.entry.content for one in copies.values()).values()) == {1}
+        assert set(Counter(stored_entry.entry.content for stored_entry in copies.values()).values()) == {1}
         in_force = {hit.entry.content for hit in pool.query(reader, "code", limit=99)}
         assert len(in_force) == KILLS
         assert {entry.content for entry in engine.namespace(reader).long_term.entries()} == in_force
         engine.namespace(writer).delete()
-        assert (kept(engine, ("", "pools", pool.id)), kept(engine, reader)) == ({}, {})
+        assert (list_stored(engine, ("", "pools", pool.id)), list_stored(engine, reader)) == ({}, {})
 
 
 @QUICKLY_ON_SQLITE
-def test_nothing_of_who_is_erased_while_all_work_is_left_anywhere(url: str, tenant: str) -> None:
+def test_a_namespace_erased_during_concurrent_pool_use_leaves_no_data(url: str, tenant: str) -> None:
     erased, others = (tenant, "erased"), [(tenant, f"n{number}") for number in range(2)]
     with MemoryEngine(url, embedder=None) as engine:
         members = [(tenant, "owner"), erased, *others]
@@ -129,12 +129,12 @@ def test_nothing_of_who_is_erased_while_all_work_is_left_anywhere(url: str, tena
             engine.namespace(erased).delete()
 
         at_once(give, take, take, erase)
-        left = [kept(engine, who) for who in (*others, *(("", "pools", pool.id) for pool in pools))]
+        left = [list_stored(engine, who) for who in (*others, *(("", "pools", pool.id) for pool in pools))]
         assert left == [{}] * 4
 
 
 @QUICKLY_ON_SQLITE
-def test_who_uses_a_pool_that_is_deleted_meanwhile_is_told_so(url: str, tenant: str) -> None:
+def test_using_a_concurrently_deleted_pool_raises_pool_not_found(url: str, tenant: str) -> None:
     who = (tenant, "a")
     with MemoryEngine(url, embedder=None) as engine:
         pool = engine.pools.create(tenant, members=[who])
@@ -154,7 +154,7 @@ def test_who_uses_a_pool_that_is_deleted_meanwhile_is_told_so(url: str, tenant: 
             pool.delete(by=who)
 
         at_once(give, give, delete)
-        assert kept(engine, ("", "pools", pool.id)) == {}
+        assert list_stored(engine, ("", "pools", pool.id)) == {}
         # The namespace that a late contribution could have made again is not there either.
         assert engine.services.long_term.store.get_revision(("", "pools", pool.id)) == 0
 

@@ -1,4 +1,4 @@
-"""What makes no sense is refused by name, what is only strange is answered, and nothing crashes."""
+"""Invalid input is refused by name, unusual input is answered, and nothing crashes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def small() -> Iterator[Namespace]:
 
 
 @pytest.mark.parametrize("query", ["", " ", "\n\t", "\u3000"])
-def test_an_empty_query_is_refused_unless_the_strategy_needs_none(small: Namespace, query: str) -> None:
+def test_an_empty_query_is_refused_unless_the_strategy_ignores_it(small: Namespace, query: str) -> None:
     for strategy in Strategy:
         if strategy in {Strategy.RECENCY, Strategy.IMPORTANCE}:
             assert len(small.recall(query, strategy=strategy)) == 2
@@ -68,7 +68,7 @@ def test_an_empty_query_is_refused_unless_the_strategy_needs_none(small: Namespa
 
 
 @pytest.mark.parametrize("query", [None, 3, b"boat", ["boat"], True])
-def test_what_is_no_text_is_refused_by_its_type(small: Namespace, query: Any) -> None:
+def test_a_query_that_is_not_a_string_is_refused_with_its_type(small: Namespace, query: Any) -> None:
     kind = type(query).__name__
     for ask in (small.recall, small.search, small.build_context):
         with pytest.raises(InvalidInputError, match=kind):
@@ -96,7 +96,7 @@ def test_operators_quotes_and_broken_text_are_only_text(where: Namespace) -> Non
         assert where.search(query)[0].entry.content == "the red boat", query
 
 
-def test_broken_text_is_found_and_comes_back_as_it_was_said(where: Namespace) -> None:
+def test_broken_text_is_found_and_returned_unchanged(where: Namespace) -> None:
     said = "a zebra \0 and \ud800 half a sign"
     where.session("s").add("user", said)
     for query in ("zebra", "zebra \ud800", "half\0sign"):
@@ -122,7 +122,7 @@ def test_a_message_of_a_megabyte_is_found_by_its_words(small: Namespace) -> None
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 101, 1.0, "5", float("nan"), 10**30])
-def test_a_limit_that_is_none_is_refused_by_its_value(small: Namespace, limit: Any) -> None:
+def test_an_invalid_limit_is_refused_with_its_value(small: Namespace, limit: Any) -> None:
     with pytest.raises(InvalidInputError, match="from 1 to 100") as caught:
         small.recall("boat", limit=limit)
     assert repr(limit) in str(caught.value)
@@ -136,14 +136,14 @@ def test_a_search_refuses_such_limits_too(small: Namespace, limit: Any) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["bm25", "", "BEST", 3, ["best"], {}])
-def test_an_unknown_strategy_is_refused_with_those_there_are(small: Namespace, strategy: Any) -> None:
+def test_an_unknown_strategy_is_refused_with_the_known_ones(small: Namespace, strategy: Any) -> None:
     with pytest.raises(InvalidInputError, match="use one of best, second_look, words, recency") as caught:
         small.recall("boat", strategy=strategy)
     assert repr(strategy) in str(caught.value)
 
 
 @pytest.mark.parametrize("filters", [{"roles": {"user"}}, "user", 3, RecallFilters])
-def test_filters_of_another_kind_are_refused(small: Namespace, filters: Any) -> None:
+def test_filters_of_another_type_are_refused(small: Namespace, filters: Any) -> None:
     for ask in (small.recall, small.build_context):
         with pytest.raises(InvalidInputError, match="filters must be RecallFilters"):
             ask("boat", filters=filters)
@@ -158,7 +158,7 @@ def test_a_time_without_a_zone_is_refused(small: Namespace, now: Any) -> None:
 
 
 @pytest.mark.parametrize("now", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
-def test_the_ends_of_time_are_times(small: Namespace, now: datetime) -> None:
+def test_the_minimum_and_maximum_datetime_are_accepted(small: Namespace, now: datetime) -> None:
     for query in ("boat last week", "boat in three weeks", "tomorrow", "last year", "boat 10 years ago"):
         for strategy in Strategy:
             assert small.recall(query, now=now, strategy=strategy) is not None
@@ -175,20 +175,18 @@ def test_the_ends_of_time_are_times(small: Namespace, now: datetime) -> None:
         {"hybrid": 1},
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidConfigError, match=next(iter(settings))):
         RecallConfig(**settings)
 
 
 @pytest.mark.parametrize("embedder", ["online", 3, HashEmbedder.embed_query, object()])
-def test_what_is_no_embedder_is_refused(embedder: Any) -> None:
+def test_an_invalid_embedder_is_refused(embedder: Any) -> None:
     with pytest.raises(InvalidConfigError, match="embedder must have"):
         MemoryEngine(embedder=embedder)
 
 
-def test_a_namespace_that_does_not_exist_has_nothing_and_is_not_made(
-    where: Namespace, engine: MemoryEngine
-) -> None:
+def test_an_unknown_namespace_is_empty_and_not_created(where: Namespace, engine: MemoryEngine) -> None:
     nobody = engine.namespace(*where.path, "nobody")
     assert len(nobody.recall("boat")) == 0
     assert nobody.search("boat") == ()
@@ -197,7 +195,7 @@ def test_a_namespace_that_does_not_exist_has_nothing_and_is_not_made(
     assert engine.namespaces(where.path) == (where.path,)
 
 
-def test_a_closed_engine_says_so(where: Namespace, engine: MemoryEngine) -> None:
+def test_a_closed_engine_refuses_recall(where: Namespace, engine: MemoryEngine) -> None:
     where.recall("boat")
     engine.close()
     for ask in (where.recall, where.search, where.build_context):
@@ -205,7 +203,7 @@ def test_a_closed_engine_says_so(where: Namespace, engine: MemoryEngine) -> None
             ask("boat")
 
 
-def test_more_namespaces_than_there_is_room_for_are_all_answered() -> None:
+def test_more_namespaces_than_the_cache_holds_are_all_recalled() -> None:
     config = EngineConfig(recall=RecallConfig(index_megabytes=1))
     with MemoryEngine(config=config, embedder=HashEmbedder(512)) as engine:
         for tenant in "abcd":
@@ -220,9 +218,7 @@ def test_more_namespaces_than_there_is_room_for_are_all_answered() -> None:
         assert len(engine._services.retriever._indexes) < 4
 
 
-def test_recalls_beside_writers_and_erasers_are_answered_or_empty_and_never_fail(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_recalls_during_concurrent_writes_and_erasures_never_fail(engine: MemoryEngine, tenant: str) -> None:
     where, numbers, lock = engine.namespace(tenant), iter(range(1000)), threading.Lock()
 
     def work() -> None:
@@ -241,7 +237,7 @@ def test_recalls_beside_writers_and_erasers_are_answered_or_empty_and_never_fail
 
 
 @never_waits
-def test_a_recall_does_not_wait_for_another_writer_and_stores_its_vectors_later(tmp_path: Path) -> None:
+def test_a_recall_does_not_wait_for_a_writer_and_stores_its_vectors_later(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with MemoryEngine(path, embedder=HashEmbedder(), config=PATIENT) as engine:
         where = engine.namespace("a")
@@ -261,7 +257,7 @@ def test_a_recall_does_not_wait_for_another_writer_and_stores_its_vectors_later(
 
 
 @never_waits
-def test_a_new_query_does_not_wait_for_another_writer(tmp_path: Path) -> None:
+def test_a_new_query_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with MemoryEngine(path, embedder=HashEmbedder(), config=PATIENT) as engine:
         where = engine.namespace("a")
@@ -277,7 +273,7 @@ def test_a_new_query_does_not_wait_for_another_writer(tmp_path: Path) -> None:
 
 
 @never_waits
-def test_a_first_recall_beside_a_writer_is_answered_by_words(tmp_path: Path) -> None:
+def test_a_first_recall_during_a_write_uses_words(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with MemoryEngine(path, embedder=HashEmbedder(), config=PATIENT) as engine:
         where = engine.namespace("a")
@@ -309,7 +305,7 @@ def test_vectors_that_could_not_be_stored_are_stored_when_the_engine_closes(tmp_
 
 @never_waits
 @pytest.mark.backend
-def test_on_a_server_a_recall_does_not_wait_for_a_locked_row(
+def test_a_recall_on_postgresql_does_not_wait_for_a_locked_row(
     new_postgres_database: Callable[[], str], tenant: str
 ) -> None:
     import psycopg
@@ -346,7 +342,7 @@ HOSTILE = [
 ]
 
 
-def test_nothing_comes_from_another_namespace_however_it_is_called(engine: MemoryEngine, tenant: str) -> None:
+def test_namespaces_with_hostile_names_are_isolated(engine: MemoryEngine, tenant: str) -> None:
     paths = [(tenant, name) for name in HOSTILE] + [(tenant,), (tenant, "a", "b")]
     for path in paths:
         engine.session(path, "s").add("user", f"the secret is {path!r}")
@@ -358,6 +354,6 @@ def test_nothing_comes_from_another_namespace_however_it_is_called(engine: Memor
 
 
 @pytest.mark.parametrize("budget", [100, "100", {"tokens": 1}])
-def test_a_budget_of_another_kind_is_refused(small: Namespace, budget: Any) -> None:
+def test_a_budget_of_another_type_is_refused(small: Namespace, budget: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"TokenBudget.of"):
         small.build_context("red boat", budget=budget)

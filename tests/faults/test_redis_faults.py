@@ -36,7 +36,7 @@ def server() -> Iterator[TemporaryRedis]:
         yield started
 
 
-def opened(path: Path, url: str, clock: FrozenClock | None = None, **redis: float) -> MemoryEngine:
+def open_engine(path: Path, url: str, clock: FrozenClock | None = None, **redis: float) -> MemoryEngine:
     given = RedisConfig(url=url, **{"timeout_seconds": LIMIT_SECONDS, **redis})  # type: ignore[arg-type]
     config = EngineConfig(cache=CacheConfig(max_characters=0), redis=given)
     return MemoryEngine(path / "memory.db", config=config, clock=clock, embedder=None)
@@ -57,11 +57,11 @@ def use(engine: MemoryEngine, name: str = "s", times: int = 5) -> None:
 
 
 @pytest.mark.smoke
-def test_a_redis_that_is_not_there_is_missed_once_and_counted(
+def test_an_unreachable_redis_is_logged_once_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = FrozenClock()
-    with opened(tmp_path, f"unix://u:hidden@{tmp_path}/none.sock", clock) as engine:
+    with open_engine(tmp_path, f"unix://u:hidden@{tmp_path}/none.sock", clock) as engine:
         use(engine)
         clock.advance(seconds=6)
         use(engine)
@@ -74,15 +74,15 @@ def test_a_redis_that_is_not_there_is_missed_once_and_counted(
     assert "hidden" not in caplog.text + repr(now)
 
 
-def test_a_wrong_password_is_told_and_not_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_password_is_reported_and_not_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with TemporaryRedis("--requirepass", "right-one") as server:
         path = server.url.removeprefix("unix://")
-        with opened(tmp_path, f"unix://:wrong-one@{path}") as engine:
+        with open_engine(tmp_path, f"unix://:wrong-one@{path}") as engine:
             use(engine)
             assert not status(engine).is_connected
         assert "(AuthenticationError)" in caplog.text
         assert "wrong-one" not in caplog.text
-        with opened(tmp_path, f"unix://:right-one@{path}") as engine:
+        with open_engine(tmp_path, f"unix://:right-one@{path}") as engine:
             use(engine)
             assert (status(engine).is_connected, status(engine).failures) == (True, 0)
 
@@ -109,11 +109,11 @@ def test_a_wrong_password_is_told_and_not_shown(tmp_path: Path, caplog: pytest.L
         pytest.param(None, id="silence"),
     ],
 )
-def test_a_server_that_answers_garbage_is_not_believed(tmp_path: Path, answer: bytes | None) -> None:
+def test_a_redis_that_returns_garbage_is_not_used(tmp_path: Path, answer: bytes | None) -> None:
     clock = FrozenClock()
     with (
         FixedReplyServer(answer) as server,
-        opened(tmp_path, server.url, clock, timeout_seconds=0.05) as engine,
+        open_engine(tmp_path, server.url, clock, timeout_seconds=0.05) as engine,
     ):
         for _ in range(2):
             use(engine, times=3)
@@ -122,8 +122,8 @@ def test_a_server_that_answers_garbage_is_not_believed(tmp_path: Path, answer: b
         assert engine.session("acme", "s").latest() == ()
 
 
-def test_a_server_that_says_a_window_is_empty_is_not_believed(tmp_path: Path) -> None:
-    with TemporaryRedis() as server, opened(tmp_path, server.url) as engine, server.client as client:
+def test_a_damaged_redis_window_is_not_used(tmp_path: Path) -> None:
+    with TemporaryRedis() as server, open_engine(tmp_path, server.url) as engine, server.client as client:
         session = engine.session("acme", "s")
         session.add("user", "one")
         (key,) = client.keys()
@@ -136,7 +136,7 @@ def test_calls_after_a_timeout_do_not_wait_for_a_redis_that_hangs(
     tmp_path: Path, server: TemporaryRedis
 ) -> None:
     clock = FrozenClock()
-    with opened(tmp_path, server.url, clock, timeout_seconds=0.2) as engine:
+    with open_engine(tmp_path, server.url, clock, timeout_seconds=0.2) as engine:
         use(engine)
         before = status(engine)
         clock.advance(seconds=6)
@@ -155,11 +155,11 @@ def test_calls_after_a_timeout_do_not_wait_for_a_redis_that_hangs(
         wait_until(serves_again, "Redis serves again")
 
 
-def test_what_was_written_while_redis_was_away_is_seen_when_it_is_back_with_its_data(tmp_path: Path) -> None:
+def test_writes_during_a_redis_outage_are_visible_after_redis_returns_with_old_data(tmp_path: Path) -> None:
     clock = FrozenClock()
     with (
         TemporaryRedis(*KEEPS_ITS_DATA) as server,
-        opened(tmp_path, server.url, clock) as engine,
+        open_engine(tmp_path, server.url, clock) as engine,
         engine.writer() as writer,
     ):
         names = ("left alone", "added to", "written to by a writer")
@@ -179,9 +179,9 @@ def test_what_was_written_while_redis_was_away_is_seen_when_it_is_back_with_its_
         assert status(engine).hits == before + 4
 
 
-def test_a_call_asks_a_redis_that_hangs_at_most_once(tmp_path: Path, server: TemporaryRedis) -> None:
+def test_a_call_contacts_a_hanging_redis_at_most_once(tmp_path: Path, server: TemporaryRedis) -> None:
     clock = FrozenClock()
-    with opened(tmp_path, server.url, clock, timeout_seconds=0.1) as engine, engine.writer() as writer:
+    with open_engine(tmp_path, server.url, clock, timeout_seconds=0.1) as engine, engine.writer() as writer:
         session = engine.session("acme", "s")
         session.add("user", "first")
         before = status(engine).failures
@@ -206,11 +206,11 @@ def test_a_call_asks_a_redis_that_hangs_at_most_once(tmp_path: Path, server: Tem
         assert [m.content for m in session.latest()] == ["first", "one", "one", "two", "two"]
 
 
-def test_what_was_erased_while_redis_was_away_is_removed_when_it_is_back(
+def test_messages_erased_during_a_redis_outage_are_removed_when_it_returns(
     tmp_path: Path, server: TemporaryRedis
 ) -> None:
     clock, hidden = FrozenClock(), server.folder / "hidden.sock"
-    with opened(tmp_path, server.url, clock) as engine, server.client as client:
+    with open_engine(tmp_path, server.url, clock) as engine, server.client as client:
         engine.session("acme", "s").add("user", "a secret")
         client.ping()
         server.socket.rename(hidden)  # nobody finds it, and those who had are thrown out
@@ -218,18 +218,22 @@ def test_what_was_erased_while_redis_was_away_is_removed_when_it_is_back(
         engine.session("acme", "s").delete()
         assert status(engine).unremoved == 1
         hidden.rename(server.socket)
-        assert any(b"a secret" in one for key in client.scan_iter() for one in client.zrange(key, 0, -1))
+        assert any(
+            b"a secret" in member for key in client.scan_iter() for member in client.zrange(key, 0, -1)
+        )
         clock.advance(seconds=6)
         engine.session("acme", "t").add("user", "another")
         assert status(engine).unremoved == 0
-        assert not any(b"a secret" in one for key in client.scan_iter() for one in client.zrange(key, 0, -1))
+        assert not any(
+            b"a secret" in member for key in client.scan_iter() for member in client.zrange(key, 0, -1)
+        )
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "noeviction"])
-def test_a_redis_that_is_full_is_only_slower(tmp_path: Path, policy: str) -> None:
+def test_a_full_redis_is_only_slower(tmp_path: Path, policy: str) -> None:
     with (
         TemporaryRedis("--maxmemory", "2mb", "--maxmemory-policy", policy) as server,
-        opened(tmp_path, server.url, retry_seconds=0.001) as engine,
+        open_engine(tmp_path, server.url, retry_seconds=0.001) as engine,
     ):
         for n in range(60):
             session = engine.session("acme", f"s{n % 20}")
@@ -238,8 +242,8 @@ def test_a_redis_that_is_full_is_only_slower(tmp_path: Path, policy: str) -> Non
         assert status(engine).is_connected
 
 
-def test_a_forked_child_has_connections_of_its_own(tmp_path: Path, server: TemporaryRedis) -> None:
-    with opened(tmp_path, server.url) as engine:
+def test_a_forked_child_has_its_own_connections(tmp_path: Path, server: TemporaryRedis) -> None:
+    with open_engine(tmp_path, server.url) as engine:
         use(engine)
         assert wait(fork(lambda: use(engine))) == 0
         use(engine)
@@ -247,7 +251,7 @@ def test_a_forked_child_has_connections_of_its_own(tmp_path: Path, server: Tempo
 
 
 @pytest.mark.parametrize("settings", [(), KEEPS_ITS_DATA], ids=["without its data", "with its data"])
-def test_a_kill_and_a_restart_under_load_lose_and_fake_nothing(
+def test_a_redis_kill_and_restart_under_load_lose_and_invent_nothing(
     tmp_path: Path, settings: tuple[str, ...]
 ) -> None:
     stop, wrong = threading.Event(), list[str]()
@@ -268,7 +272,7 @@ def test_a_kill_and_a_restart_under_load_lose_and_fake_nothing(
         before = dict(written)
         wait_until(lambda: all(written[name] > before[name] + 1 for name in before), "all workers go on")
 
-    with TemporaryRedis(*settings) as server, opened(tmp_path, server.url, retry_seconds=0.05) as engine:
+    with TemporaryRedis(*settings) as server, open_engine(tmp_path, server.url, retry_seconds=0.05) as engine:
         workers = [threading.Thread(target=work, args=(engine, name)) for name in "abcd"]
         for worker in workers:
             worker.start()

@@ -1,4 +1,4 @@
-"""A PostgreSQL that goes away in the middle: nothing acknowledged is lost, nothing stored twice, and clients go on."""
+"""Restarts of PostgreSQL: no acknowledged message is lost or duplicated, and clients continue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def server() -> Iterator[TemporaryPostgres]:
         yield own
 
 
-def test_workers_go_on_through_restarts_and_lose_double_and_mix_up_nothing(
+def test_workers_continue_through_restarts_without_loss_duplicates_or_mixing(
     server: TemporaryPostgres, tmp_path: Path
 ) -> None:
     with TemporaryRedis() as redis:
@@ -49,7 +49,7 @@ def test_workers_go_on_through_restarts_and_lose_double_and_mix_up_nothing(
     assert (figures["lost"], figures["doubled"], figures["wrong_tenant"], figures["unseen"]) == (0, 0, 0, 0)
 
 
-def test_who_meets_a_server_that_is_away_waits_for_it(server: TemporaryPostgres) -> None:
+def test_a_call_waits_for_a_server_that_is_restarting(server: TemporaryPostgres) -> None:
     config = EngineConfig(postgres=PostgresConfig(reconnect_seconds=LIMIT_SECONDS))
     with MemoryEngine(server.new_database(), config=config) as engine:
         session = engine.session("acme", "s")
@@ -64,7 +64,7 @@ def test_who_meets_a_server_that_is_away_waits_for_it(server: TemporaryPostgres)
         assert [hit.entry.content for hit in engine.namespace("acme").search("walrus")] == ["the walrus"]
 
 
-def test_who_does_not_want_to_wait_is_told_without_the_password(server: TemporaryPostgres) -> None:
+def test_a_call_without_waiting_raises_an_error_without_the_password(server: TemporaryPostgres) -> None:
     url = server.new_database().replace("postgres:@", "postgres:hunter2@")
     config = EngineConfig(postgres=PostgresConfig(reconnect_seconds=0))
     with MemoryEngine(url, config=config) as engine:
@@ -83,7 +83,7 @@ def test_who_does_not_want_to_wait_is_told_without_the_password(server: Temporar
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("message_id", [None, "mine"])
-def test_a_commit_whose_answer_is_lost_is_looked_up_and_told_as_stored(
+def test_a_commit_with_a_lost_answer_is_looked_up_and_reported_as_stored(
     proxy: CuttingProxy, when: Cut, message_id: str | None
 ) -> None:
     with MemoryEngine(proxy.url) as engine:
@@ -102,7 +102,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up_and_told_as_stored(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_was_known_before_a_lost_answer_is_still_told_as_known(proxy: CuttingProxy, when: Cut) -> None:
+def test_messages_known_before_a_lost_answer_are_still_duplicates(proxy: CuttingProxy, when: Cut) -> None:
     with MemoryEngine(proxy.url) as engine:
         session = engine.session("acme", "s")
         known = MessageDraft("user", "known", id="k")
@@ -116,7 +116,7 @@ def test_what_was_known_before_a_lost_answer_is_still_told_as_known(proxy: Cutti
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_reading_goes_on_over_a_line_that_was_cut(proxy: CuttingProxy, when: Cut) -> None:
+def test_reading_continues_after_a_cut_connection(proxy: CuttingProxy, when: Cut) -> None:
     with MemoryEngine(proxy.url, embedder=None) as engine:
         session = engine.session("acme", "s")
         session.add("user", "the walrus")
@@ -129,11 +129,11 @@ def test_reading_goes_on_over_a_line_that_was_cut(proxy: CuttingProxy, when: Cut
         assert proxy.cuts == 3
 
 
-def test_a_write_that_cannot_be_made_twice_is_an_error_that_says_to_look(proxy: CuttingProxy) -> None:
+def test_an_unrepeatable_write_with_a_lost_answer_raises_an_error_with_advice(proxy: CuttingProxy) -> None:
     with MemoryEngine(proxy.url) as engine:
         known = engine.namespace("acme").knowledge
         known.store("domain", "keys", "in the drawer")
         proxy.cut("after", COMMIT)
         with pytest.raises(StorageUnavailableError, match="check whether a write was stored"):
             known.store("domain", "door", "green")
-        assert {one.key for one in known} == {"keys", "door"}
+        assert {item.key for item in known} == {"keys", "door"}

@@ -1,4 +1,4 @@
-"""A database that fails: an error of our tree that says what to do, nothing half-written, nothing lost."""
+"""Failing databases: an error with advice, no partial write, no loss."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def contents(path: Path) -> list[str]:
         return [message.content for message in engine.session("acme", "s").messages()]
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailableError, match=r"missing/memory\.db.*check that the folder exists"):
         MemoryEngine(f"sqlite:///{tmp_path}/missing/memory.db")
 
 
-def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
+def test_an_unreachable_server_is_named_without_its_password() -> None:
     with pytest.raises(StorageUnavailableError, match=r"mara@127\.0\.0\.1.*check that the server runs"):
         MemoryEngine(
             "postgresql://mara:secret@127.0.0.1:1/memory", config=EngineConfig(connect_timeout_seconds=2)
@@ -67,7 +67,7 @@ def test_a_database_that_the_server_does_not_have_is_named(postgres_server: str)
         MemoryEngine(postgres_server.replace("/postgres?", "/nowhere?"))
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused_and_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_bytes(b"these are my notes, and no database at all. " * 50)
     before = file.read_bytes()
@@ -76,7 +76,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path)
     assert file.read_bytes() == before
 
 
-def test_a_damaged_file_says_so_when_the_damage_is_met(path: Path) -> None:
+def test_a_damaged_file_raises_an_error_when_the_damage_is_read(path: Path) -> None:
     with MemoryEngine(f"sqlite:///{path}") as engine:
         engine.session("acme", "s").add_many(MessageDraft("user", "x" * 3000) for _ in range(200))
     data = bytearray(path.read_bytes())
@@ -118,7 +118,7 @@ def test_a_read_only_server_refuses_writes(new_postgres_database: Callable[[], s
             session.add("user", "y")
 
 
-def test_a_full_database_refuses_the_whole_batch_and_goes_on_when_there_is_room(path: Path) -> None:
+def test_a_full_database_refuses_the_whole_batch_and_works_again_with_free_space(path: Path) -> None:
     with MemoryEngine(f"sqlite:///{path}", config=EngineConfig(pool_size=1)) as engine:
         session = engine.session("acme", "s")
         with engine._database.read() as connection:
@@ -167,7 +167,7 @@ def test_a_disk_that_refuses_to_write_loses_nothing_acknowledged(path: Path) -> 
     ]
 
 
-def test_a_file_locked_for_too_long_is_an_error_and_not_a_hang(path: Path) -> None:
+def test_a_file_locked_for_too_long_raises_instead_of_hanging(path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with MemoryEngine(f"sqlite:///{path}", config=EngineConfig(busy_timeout_seconds=0.2)) as engine:
@@ -181,7 +181,7 @@ def test_a_file_locked_for_too_long_is_an_error_and_not_a_hang(path: Path) -> No
     assert len(contents(path)) == 4
 
 
-def test_threads_that_wait_too_long_for_each_other_are_told(path: Path) -> None:
+def test_threads_that_wait_too_long_for_a_lock_get_an_error(path: Path) -> None:
     with MemoryEngine(f"sqlite:///{path}", config=EngineConfig(busy_timeout_seconds=0.2)) as engine:
         session = engine.session("acme", "s")
         holding, release = threading.Event(), threading.Event()
@@ -201,7 +201,7 @@ def test_threads_that_wait_too_long_for_each_other_are_told(path: Path) -> None:
         session.add("user", "x")
 
 
-def test_a_pool_with_no_connection_left_is_an_error(shared_postgres: str, tenant: str) -> None:
+def test_an_exhausted_connection_pool_is_an_error(shared_postgres: str, tenant: str) -> None:
     config = EngineConfig(pool_size=1, busy_timeout_seconds=0.2)
     with MemoryEngine(shared_postgres, config=config) as engine:
         session = engine.session(tenant, "s")
@@ -239,7 +239,7 @@ def test_a_connection_that_the_server_dropped_is_replaced(shared_postgres: str, 
         assert [m.content for m in session.latest()] == ["before", "after"]
 
 
-def test_a_broken_connection_gives_its_place_in_the_pool_back(proxy: CuttingProxy) -> None:
+def test_a_broken_connection_is_returned_to_the_pool(proxy: CuttingProxy) -> None:
     with MemoryEngine(proxy.url, embedder=None) as engine:
         session = engine.session("acme", "s")
         session.add("user", "first")
@@ -249,7 +249,7 @@ def test_a_broken_connection_gives_its_place_in_the_pool_back(proxy: CuttingProx
         assert (proxy.cuts, engine._database.pool_active) == (3, 0)
 
 
-def test_a_connection_in_use_during_close_is_closed_when_it_comes_back(shared_postgres: str) -> None:
+def test_a_connection_in_use_during_close_is_closed_when_it_is_returned(shared_postgres: str) -> None:
     engine = MemoryEngine(shared_postgres, embedder=None)
     with engine._database.read() as connection:
         in_use: Any = connection.connection.driver_connection
@@ -276,7 +276,7 @@ def test_an_error_while_writing_leaves_no_open_transaction(path: Path) -> None:
     assert len(contents(path)) == 4
 
 
-def test_a_file_that_vanishes_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_disappears_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     with MemoryEngine(f"sqlite:///{folder / 'memory.db'}") as engine:

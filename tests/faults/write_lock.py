@@ -1,4 +1,4 @@
-"""Keeps a database from being written, as another process would that holds its lock."""
+"""Holds the write lock of a database like another process."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def test_the_result_equals_its_golden_file(name: str) -> None:
     assert not found, f"If this is intended: python -m tests.golden {name}"
 
 
-def test_the_golden_files_hold_200_recalls_and_50_contexts_with_hits() -> None:
+def test_the_golden_files_contain_200_recalls_and_50_contexts_with_hits() -> None:
     recalls, contexts = load("recalls"), load("contexts")
     assert (len(recalls), len(contexts)) == (RECALLS, CONTEXTS)
     assert sum(bool(recall["hits"]) for recall in recalls) > 0.9 * RECALLS
@@ -34,5 +34,5 @@ def test_the_golden_files_hold_200_recalls_and_50_contexts_with_hits() -> None:
         ({"a": "x"}, {"a": None}, ["/a: 'x' in the file, None in the result"]),
     ],
 )
-def test_each_difference_names_its_place(expected: object, actual: object, places: list[str]) -> None:
+def test_each_difference_names_its_path(expected: object, actual: object, places: list[str]) -> None:
     assert list(differences(expected, actual)) == places

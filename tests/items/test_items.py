@@ -1,4 +1,4 @@
-"""Items of an engine: what callers without a framework use."""
+"""Items of an engine, used without a framework."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from langmem_tiers.testing import FrozenClock
 
 
-def test_a_value_is_kept_found_and_erased(engine: MemoryEngine, tenant: str) -> None:
+def test_a_value_is_stored_found_and_erased(engine: MemoryEngine, tenant: str) -> None:
     items = engine.items
     items.put((tenant, "alice"), "likes", {"text": "Alice sails boats"})
     found = items.get((tenant, "alice"), "likes")
@@ -45,7 +45,7 @@ def test_items_and_sessions_of_one_name_do_not_mix(engine: MemoryEngine, tenant:
     assert engine.items.get(tenant, "k") is not None
 
 
-def test_one_bad_change_keeps_all_others_from_being_written(engine: MemoryEngine, tenant: str) -> None:
+def test_one_invalid_change_prevents_all_others(engine: MemoryEngine, tenant: str) -> None:
     engine.items.put(tenant, "there", {})
     good = [
         ItemChange(namespace=(tenant,), key="new", value={}),
@@ -57,7 +57,7 @@ def test_one_bad_change_keeps_all_others_from_being_written(engine: MemoryEngine
     assert [hit.item.key for hit in engine.items.search(tenant)] == ["there"]
 
 
-def test_vectors_are_made_when_a_query_asks_for_them(clock: FrozenClock) -> None:
+def test_vectors_are_computed_for_the_first_query(clock: FrozenClock) -> None:
     embedder = HashEmbedder()
     with MemoryEngine(embedder=embedder, clock=clock) as engine:
         for n in range(4):
@@ -78,7 +78,7 @@ def test_an_engine_without_an_embedder_finds_by_words(tenant: str) -> None:
         assert hits[1].score == 0
 
 
-def test_after_changes_a_search_gives_the_scores_of_a_first_search() -> None:
+def test_a_search_after_changes_matches_a_fresh_search() -> None:
     embedder = HashEmbedder()
 
     def write(**values: str | None) -> None:
@@ -107,7 +107,7 @@ def test_after_changes_a_search_gives_the_scores_of_a_first_search() -> None:
         assert found(engine.items) == found(engine.items.using(embedder))
 
 
-def test_items_that_were_searched_longest_ago_leave_the_memory_first() -> None:
+def test_the_least_recently_searched_items_are_evicted_first() -> None:
     config = EngineConfig(recall=RecallConfig(index_megabytes=1))
     with MemoryEngine(config=config, embedder=None) as engine:
 
@@ -130,12 +130,12 @@ def test_items_that_were_searched_longest_ago_leave_the_memory_first() -> None:
 
 
 @pytest.mark.parametrize("page", [{"limit": -1}, {"offset": -1}, {"limit": 1.5}, {"limit": True}])
-def test_what_is_no_page_is_refused(page: dict[str, int]) -> None:
+def test_an_invalid_page_is_refused(page: dict[str, int]) -> None:
     with MemoryEngine() as engine, pytest.raises(InvalidInputError):
         engine.items.search("a", **page)  # type: ignore[arg-type]
 
 
-def test_a_page_of_nothing_is_empty(engine: MemoryEngine, tenant: str) -> None:
+def test_a_page_with_limit_0_is_empty(engine: MemoryEngine, tenant: str) -> None:
     engine.items.put(tenant, "k", {"text": "boat"})
     assert engine.items.search(tenant, limit=0) == engine.items.search(tenant, "boat", limit=0) == ()
 
@@ -151,6 +151,6 @@ def test_names_that_are_too_long_are_refused() -> None:
         engine.items.put("a", "k" * 2000, {})
 
 
-def test_a_whole_value_is_told_part_by_part() -> None:
+def test_a_nested_value_is_flattened_to_search_text() -> None:
     value = {"user": {"name": "Ann", "age": 7}, "tags": ["a\nb", True], "none": None}
     assert to_search_text(value) == "user name: Ann\nuser age: 7\ntags: a\nb\ntags: True"

@@ -1,4 +1,4 @@
-"""Cross-session knowledge through the public door, on every database."""
+"""Cross-session knowledge through the public API, on every database."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def base(engine: MemoryEngine, tenant: str) -> KnowledgeBase:
     return engine.namespace(tenant).knowledge
 
 
-def look(base: KnowledgeBase, key: str = "cart", category: str = SITE) -> Knowledge:
+def read_knowledge(base: KnowledgeBase, key: str = "cart", category: str = SITE) -> Knowledge:
     """What is known, without using it."""
     found = base.get(category, key, use=False)
     assert found is not None
@@ -41,7 +41,7 @@ def look(base: KnowledgeBase, key: str = "cart", category: str = SITE) -> Knowle
 
 
 def confidence(base: KnowledgeBase, key: str = "cart") -> float:
-    return look(base, key).confidence
+    return read_knowledge(base, key).confidence
 
 
 def keys(base: KnowledgeBase, text: str, **options: Any) -> list[str]:
@@ -49,10 +49,10 @@ def keys(base: KnowledgeBase, text: str, **options: Any) -> list[str]:
     return [hit.knowledge.key for hit in base.recall(text, use=False, **options)]
 
 
-def test_something_new_starts_at_one_half(base: KnowledgeBase, clock: FrozenClock) -> None:
+def test_new_knowledge_starts_at_one_half(base: KnowledgeBase, clock: FrozenClock) -> None:
     report = base.store(SITE, "cart", "Cart is at /cart", source="session 7")
     assert (report.is_new, report.superseded) == (True, None)
-    assert report.knowledge == look(base)
+    assert report.knowledge == read_knowledge(base)
     assert report.knowledge == Knowledge(
         category="website_knowledge",
         key="cart",
@@ -66,7 +66,7 @@ def test_something_new_starts_at_one_half(base: KnowledgeBase, clock: FrozenCloc
 
 
 @pytest.mark.parametrize("given", [0.0, 0.1, 0.123456789, 0.9, 1.0])
-def test_something_new_starts_where_the_caller_says(base: KnowledgeBase, given: float) -> None:
+def test_new_knowledge_starts_with_the_given_confidence(base: KnowledgeBase, given: float) -> None:
     assert base.store(SITE, "cart", "at /cart", confidence=given).knowledge.confidence == given
     assert confidence(base) == given
 
@@ -78,7 +78,7 @@ def test_each_repeated_store_adds_a_tenth_up_to_one(base: KnowledgeBase, clock: 
         clock.advance(minutes=1)
         report = base.store(SITE, "cart", "at /cart")
         assert (report.is_new, report.superseded) == (False, None)
-        assert report.knowledge == look(base)
+        assert report.knowledge == read_knowledge(base)
         assert (report.knowledge.confidence, report.knowledge.store_count) == (expected, number)
         assert (report.knowledge.created_at, report.knowledge.updated_at) == (start, clock.now())
         assert report.knowledge.source == "first"
@@ -86,7 +86,7 @@ def test_each_repeated_store_adds_a_tenth_up_to_one(base: KnowledgeBase, clock: 
     assert [item.key for item in base] == ["cart"]
 
 
-def test_a_repeated_store_adds_its_tenth_whatever_confidence_is_given(base: KnowledgeBase) -> None:
+def test_a_repeated_store_adds_a_tenth_for_any_given_confidence(base: KnowledgeBase) -> None:
     base.store(SITE, "cart", "at /cart", confidence=0.3)
     assert base.store(SITE, "cart", "at /cart", confidence=0.95).knowledge.confidence == 0.4
     base.store(SITE, "cart", "at /cart", confidence=0.0)
@@ -98,12 +98,12 @@ def test_each_use_adds_a_twentieth_up_to_one(base: KnowledgeBase, clock: FrozenC
     for number, expected in enumerate([0.85, 0.9, 0.95, 1.0, 1.0], start=1):
         clock.advance(minutes=1)
         used = base.get(SITE, "cart")
-        assert used == look(base)
+        assert used == read_knowledge(base)
         assert used is not None
         assert (used.confidence, used.use_count, used.last_used_at) == (expected, number, clock.now())
 
 
-def test_steps_do_not_gather_dust(base: KnowledgeBase) -> None:
+def test_steps_accumulate_no_rounding_error(base: KnowledgeBase) -> None:
     base.store(SITE, "cart", "at /cart", confidence=0.0)
     for _ in range(10):
         base.get(SITE, "cart")
@@ -111,7 +111,7 @@ def test_steps_do_not_gather_dust(base: KnowledgeBase) -> None:
 
 
 @pytest.mark.parametrize("way", ["get", "recall", "use"])
-def test_every_way_of_using_counts_once(base: KnowledgeBase, way: str) -> None:
+def test_every_kind_of_use_counts_once(base: KnowledgeBase, way: str) -> None:
     item = base.store(SITE, "cart", "at /cart").knowledge
     ways: dict[str, Callable[[], object]] = {
         "get": lambda: base.get(SITE, "cart"),
@@ -119,10 +119,10 @@ def test_every_way_of_using_counts_once(base: KnowledgeBase, way: str) -> None:
         "use": lambda: base.use([item]),
     }
     ways[way]()
-    assert (look(base).use_count, confidence(base)) == (1, 0.55)
+    assert (read_knowledge(base).use_count, confidence(base)) == (1, 0.55)
 
 
-def test_looking_without_using_changes_nothing(base: KnowledgeBase, clock: FrozenClock) -> None:
+def test_reading_without_use_changes_nothing(base: KnowledgeBase, clock: FrozenClock) -> None:
     before = base.store(SITE, "cart", "at /cart").knowledge
     clock.advance(days=1)
     assert base.get(SITE, "cart", use=False) == before
@@ -133,25 +133,25 @@ def test_looking_without_using_changes_nothing(base: KnowledgeBase, clock: Froze
     assert base.get(SITE, "cart", use=False) == before
 
 
-def test_a_use_since_a_moment_is_counted_once(base: KnowledgeBase, clock: FrozenClock) -> None:
+def test_a_recent_use_is_counted_once(base: KnowledgeBase, clock: FrozenClock) -> None:
     item = base.store(SITE, "cart", "at /cart").knowledge
     asked = clock.advance(minutes=1)
     for _ in range(3):
         clock.advance(seconds=1)
         base.use([item], since=asked)
-    assert look(base).use_count == 1
+    assert read_knowledge(base).use_count == 1
     base.use([item], since=clock.advance(minutes=1))
-    assert look(base).use_count == 2
+    assert read_knowledge(base).use_count == 2
 
 
-def test_using_what_is_gone_does_not_bring_it_back(base: KnowledgeBase) -> None:
+def test_using_removed_knowledge_does_not_restore_it(base: KnowledgeBase) -> None:
     item = base.store(SITE, "cart", "at /cart").knowledge
     base.remove(SITE, "cart")
     base.use([item])
     assert base.get(SITE, "cart") is None
 
 
-def test_what_is_handed_in_twice_is_used_without_an_error(base: KnowledgeBase) -> None:
+def test_duplicate_items_are_used_without_an_error(base: KnowledgeBase) -> None:
     item = base.store(SITE, "cart", "at /cart").knowledge
     base.use([item, item])
     assert confidence(base) in {0.55, 0.6}
@@ -191,7 +191,7 @@ def test_decay_is_the_same_however_often_it_is_called(base: KnowledgeBase, clock
 
 
 @pytest.mark.parametrize("way", ["get", "recall", "store"])
-def test_a_use_or_a_store_starts_the_30_days_anew(base: KnowledgeBase, clock: FrozenClock, way: str) -> None:
+def test_a_use_or_a_store_restarts_the_30_days(base: KnowledgeBase, clock: FrozenClock, way: str) -> None:
     base.store(SITE, "cart", "at /cart")
     clock.advance(days=20)
     ways: dict[str, Callable[[], object]] = {
@@ -209,9 +209,7 @@ def test_a_use_or_a_store_starts_the_30_days_anew(base: KnowledgeBase, clock: Fr
     assert confidence(base) == round(before - 0.1, 6)
 
 
-def test_looking_without_using_does_not_start_the_30_days_anew(
-    base: KnowledgeBase, clock: FrozenClock
-) -> None:
+def test_reading_without_use_does_not_restart_the_30_days(base: KnowledgeBase, clock: FrozenClock) -> None:
     base.store(SITE, "cart", "at /cart")
     clock.advance(days=20)
     base.get(SITE, "cart", use=False)
@@ -221,7 +219,7 @@ def test_looking_without_using_does_not_start_the_30_days_anew(
 
 
 @pytest.mark.parametrize(("start", "is_kept"), [(0.2, True), (0.19, False), (0.15, False), (0.1, False)])
-def test_what_falls_below_a_tenth_is_pruned_and_what_reaches_it_is_not(
+def test_knowledge_below_a_tenth_is_pruned_and_at_a_tenth_is_kept(
     base: KnowledgeBase, clock: FrozenClock, start: float, *, is_kept: bool
 ) -> None:
     stored = base.store(SITE, "cart", "at /cart", confidence=start).knowledge
@@ -241,7 +239,7 @@ def test_what_falls_below_a_tenth_is_pruned_and_what_reaches_it_is_not(
         assert (past.valid_from, past.valid_until) == (stored.created_at, clock.now())
 
 
-def test_what_was_pruned_can_be_learned_anew(base: KnowledgeBase, clock: FrozenClock) -> None:
+def test_pruned_knowledge_can_be_stored_again(base: KnowledgeBase, clock: FrozenClock) -> None:
     base.store(SITE, "cart", "at /cart")
     clock.advance(days=365)
     assert base.decay().pruned == 1
@@ -250,7 +248,7 @@ def test_what_was_pruned_can_be_learned_anew(base: KnowledgeBase, clock: FrozenC
 
 
 @pytest.mark.soak
-def test_decay_reaches_more_than_one_batch(clock: FrozenClock, tenant: str) -> None:
+def test_decay_covers_more_than_one_batch(clock: FrozenClock, tenant: str) -> None:
     with MemoryEngine(clock=clock) as engine:
         base = engine.namespace(tenant).knowledge
         for n in range(1003):  # it works in batches of 500
@@ -262,7 +260,7 @@ def test_decay_reaches_more_than_one_batch(clock: FrozenClock, tenant: str) -> N
         assert base.decay().decayed == 0
 
 
-def test_decay_leaves_what_is_used_and_other_tenants_alone(
+def test_decay_skips_used_knowledge_and_other_tenants(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     ours, theirs = engine.namespace(tenant).knowledge, engine.namespace(tenant, "x").knowledge
@@ -281,10 +279,10 @@ def test_there_are_five_categories_and_any_other(base: KnowledgeBase) -> None:
     for category in (*KnowledgeCategory, "my own"):
         base.store(category, "same key", f"value of {category}")
     for name in (*names, "my own"):
-        item = look(base, "same key", name)
+        item = read_knowledge(base, "same key", name)
         assert (item.category, item.value) == (name, f"value of {name}")
         assert type(item.category) is str
-        assert [one.category for one in base.page(name)] == [name]
+        assert [item.category for item in base.page(name)] == [name]
     assert [item.category for item in base] == sorted([*names, "my own"])
 
 
@@ -295,7 +293,7 @@ def test_a_contradiction_supersedes_and_stays_in_the_history(base: KnowledgeBase
     second = clock.advance(days=1)
     report = base.store(SITE, "cart", "at /basket")
     assert not report.is_new
-    assert report.knowledge == look(base)
+    assert report.knowledge == read_knowledge(base)
     assert report.knowledge == Knowledge(
         category=SITE.value,
         key="cart",
@@ -315,25 +313,25 @@ def test_a_contradiction_supersedes_and_stays_in_the_history(base: KnowledgeBase
     assert base.store(SITE, "cart", "at /bag", confidence=0.2).knowledge.confidence == 0.2
 
 
-def test_a_value_that_returns_leaves_both_in_the_history(base: KnowledgeBase, clock: FrozenClock) -> None:
+def test_a_value_that_returns_keeps_both_in_the_history(base: KnowledgeBase, clock: FrozenClock) -> None:
     times = []
     for value in ("A", "B", "A"):
         times.append(clock.now())
         base.store(SITE, "cart", value, confidence=0.7)
         clock.advance(days=1)
-    assert (look(base).value, confidence(base), look(base).store_count) == ("A", 0.7, 1)
+    assert (read_knowledge(base).value, confidence(base), read_knowledge(base).store_count) == ("A", 0.7, 1)
     history = base.history(SITE, "cart")
     assert [(past.value, past.valid_from, past.valid_until) for past in history] == [
         ("A", times[0], times[1]),
         ("B", times[1], times[2]),
     ]
-    assert look(base).created_at == times[2]
+    assert read_knowledge(base).created_at == times[2]
 
 
 @pytest.mark.parametrize(
     "again", ["Wait 2s for AJAX", " Wait 2s for AJAX", "  Wait 2s\n\tfor   AJAX ", "Wait 2s for AJAX\n"]
 )
-def test_the_same_in_other_spacing_is_repeated(base: KnowledgeBase, again: str) -> None:
+def test_text_with_other_spacing_is_a_repetition(base: KnowledgeBase, again: str) -> None:
     base.store("execution_pattern", "ajax", "Wait 2s for AJAX")
     report = base.store("execution_pattern", "ajax", again)
     assert (report.superseded, report.knowledge.confidence, report.knowledge.store_count) == (None, 0.6, 2)
@@ -347,9 +345,9 @@ def test_another_value_is_not_repeated(base: KnowledgeBase, other: str) -> None:
     assert base.store("execution_pattern", "ajax", other).superseded is not None
 
 
-def test_many_who_store_the_same_at_once_all_count(base: KnowledgeBase) -> None:
+def test_concurrent_stores_of_the_same_value_all_count(base: KnowledgeBase) -> None:
     run_in_threads(8, lambda: base.store(SITE, "cart", "at /cart", confidence=0.1))
-    assert (look(base).store_count, confidence(base)) == (8, 0.8)
+    assert (read_knowledge(base).store_count, confidence(base)) == (8, 0.8)
     assert base.history(SITE, "cart") == ()
 
 
@@ -357,7 +355,7 @@ def test_knowledge_is_recalled_by_key_category_and_text(base: KnowledgeBase) -> 
     base.store(SITE, "login form", "uses #email and #password")
     base.store(SITE, "cart", "at /cart")
     base.store("error_pattern", "login captcha", "appears after 3 requests")
-    assert look(base, "login form").value == "uses #email and #password"
+    assert read_knowledge(base, "login form").value == "uses #email and #password"
     assert base.get("error_pattern", "login form") is None
     assert [item.key for item in base.page(SITE)] == ["cart", "login form"]
     assert sorted(keys(base, "How do I log in? LOGIN!")) == ["login captcha", "login form"]
@@ -367,7 +365,7 @@ def test_knowledge_is_recalled_by_key_category_and_text(base: KnowledgeBase) -> 
     assert keys(base, "unheard of") == keys(base, "?!") == keys(base, "") == []
 
 
-def test_the_best_answer_comes_first(base: KnowledgeBase) -> None:
+def test_the_best_match_is_first(base: KnowledgeBase) -> None:
     base.store(SITE, "checkout", "the button is green and the page is long and loads slowly")
     base.store(SITE, "checkout button", "the checkout button is at the top")
     hits = base.recall("checkout button")
@@ -382,16 +380,16 @@ def test_the_example_of_the_specification_is_recalled(base: KnowledgeBase, quest
     assert keys(base, question) == ["example.com"]
 
 
-def test_recall_returns_what_use_made_of_it(base: KnowledgeBase) -> None:
+def test_recall_returns_knowledge_with_the_use_counted(base: KnowledgeBase) -> None:
     base.store(SITE, "cart", "at /cart")
     base.store(SITE, "login", "at /login")
     (hit,) = base.recall("cart")
-    assert hit.knowledge == look(base)
+    assert hit.knowledge == read_knowledge(base)
     assert (hit.knowledge.confidence, hit.knowledge.use_count) == (0.55, 1)
-    assert (confidence(base, "login"), look(base, "login").use_count) == (0.5, 0)
+    assert (confidence(base, "login"), read_knowledge(base, "login").use_count) == (0.5, 0)
 
 
-def test_what_is_removed_stays_in_the_history(base: KnowledgeBase, clock: FrozenClock) -> None:
+def test_removed_knowledge_stays_in_the_history(base: KnowledgeBase, clock: FrozenClock) -> None:
     start = clock.now()
     base.store(SITE, "cart", "at /cart")
     clock.advance(days=1)
@@ -407,7 +405,7 @@ def test_what_is_removed_stays_in_the_history(base: KnowledgeBase, clock: Frozen
     assert base.store(SITE, "cart", "at /cart").is_new
 
 
-def test_pages_and_iteration_walk_the_whole(base: KnowledgeBase) -> None:
+def test_pages_and_iteration_cover_everything(base: KnowledgeBase) -> None:
     names = [(category, f"key {n:03}") for category in ("a", "b") for n in range(101)]
     for category, key in reversed(names):
         base.store(category, key, "value")
@@ -431,13 +429,13 @@ def test_tenants_know_only_their_own(engine: MemoryEngine, tenant: str) -> None:
         assert [item.value for item in base] == [f"at {labels}"]
         assert base.history(SITE, "cart") == ()
         assert base.remove(SITE, "cart")
-    assert [look(engine.namespace(*labels).knowledge).value for labels in names[:2]] == [
+    assert [read_knowledge(engine.namespace(*labels).knowledge).value for labels in names[:2]] == [
         f"at {(tenant,)}",
         "elsewhere",
     ]
 
 
-def test_knowledge_outlives_its_session_and_ends_with_its_namespace(
+def test_knowledge_survives_its_session_and_is_deleted_with_its_namespace(
     engine: MemoryEngine, tenant: str
 ) -> None:
     namespace = engine.namespace(tenant)
@@ -446,18 +444,18 @@ def test_knowledge_outlives_its_session_and_ends_with_its_namespace(
     namespace.knowledge.store(SITE, "cart", "at /cart")
     namespace.knowledge.store(SITE, "cart", "at /basket")
     session.delete()
-    assert look(namespace.knowledge).value == "at /basket"
+    assert read_knowledge(namespace.knowledge).value == "at /basket"
     namespace.delete()
     assert list(namespace.knowledge) == []
     assert namespace.knowledge.history(SITE, "cart") == ()
     assert keys(namespace.knowledge, "cart basket") == []
 
 
-def test_knowledge_is_there_after_a_restart(file_url: str, tenant: str) -> None:
+def test_knowledge_survives_a_restart(file_url: str, tenant: str) -> None:
     with MemoryEngine(file_url) as engine:
         stored = engine.namespace(tenant).knowledge.store(SITE, "cart", "at /cart").knowledge
     with MemoryEngine(file_url) as engine:
-        assert look(engine.namespace(tenant).knowledge) == stored
+        assert read_knowledge(engine.namespace(tenant).knowledge) == stored
 
 
 @pytest.mark.parametrize(
@@ -487,7 +485,7 @@ def test_knowledge_is_there_after_a_restart(file_url: str, tenant: str) -> None:
     ],
     ids=lambda wrong: repr(wrong)[:30],
 )
-def test_what_cannot_be_stored_is_refused_and_nothing_is_written(wrong: dict[str, Any], tenant: str) -> None:
+def test_invalid_knowledge_is_refused_and_nothing_is_written(wrong: dict[str, Any], tenant: str) -> None:
     with MemoryEngine() as engine:
         base = engine.namespace(tenant).knowledge
         stored = base.store(SITE, "cart", "at /cart").knowledge
@@ -501,7 +499,7 @@ def test_what_cannot_be_stored_is_refused_and_nothing_is_written(wrong: dict[str
 
 @pytest.mark.parametrize("wrong", ["", None, 5, b"cart"], ids=repr)
 @pytest.mark.parametrize("verb", ["get", "history", "remove"])
-def test_a_name_that_is_none_is_refused(verb: str, wrong: Any, tenant: str) -> None:
+def test_an_invalid_name_is_refused(verb: str, wrong: Any, tenant: str) -> None:
     with MemoryEngine() as engine:
         base = engine.namespace(tenant).knowledge
         for names in ((wrong, "cart"), (SITE, wrong)):
@@ -524,7 +522,7 @@ def test_a_name_that_is_none_is_refused(verb: str, wrong: Any, tenant: str) -> N
     ],
     ids=str,
 )
-def test_a_question_that_makes_no_sense_is_refused(
+def test_an_invalid_question_is_refused(
     verb: str, arguments: tuple[Any, ...], options: dict[str, Any], tenant: str
 ) -> None:
     with MemoryEngine() as engine:
@@ -539,7 +537,7 @@ def test_knowledge_names_its_tenant(tenant: str) -> None:
         assert repr(engine.namespace(tenant, "a").knowledge) == f"KnowledgeBase('{tenant}/a')"
 
 
-def test_what_was_known_at_a_time_can_be_asked(
+def test_knowledge_at_a_past_time_can_be_queried(
     engine: MemoryEngine, tenant: str, base: KnowledgeBase, clock: FrozenClock
 ) -> None:
     base.store("domain", "payment provider", "Fjordpay")
@@ -552,7 +550,7 @@ def test_what_was_known_at_a_time_can_be_asked(
     base.remove("domain", "ledger")
 
     def told(when: datetime) -> list[tuple[str, str]]:
-        return [(one.key, one.value) for one in base.valid_at(when)]
+        return [(item.key, item.value) for item in base.valid_at(when)]
 
     assert told(spring - timedelta(microseconds=1)) == []
     assert told(spring) == [("payment provider", "Fjordpay")]

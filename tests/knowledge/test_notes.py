@@ -1,4 +1,4 @@
-"""Notes: sentences without a key of their own, corrected and removed by their id, on every database."""
+"""Notes: sentences without a key, corrected and removed by id, on every database."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ def values(base: KnowledgeBase) -> list[str]:
     return sorted(item.value for item in base)
 
 
-def test_a_note_is_recalled_and_told_without_its_key(engine: MemoryEngine, tenant: str) -> None:
+def test_a_note_is_recalled_and_shown_without_its_key(engine: MemoryEngine, tenant: str) -> None:
     space = engine.namespace(tenant)
     noted = space.knowledge.note(JAZZ, source="chat 7").knowledge
     assert (noted.category, noted.confidence, noted.source) == (NOTE_CATEGORY, 0.5, "chat 7")
     (hit,) = space.recall("Does the user like jazz?")
     assert (hit.entry.content, hit.entry.id) == (JAZZ, noted.id)
-    told = space.build_context("Does the user like jazz?").messages[0].content
-    assert JAZZ in told
-    assert noted.key not in told
+    content = space.build_context("Does the user like jazz?").messages[0].content
+    assert JAZZ in content
+    assert noted.key not in content
 
 
-def test_a_session_is_told_a_note_that_answers_it(engine: MemoryEngine, tenant: str) -> None:
+def test_a_session_context_includes_a_relevant_note(engine: MemoryEngine, tenant: str) -> None:
     engine.namespace(tenant).knowledge.note(JAZZ)
     session = engine.session(tenant, "s")
     session.add("user", "Which music does the user like on Sundays?")
     assert any(JAZZ in message.content for message in session.build_context().messages)
 
 
-def test_the_same_sentence_again_is_one_note_that_is_surer(base: KnowledgeBase) -> None:
+def test_a_repeated_sentence_is_one_note_with_higher_confidence(base: KnowledgeBase) -> None:
     first, again = base.note(JAZZ), base.note(f"  {JAZZ.replace(' ', '  ')}")
     assert (first.is_new, again.is_new) == (True, False)
     assert again.knowledge.id == first.knowledge.id
     assert again.knowledge.confidence == 0.6
 
 
-def test_another_value_under_a_key_supersedes_and_the_history_keeps_both(
+def test_a_corrected_value_supersedes_and_the_history_keeps_both(
     base: KnowledgeBase, clock: FrozenClock
 ) -> None:
     noted = base.note(JAZZ).knowledge
@@ -72,7 +72,7 @@ def test_another_value_under_a_key_supersedes_and_the_history_keeps_both(
     assert past == [(JAZZ, "superseded"), ("The user likes rock.", "removed")]
 
 
-def test_what_is_not_known_is_not_corrected(base: KnowledgeBase, engine: MemoryEngine, tenant: str) -> None:
+def test_unknown_knowledge_is_not_corrected(base: KnowledgeBase, engine: MemoryEngine, tenant: str) -> None:
     assert base.correct(NOTE_CATEGORY, "nowhere", "new") is None
     assert base.get(NOTE_CATEGORY, "nowhere") is None
     assert engine.namespaces(tenant) == ()
@@ -82,7 +82,7 @@ def test_what_is_not_known_is_not_corrected(base: KnowledgeBase, engine: MemoryE
     assert values(base) == []
 
 
-def test_a_sentence_that_was_corrected_can_be_noted_anew_beside_its_correction(base: KnowledgeBase) -> None:
+def test_a_corrected_sentence_can_be_noted_again_next_to_its_correction(base: KnowledgeBase) -> None:
     noted = base.note(JAZZ).knowledge
     base.correct(noted.category, noted.key, "The user likes rock.")
     again = base.note(JAZZ)
@@ -92,7 +92,7 @@ def test_a_sentence_that_was_corrected_can_be_noted_anew_beside_its_correction(b
     assert base.note(JAZZ).knowledge.id == again.knowledge.id
 
 
-def test_many_who_note_the_same_at_once_make_one_note(base: KnowledgeBase) -> None:
+def test_concurrent_equal_notes_are_stored_once(base: KnowledgeBase) -> None:
     reports: list[KnowledgeReport] = []
     run_in_threads(8, lambda: reports.append(base.note(JAZZ)))
     assert len({report.knowledge.id for report in reports}) == 1
@@ -109,7 +109,7 @@ def test_many_who_note_the_same_at_once_make_one_note(base: KnowledgeBase) -> No
         lambda base: base.correct(NOTE_CATEGORY, "key", " "),
     ],
 )
-def test_what_says_nothing_is_refused(base: KnowledgeBase, call: Callable[[KnowledgeBase], object]) -> None:
+def test_a_blank_note_is_refused(base: KnowledgeBase, call: Callable[[KnowledgeBase], object]) -> None:
     with pytest.raises(InvalidInputError):
         call(base)
     assert values(base) == []
@@ -136,10 +136,10 @@ def test_an_id_names_one_category_and_key(names: list[tuple[str, str]]) -> None:
         ).id
         for category, key in names
     ]
-    assert [name_from_id(one) for one in ids] == names
+    assert [name_from_id(message_id) for message_id in ids] == names
     assert len(set(ids)) == len(names)
 
 
 @pytest.mark.parametrize("text", ["", "note", "/key", "note/"])
-def test_what_is_no_id_of_knowledge_names_nothing(text: str) -> None:
+def test_an_invalid_knowledge_id_has_no_name(text: str) -> None:
     assert name_from_id(text) is None

@@ -55,7 +55,7 @@ def phrases_at(cosine: float) -> Callable[[str, str], float]:
         ("The oven is set to 200 °C", "The oven is set to 200 degrees Celsius"),
     ],
 )
-def test_other_words_for_the_same_are_the_same(old: str, new: str) -> None:
+def test_paraphrases_are_the_same(old: str, new: str) -> None:
     found = judged(old, new)
     assert found.verdict is Verdict.SAME, found.reason
     assert found.similarity == 1.0
@@ -91,7 +91,7 @@ def test_other_words_for_the_same_are_the_same(old: str, new: str) -> None:
         ("The user smokes", "The user does not smoke — "),
     ],
 )
-def test_what_cannot_hold_at_once_contradicts(old: str, new: str) -> None:
+def test_statements_that_cannot_both_be_valid_contradict(old: str, new: str) -> None:
     found = judged(old, new)
     assert found.verdict is Verdict.CONTRADICTS, found.reason
 
@@ -131,7 +131,7 @@ def test_what_cannot_hold_at_once_contradicts(old: str, new: str) -> None:
         ("The invoice is 10000000000000000000000001", "The invoice is 10000000000000000000000002x"),
     ],
 )
-def test_what_can_hold_at_once_is_different(old: str, new: str) -> None:
+def test_statements_that_can_both_be_valid_are_different(old: str, new: str) -> None:
     found = judged(old, new)
     assert found.verdict is Verdict.DIFFERENT, found.reason
 
@@ -161,7 +161,7 @@ def test_phrases_near_in_meaning_are_the_same(old: str, new: str) -> None:
         ("Fermented bread", "Sourdough"),  # nothing in common
     ],
 )
-def test_phrases_that_rule_each_other_out_are_different_even_if_near(old: str, new: str) -> None:
+def test_contradicting_phrases_are_different_even_if_similar(old: str, new: str) -> None:
     assert compare(read_statement(old), read_statement(new), phrases_at(1.0)).verdict is Verdict.DIFFERENT
 
 
@@ -180,7 +180,7 @@ def test_the_reason_names_the_words_that_decided(old: str, new: str, words: tupl
     assert all(word in reason for word in words), reason
 
 
-def test_empty_texts_are_different_unless_equal() -> None:
+def test_empty_texts_differ_unless_equal() -> None:
     assert judged("", "").verdict is Verdict.SAME
     assert judged("", "We use Redis").verdict is Verdict.DIFFERENT
     assert judged("...", "!!!").verdict is Verdict.DIFFERENT
@@ -192,7 +192,7 @@ def test_other_languages_are_the_same_only_in_the_same_order() -> None:
     assert judged("Der Hund beißt den Mann", "Der Mann beißt den Hund").verdict is Verdict.DIFFERENT
 
 
-def test_a_long_text_is_the_same_only_word_for_word() -> None:
+def test_a_long_text_is_a_duplicate_only_verbatim() -> None:
     long = "the quick brown fox jumps over the lazy dog " * 2_500
     assert judged(long, long.upper()).verdict is Verdict.SAME
     assert judged(long, long + "twice").verdict is Verdict.DIFFERENT
@@ -218,7 +218,7 @@ _WORDS = "alice bob uses likes not never tea redis 5 30s from to before the a is
 
 
 @given(st.lists(st.sampled_from(_WORDS), max_size=12), st.lists(st.sampled_from(_WORDS), max_size=12))
-def test_the_same_both_ways(old: list[str], new: list[str]) -> None:
+def test_the_same_verdict_is_symmetric(old: list[str], new: list[str]) -> None:
     one, other = read_statement(" ".join(old)), read_statement(" ".join(new))
     assert (compare(one, other).verdict is Verdict.SAME) == (compare(other, one).verdict is Verdict.SAME)
 

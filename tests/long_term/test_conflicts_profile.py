@@ -1,4 +1,4 @@
-"""Short facts about one user and one project that all hold at once: no two of them may touch each other."""
+"""Short compatible facts about one user and one project: no two of them conflict."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ Telemetry is disabled by default
 
 
 @pytest.mark.soak
-def test_facts_that_hold_at_once_leave_each_other_alone() -> None:
+def test_compatible_profile_facts_do_not_conflict() -> None:
     assert len(FACTS) >= 150
     read = [read_statement(fact) for fact in FACTS]
     kin = WordSimilarity(OfflineEmbedder().embed_documents)

@@ -1,4 +1,4 @@
-"""Consolidation: what is old and matters little is archived, on a clock that stands still."""
+"""Consolidation archives old and unimportant entries, with a frozen clock."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def in_sight(namespace: Namespace) -> list[str]:
         (0.0, 29, False),
     ],
 )
-def test_what_is_old_and_matters_little_is_archived(
+def test_old_and_unimportant_entries_are_archived(
     namespace: Namespace, clock: FrozenClock, importance: float, days: float, *, is_archived: bool
 ) -> None:
     entry = store(namespace, "The kettle is blue.", importance=importance)
@@ -102,7 +102,7 @@ def test_kinds_have_the_importance_of_the_design(namespace: Namespace, clock: Fr
     assert in_sight(namespace) == []
 
 
-def test_what_was_used_is_kept(namespace: Namespace, clock: FrozenClock) -> None:
+def test_used_entries_are_kept(namespace: Namespace, clock: FrozenClock) -> None:
     used = store(namespace, "The kettle is blue.")
     store(namespace, "Otters hold hands at night.")
     clock.advance(days=20)
@@ -119,7 +119,7 @@ def test_what_was_used_is_kept(namespace: Namespace, clock: FrozenClock) -> None
     assert namespace.consolidate().memories_archived == 1
 
 
-def test_five_uses_keep_an_entry_of_a_goal_for_good(namespace: Namespace, clock: FrozenClock) -> None:
+def test_five_uses_keep_a_goal_entry_permanently(namespace: Namespace, clock: FrozenClock) -> None:
     store(namespace, "We want a blue kettle.", kind="goal")
     for _ in range(5):
         namespace.recall("Which kettle do we want?")
@@ -164,7 +164,7 @@ def test_an_empty_namespace_has_nothing_to_consolidate(engine: MemoryEngine, ten
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True])
-def test_a_number_of_batches_that_makes_no_sense_is_refused(wrong: Any) -> None:
+def test_an_invalid_number_of_batches_is_refused(wrong: Any) -> None:
     with (
         MemoryEngine(embedder=None) as engine,
         pytest.raises(InvalidConfigError, match=f"max_batches must be .* got {wrong}"),
@@ -172,7 +172,7 @@ def test_a_number_of_batches_that_makes_no_sense_is_refused(wrong: Any) -> None:
         engine.namespace("t").consolidate(max_batches=wrong)
 
 
-def test_other_namespaces_are_left_alone(engine: MemoryEngine, tenant: str, clock: FrozenClock) -> None:
+def test_other_namespaces_are_not_consolidated(engine: MemoryEngine, tenant: str, clock: FrozenClock) -> None:
     mine, below = engine.namespace(tenant), engine.namespace(tenant, "below")
     for namespace in (mine, below):
         store(namespace, "The kettle is blue.", importance=0.1)
@@ -246,7 +246,7 @@ def test_episodes_over_the_cap_are_counted_as_archived() -> None:
         ]
 
 
-def test_it_goes_on_where_it_stopped(
+def test_consolidation_continues_where_it_stopped(
     namespace: Namespace, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consolidation, "CONSOLIDATION_BATCH_SIZE", 4)
@@ -266,7 +266,7 @@ def test_it_goes_on_where_it_stopped(
     assert namespace.consolidate() == NOTHING
 
 
-def test_the_next_one_after_the_end_begins_from_the_start(
+def test_a_completed_consolidation_restarts_from_the_beginning(
     namespace: Namespace, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consolidation, "CONSOLIDATION_BATCH_SIZE", 2)
@@ -277,7 +277,7 @@ def test_the_next_one_after_the_end_begins_from_the_start(
     assert namespace.consolidate().memories_archived == 5
 
 
-def test_it_goes_on_after_a_kill(file_url: str) -> None:
+def test_consolidation_continues_after_a_kill(file_url: str) -> None:
     with MemoryEngine(file_url, clock=FrozenClock(), embedder=None) as engine:
         weak = store_many(engine.namespace(TENANT), 10, importance=0.1)
     assert run(consolidate_until, file_url, 31, 3) == -signal.SIGKILL
@@ -305,7 +305,7 @@ def test_two_processes_archive_each_entry_once(file_url: str, tmp_path: Path) ->
         assert in_sight(engine.namespace(TENANT)) == []
 
 
-def test_while_another_is_at_it_nothing_is_done(
+def test_consolidation_skips_a_namespace_leased_by_another(
     engine: MemoryEngine, namespace: Namespace, clock: FrozenClock
 ) -> None:
     store(namespace, "The kettle is blue.", importance=0.1)
@@ -318,7 +318,7 @@ def test_while_another_is_at_it_nothing_is_done(
     assert namespace.consolidate().memories_archived == 1
 
 
-def test_what_is_archived_is_not_recalled_until_it_is_restored_and_nothing_is_rebuilt(
+def test_archived_entries_are_not_recalled_until_restored_without_reindexing(
     engine: MemoryEngine, namespace: Namespace, clock: FrozenClock
 ) -> None:
     entry = store(namespace, "The zeppelin landed in Oslo.", importance=0.1)

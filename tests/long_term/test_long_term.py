@@ -1,4 +1,4 @@
-"""Long-term memory through the public door, on every database."""
+"""Long-term memory through the public API, on every database."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def promoted(namespace: Namespace) -> list[str]:
     return [entry.content for entry in latest]
 
 
-def test_nothing_is_long_term_until_it_is_promoted(engine: MemoryEngine, tenant: str) -> None:
+def test_messages_are_long_term_only_after_promotion(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     assert promoted(namespace) == []
     add(namespace.session("s"), "My cat is called Tom.")
     assert promoted(namespace) == []
 
 
-def test_a_promoted_entry_says_what_it_is_and_where_it_comes_from(
+def test_a_promoted_entry_has_its_content_and_source(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     namespace = engine.namespace(tenant, "alice")
@@ -60,7 +60,7 @@ def test_a_promoted_entry_says_what_it_is_and_where_it_comes_from(
     assert entry.reason == "manually"
 
 
-def test_promotion_shows_in_the_session_and_leaves_the_record(engine: MemoryEngine, tenant: str) -> None:
+def test_promotion_is_visible_in_the_session_and_keeps_the_record(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     first, second = add(session, "My cat is called Tom."), add(session, "It rains.")
     record = list(session.messages())
@@ -73,7 +73,7 @@ def test_promotion_shows_in_the_session_and_leaves_the_record(engine: MemoryEngi
     assert list(session.messages()) == record
 
 
-def test_entries_of_all_sessions_come_newest_message_first(engine: MemoryEngine, tenant: str) -> None:
+def test_entries_of_all_sessions_are_sorted_by_newest_message(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     monday, tuesday = namespace.session("monday"), namespace.session("tuesday")
     ids = [(session, add(session, f"fact {n}")) for n, session in enumerate([monday, tuesday] * 3)]
@@ -85,7 +85,7 @@ def test_entries_of_all_sessions_come_newest_message_first(engine: MemoryEngine,
 
 
 @pytest.mark.soak
-def test_iteration_goes_on_behind_the_first_page(engine: MemoryEngine, tenant: str) -> None:
+def test_iteration_continues_after_the_first_page(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     session = namespace.session("s")
     count = 1003  # it pages by 500
@@ -102,7 +102,7 @@ def test_iteration_goes_on_behind_the_first_page(engine: MemoryEngine, tenant: s
     assert len(namespace.long_term.latest()) == 100
 
 
-def test_an_entry_is_promoted_once_however_often(engine: MemoryEngine, tenant: str) -> None:
+def test_an_entry_is_promoted_once_for_repeated_calls(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     session = namespace.session("s")
     message_id = add(session, "My cat is called Tom.")
@@ -125,7 +125,7 @@ def test_a_restored_entry_is_short_term_again(engine: MemoryEngine, tenant: str)
     assert promoted(namespace) == ["It rains.", "My cat is called Tom."]
 
 
-def test_what_was_promoted_stays_behind_a_summary(engine: MemoryEngine, tenant: str) -> None:
+def test_promoted_messages_stay_promoted_after_a_summary(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     session = namespace.session("s")
     first, second = add(session, "My cat is called Tom."), add(session, "It rains.")
@@ -134,7 +134,7 @@ def test_what_was_promoted_stays_behind_a_summary(engine: MemoryEngine, tenant: 
     assert promoted(namespace) == ["My cat is called Tom."]
 
 
-def test_a_message_behind_a_summary_can_be_promoted_and_restored(engine: MemoryEngine, tenant: str) -> None:
+def test_a_summarized_message_can_be_promoted_and_restored(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     session = namespace.session("s")
     first, second = add(session, "My cat is called Tom."), add(session, "It rains.")
@@ -155,9 +155,7 @@ def test_tenants_do_not_see_each_others_entries(engine: MemoryEngine, tenant: st
     assert promoted(engine.namespace(tenant, "nobody")) == []
 
 
-def test_the_plan_of_one_session_moves_nothing_into_the_tier_of_another_tenant(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_a_plan_of_one_session_promotes_nothing_for_another_tenant(engine: MemoryEngine, tenant: str) -> None:
     ours, theirs = engine.namespace(tenant, "ours"), engine.namespace(tenant, "theirs")
     session, other = ours.session("s"), theirs.session("s")
     session.add("tool", "critical error: login failed, see https://example.com/status")
@@ -169,7 +167,7 @@ def test_the_plan_of_one_session_moves_nothing_into_the_tier_of_another_tenant(
     assert promoted(ours) == []
 
 
-def test_a_deleted_session_takes_its_entries_along(engine: MemoryEngine, tenant: str) -> None:
+def test_entries_are_deleted_with_their_session(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     for name in ("monday", "tuesday"):
         session = namespace.session(name)
@@ -180,7 +178,7 @@ def test_a_deleted_session_takes_its_entries_along(engine: MemoryEngine, tenant:
     assert promoted(namespace) == ["said on tuesday"]
 
 
-def test_a_deleted_namespace_takes_its_entries_along(engine: MemoryEngine, tenant: str) -> None:
+def test_entries_are_deleted_with_their_namespace(engine: MemoryEngine, tenant: str) -> None:
     for labels in ((tenant, "a"), (tenant, "a", "b")):
         session = engine.session(labels, "s")
         session.promote(add(session, repr(labels)))
@@ -189,7 +187,7 @@ def test_a_deleted_namespace_takes_its_entries_along(engine: MemoryEngine, tenan
     assert promoted(engine.namespace(tenant, "a", "b")) == [repr((tenant, "a", "b"))]
 
 
-def test_what_is_not_there_cannot_be_promoted_or_restored(engine: MemoryEngine, tenant: str) -> None:
+def test_unknown_messages_cannot_be_promoted_or_restored(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     session = namespace.session("s")
     elsewhere = add(namespace.session("other"), "said elsewhere")
@@ -201,7 +199,7 @@ def test_what_is_not_there_cannot_be_promoted_or_restored(engine: MemoryEngine, 
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, None, "3"])
-def test_a_limit_that_is_none_is_refused(limit: Any, tenant: str) -> None:
+def test_an_invalid_limit_is_refused(limit: Any, tenant: str) -> None:
     with MemoryEngine() as engine, pytest.raises(InvalidInputError, match=repr(limit)):
         engine.namespace(tenant).long_term.latest(limit)
 

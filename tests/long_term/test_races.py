@@ -1,4 +1,4 @@
-"""What went wrong once between reading and writing: uses, merged episodes, links, iterating while forgetting."""
+"""Regressions between reads and writes: accesses, merged episodes, links, iteration during erasure."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def locked(path: Path) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
-def opened(path: Path, patience_seconds: float = 60.0) -> MemoryEngine:
+def open_engine(path: Path, patience_seconds: float = 60.0) -> MemoryEngine:
     config = EngineConfig(busy_timeout_seconds=patience_seconds)
     return MemoryEngine(path, config=config, embedder=None, clock=FrozenClock(), ids=seeded_ids())
 
@@ -101,36 +101,36 @@ def recall_often(engine: MemoryEngine) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_recall_does_not_wait_for_another_writer(tmp_path: Path) -> None:
+def test_recall_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with opened(path, patience_seconds=3600) as engine:
+    with open_engine(path, patience_seconds=3600) as engine:
         engine.namespace("a").long_term.store(BOAT)
         engine.namespace("a").recall("red boat")
         with locked(path):
             recall_often(engine)
-    with opened(path) as engine:
+    with open_engine(path) as engine:
         assert used(engine) == [USES + 1]
 
 
-def test_uses_that_could_not_be_written_are_written_by_close(
+def test_accesses_that_could_not_be_written_are_written_by_close(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "memory.db"
-    with opened(path, patience_seconds=0.1) as engine:
+    with open_engine(path, patience_seconds=0.1) as engine:
         engine.namespace("a").long_term.store(BOAT)
         with locked(path), caplog.at_level(logging.WARNING, "langmem_tiers"):
             recall_often(engine)
             wait_until(lambda: caplog.text and used(engine) == [USES], "a warning is logged")
         assert "access counts of entries will be written later" in caplog.text
         assert used(engine) == [USES]
-    with opened(path) as engine:
+    with open_engine(path) as engine:
         assert used(engine) == [USES]
 
 
 @pytest.mark.timeout(120)
-def test_uses_are_seen_also_while_they_are_being_written(tmp_path: Path) -> None:
+def test_accesses_are_visible_while_they_are_being_written(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with opened(path, patience_seconds=3600) as engine:
+    with open_engine(path, patience_seconds=3600) as engine:
         engine.namespace("a").long_term.store(BOAT)
         with locked(path):
             recall_often(engine)
@@ -142,7 +142,7 @@ def test_uses_are_seen_also_while_they_are_being_written(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("forgotten", ["Chose tea", "Warmed the pot"])  # the one that is kept, and another
-def test_an_episode_that_is_forgotten_meanwhile_does_not_come_back(
+def test_an_episode_forgotten_during_consolidation_is_not_restored(
     engine: MemoryEngine, namespace: Namespace, monkeypatch: pytest.MonkeyPatch, forgotten: str
 ) -> None:
     drafts = [moment("Chose tea", 1, 3, 0.9), moment("Warmed the pot", 2, 5), moment("Cut the lemon", 3, 6)]
@@ -162,7 +162,7 @@ def test_an_episode_that_is_forgotten_meanwhile_does_not_come_back(
     assert forgotten not in f"{left.title} {left.summary}"
 
 
-def test_merging_doubles_no_uses(engine: MemoryEngine, namespace: Namespace) -> None:
+def test_merging_counts_no_access_twice(engine: MemoryEngine, namespace: Namespace) -> None:
     for draft in (moment("Chose the tea", 1, 3), moment("Warmed the tea pot", 2, 5)):
         namespace.episodes.record("s", draft)
     only = RecallFilters(messages=False, tiers={Tier.EPISODIC})
@@ -173,7 +173,9 @@ def test_merging_doubles_no_uses(engine: MemoryEngine, namespace: Namespace) -> 
     assert left.access_count <= 2
 
 
-def test_consolidation_adds_up_the_uses_of_what_it_merges(engine: MemoryEngine, namespace: Namespace) -> None:
+def test_consolidation_adds_up_the_accesses_of_merged_episodes(
+    engine: MemoryEngine, namespace: Namespace
+) -> None:
     for draft in (moment("Chose the tea", 1, 3), moment("Warmed the tea pot", 2, 5)):
         namespace.episodes.record("s", draft)
     only = RecallFilters(messages=False, tiers={Tier.EPISODIC})
@@ -188,7 +190,7 @@ def test_consolidation_adds_up_the_uses_of_what_it_merges(engine: MemoryEngine, 
 # Links
 
 
-def test_linking_neither_shows_an_archived_episode_again_nor_loses_its_uses(
+def test_linking_neither_restores_an_archived_episode_nor_loses_its_accesses(
     engine: MemoryEngine, namespace: Namespace, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = namespace.long_term.store(BOAT).entry
@@ -217,9 +219,7 @@ def texts_at(namespace: Namespace, tier: Tier, at: datetime) -> list[str]:
     return sorted(hit.entry.content for hit in namespace.recall("tea", filters=filters, limit=50))
 
 
-def test_as_of_a_time_before_they_were_merged_episodes_are_single(
-    namespace: Namespace, clock: FrozenClock
-) -> None:
+def test_episodes_are_separate_at_a_time_before_their_merge(namespace: Namespace, clock: FrozenClock) -> None:
     namespace.episodes.record("s", moment("Chose green tea", 1, 3, 0.9))
     clock.advance(days=10)
     namespace.episodes.record("s", moment("Warmed the tea pot", 2, 5))
@@ -231,9 +231,7 @@ def test_as_of_a_time_before_they_were_merged_episodes_are_single(
     assert texts_at(namespace, Tier.EPISODIC, NOW + 20 * DAY) == [f"{first} {second}"]
 
 
-def test_as_of_a_time_before_they_were_merged_chunks_are_single(
-    url: str, clock: FrozenClock, tenant: str
-) -> None:
+def test_chunks_are_separate_at_a_time_before_their_merge(url: str, clock: FrozenClock, tenant: str) -> None:
     learning = LearningConfig(chunk_messages=2, recent_messages=2, max_chunks=2)
     config = EngineConfig(learning=learning)
     with MemoryEngine(url, config=config, embedder=None, clock=clock, ids=seeded_ids()) as engine:
@@ -255,7 +253,7 @@ def test_as_of_a_time_before_they_were_merged_chunks_are_single(
 # Iterating
 
 
-def test_entries_can_be_forgotten_while_all_are_gone_through(namespace: Namespace) -> None:
+def test_entries_can_be_forgotten_during_iteration(namespace: Namespace) -> None:
     drafts = [EntryDraft(content=f"Jar {n} holds tea.") for n in range(700)]
     namespace.long_term.store_many(drafts, compared=True)
     for number, entry in enumerate(namespace.long_term, start=1):
@@ -265,7 +263,7 @@ def test_entries_can_be_forgotten_while_all_are_gone_through(namespace: Namespac
     assert len(namespace.long_term.entries(limit=1000)) == 665
 
 
-def test_episodes_can_be_forgotten_while_all_are_gone_through(namespace: Namespace, session: Session) -> None:
+def test_episodes_can_be_forgotten_during_iteration(namespace: Namespace, session: Session) -> None:
     drafts = [moment(f"Chose tea {n}", 1, 1) for n in range(700)]
     namespace.episodes.save(session.key, namespace.episodes.build_episodes("s", drafts))
     for number, episode in enumerate(namespace.episodes, start=1):

@@ -1,4 +1,4 @@
-"""How entries relate to each other, and walks over their relations."""
+"""Relations between entries, and traversal of them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 
 
 @pytest.fixture
-def opened(clock: FrozenClock) -> Iterator[MemoryEngine]:
+def memory_engine(clock: FrozenClock) -> Iterator[MemoryEngine]:
     """An engine where the database does not matter."""
     with MemoryEngine(embedder=None, clock=clock, ids=seeded_ids()) as engine:
         yield engine
 
 
 @pytest.fixture
-def memory(opened: MemoryEngine) -> LongTerm:
-    return opened.namespace("a").long_term
+def memory(memory_engine: MemoryEngine) -> LongTerm:
+    return memory_engine.namespace("a").long_term
 
 
 def entries(memory: LongTerm, count: int) -> list[str]:
@@ -43,11 +43,11 @@ def entries(memory: LongTerm, count: int) -> list[str]:
     return [receipt.entry.id for receipt in receipts if receipt.entry is not None]
 
 
-def reached(memory: LongTerm, start: str, **how: Any) -> list[tuple[str, int]]:
-    return [(one.entry.id, one.depth) for one in memory.related(start, **how)]
+def list_related(memory: LongTerm, start: str, **how: Any) -> list[tuple[str, int]]:
+    return [(related.entry.id, related.depth) for related in memory.related(start, **how)]
 
 
-def test_the_kinds_of_the_design_document_are_there() -> None:
+def test_the_kinds_of_the_design_document_exist() -> None:
     assert {"related_to", "depends_on", "contradicts", "supersedes"} <= {kind.value for kind in RelationKind}
 
 
@@ -76,21 +76,21 @@ def test_relations_are_kept_on_every_database(engine: MemoryEngine, clock: Froze
     assert memory.relations(a) == (made[0],)
     assert memory.relations(b) == (made[0], made[1])
     assert memory.relations(c) == (made[1], made[2])
-    assert reached(memory, a, depth=3) == [(b, 1), (c, 2), (d, 3)]
+    assert list_related(memory, a, depth=3) == [(b, 1), (c, 2), (d, 3)]
     far = memory.related(a, depth=3)[-1]
     assert (far.strength, far.path) == (0.0, tuple(made))
     assert memory.forget(b)
     assert memory.relations(a) == ()
-    assert reached(memory, a, depth=9) == []
+    assert list_related(memory, a, depth=9) == []
 
 
-def test_what_is_not_said_is_related_to_in_full(memory: LongTerm) -> None:
+def test_relations_default_to_related_to_with_full_strength(memory: LongTerm) -> None:
     one, other = entries(memory, 2)
     relation = memory.relate(one, other)
     assert (relation.kind, relation.strength) == ("related_to", 1.0)
 
 
-def test_one_of_the_same_kind_takes_the_place_of_the_one_before(memory: LongTerm, clock: FrozenClock) -> None:
+def test_a_relation_replaces_the_earlier_one_of_the_same_kind(memory: LongTerm, clock: FrozenClock) -> None:
     one, other = entries(memory, 2)
     memory.relate(one, other, strength=0.2)
     clock.advance(days=1)
@@ -100,39 +100,41 @@ def test_one_of_the_same_kind_takes_the_place_of_the_one_before(memory: LongTerm
     assert set(memory.relations(one)) == {again, back, beside}
 
 
-def test_a_walk_goes_as_deep_as_it_is_told_and_either_way(memory: LongTerm) -> None:
+def test_related_respects_its_depth_and_follows_both_directions(memory: LongTerm) -> None:
     ids = entries(memory, 5)
     for number in range(4):
         pair = (ids[number], ids[number + 1])
         memory.relate(*(pair if number % 2 else pair[::-1]))
-    assert reached(memory, ids[0]) == [(ids[1], 1)]
-    assert reached(memory, ids[0], depth=3) == [(ids[1], 1), (ids[2], 2), (ids[3], 3)]
-    assert reached(memory, ids[2], depth=9) == [(ids[number], abs(number - 2)) for number in (1, 3, 0, 4)]
-    assert reached(memory, ids[4], depth=9)[-1] == (ids[0], 4)
+    assert list_related(memory, ids[0]) == [(ids[1], 1)]
+    assert list_related(memory, ids[0], depth=3) == [(ids[1], 1), (ids[2], 2), (ids[3], 3)]
+    assert list_related(memory, ids[2], depth=9) == [
+        (ids[number], abs(number - 2)) for number in (1, 3, 0, 4)
+    ]
+    assert list_related(memory, ids[4], depth=9)[-1] == (ids[0], 4)
 
 
-def test_cycles_are_walked_once(memory: LongTerm) -> None:
+def test_cycles_are_followed_once(memory: LongTerm) -> None:
     ids = entries(memory, 4)
     for number in range(4):
         memory.relate(ids[number], ids[(number + 1) % 4])
         memory.relate(ids[(number + 1) % 4], ids[number], "supports")
-    found = reached(memory, ids[0], depth=1000)
+    found = list_related(memory, ids[0], depth=1000)
     assert sorted(found) == sorted([(ids[1], 1), (ids[3], 1), (ids[2], 2)])
 
 
-def test_of_two_ways_of_one_length_the_stronger_counts(memory: LongTerm) -> None:
+def test_the_stronger_of_two_equally_long_paths_counts(memory: LongTerm) -> None:
     start, weak, strong, end = entries(memory, 4)
     memory.relate(start, weak, strength=0.9)
     memory.relate(weak, end, strength=0.2)
     first = memory.relate(strong, start, strength=0.6)
     second = memory.relate(end, strong, strength=0.5)
     found = memory.related(start, depth=2)
-    assert [one.entry.id for one in found] == [weak, strong, end]  # the nearest and strongest first
+    assert [related.entry.id for related in found] == [weak, strong, end]  # the nearest and strongest first
     assert found[2].strength == pytest.approx(0.3)
     assert found[2].path == (first, second)
 
 
-def test_of_two_relations_between_two_entries_the_stronger_counts(memory: LongTerm) -> None:
+def test_the_stronger_of_two_relations_between_two_entries_counts(memory: LongTerm) -> None:
     one, other = entries(memory, 2)
     memory.relate(one, other, "depends_on", strength=0.4)
     strong = memory.relate(other, one, "supports", strength=0.8)
@@ -142,15 +144,18 @@ def test_of_two_relations_between_two_entries_the_stronger_counts(memory: LongTe
     assert found.strength == 0.4
 
 
-def test_only_relations_of_the_kinds_that_are_asked_for_are_walked(memory: LongTerm) -> None:
+def test_only_relations_of_the_requested_kinds_are_followed(memory: LongTerm) -> None:
     a, b, c, d = entries(memory, 4)
     memory.relate(a, b, "depends_on")
     memory.relate(b, c, "supports")
     memory.relate(a, d, "supports")
-    assert reached(memory, a, depth=9, kinds={"depends_on"}) == [(b, 1)]
-    assert reached(memory, a, depth=9, kinds=["supports"]) == [(d, 1)]
-    assert reached(memory, a, depth=9, kinds=[RelationKind.DEPENDS_ON, RelationKind.SUPPORTS])[2] == (c, 2)
-    assert reached(memory, a, depth=9, kinds=set()) == []
+    assert list_related(memory, a, depth=9, kinds={"depends_on"}) == [(b, 1)]
+    assert list_related(memory, a, depth=9, kinds=["supports"]) == [(d, 1)]
+    assert list_related(memory, a, depth=9, kinds=[RelationKind.DEPENDS_ON, RelationKind.SUPPORTS])[2] == (
+        c,
+        2,
+    )
+    assert list_related(memory, a, depth=9, kinds=set()) == []
 
 
 def test_kinds_given_as_one_text_are_refused_by_name(memory: LongTerm) -> None:
@@ -187,14 +192,14 @@ def test_an_entry_cannot_be_related_to_itself(memory: LongTerm) -> None:
         ({"kind": ""}, "relation"),
     ],
 )
-def test_a_relation_that_makes_no_sense_is_refused(memory: LongTerm, about: Any, named: str) -> None:
+def test_an_invalid_relation_is_refused(memory: LongTerm, about: Any, named: str) -> None:
     one, other = entries(memory, 2)
     with pytest.raises(InvalidInputError, match=named):
         memory.relate(one, other, **about)
     assert memory.relations(one) == ()
 
 
-def test_nothing_supersedes_what_supersedes_it_itself_or_by_way_of_others(
+def test_an_entry_cannot_supersede_its_direct_or_indirect_successor(
     engine: MemoryEngine, tenant: str
 ) -> None:
     memory = engine.namespace(tenant).long_term
@@ -226,7 +231,7 @@ def history_work(count: int) -> tuple[int, int]:
         return count_statements(engine, read), count_sqlite_steps(engine, read)
 
 
-def test_the_history_of_a_chain_takes_two_statements_and_work_by_its_length() -> None:
+def test_the_history_of_a_chain_takes_two_statements_and_linear_work() -> None:
     (few, few_steps), (many, many_steps) = history_work(50), history_work(100)
     assert few == many == 2  # the entry, and all that are connected with it
     assert many_steps < 2.2 * few_steps
@@ -234,13 +239,13 @@ def test_the_history_of_a_chain_takes_two_statements_and_work_by_its_length() ->
 
 @pytest.mark.soak
 def test_a_chain_longer_than_the_recursion_limit_is_read_in_order_and_refuses_a_cycle(
-    opened: MemoryEngine, memory: LongTerm
+    memory_engine: MemoryEngine, memory: LongTerm
 ) -> None:
-    ids = chain(opened, sys.getrecursionlimit() + 100)
+    ids = chain(memory_engine, sys.getrecursionlimit() + 100)
     assert [entry.id for entry in memory.history(ids[len(ids) // 2])] == ids
     with pytest.raises(InvalidInputError, match="cannot supersede"):
         memory.relate(ids[0], ids[-1], "supersedes")
-    assert [one.entry.id for one in memory.related(ids[0], depth=20)] == ids[1:21]
+    assert [related.entry.id for related in memory.related(ids[0], depth=20)] == ids[1:21]
 
 
 def store_work(count: int) -> tuple[int, int]:

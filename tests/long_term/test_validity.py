@@ -1,4 +1,4 @@
-"""What held when: intervals are half-open, what contradicts takes the place of what was, and nothing is lost."""
+"""Validity: intervals are half-open, contradictions supersede, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def recalled(space: Namespace, query: str, **filters: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("zone", [UTC, KATHMANDU], ids=["utc", "kathmandu"])
-def test_an_entry_holds_from_its_first_moment_until_just_before_its_last(
+def test_an_entry_is_valid_from_its_start_until_before_its_end(
     engine: MemoryEngine, tenant: str, zone: timezone
 ) -> None:
     space = engine.namespace(tenant)
@@ -83,7 +83,7 @@ def test_an_entry_holds_from_its_first_moment_until_just_before_its_last(
     assert recalled(space, "red boat") == []
 
 
-def test_what_is_stored_ahead_comes_into_force_at_its_time(space: Namespace, clock: FrozenClock) -> None:
+def test_a_future_entry_becomes_valid_at_its_start(space: Namespace, clock: FrozenClock) -> None:
     stored(space.long_term, "The red boat sails at noon.", valid_from=NOW + DAY)
     clock.advance(DAY - TICK)
     assert space.long_term.entries() == ()
@@ -93,7 +93,7 @@ def test_what_is_stored_ahead_comes_into_force_at_its_time(space: Namespace, clo
     assert recalled(space, "red boat") == ["The red boat sails at noon."]
 
 
-def test_an_end_that_is_known_ahead_comes_by_itself(space: Namespace, clock: FrozenClock) -> None:
+def test_an_entry_with_a_future_end_expires_at_that_time(space: Namespace, clock: FrozenClock) -> None:
     stored(space.long_term, "The red boat sails at noon.", valid_until=NOW + DAY)
     assert recalled(space, "red boat") == ["The red boat sails at noon."]
     clock.advance(DAY)
@@ -104,7 +104,7 @@ def test_an_end_that_is_known_ahead_comes_by_itself(space: Namespace, clock: Fro
 # As it was then
 
 
-def test_a_decision_that_was_reversed_is_answered_now_and_as_of_then(
+def test_a_reversed_decision_is_answered_for_now_and_for_a_past_time(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     space = engine.namespace(tenant)
@@ -123,12 +123,12 @@ def test_a_decision_that_was_reversed_is_answered_now_and_as_of_then(
     assert texts(memory.valid_at(changed - TICK)) == [POSTGRES]
     assert texts(memory.valid_at(changed)) == [MYSQL]
     assert texts(memory.valid_at(NOW - TICK)) == []
-    for one in (first.id, receipt.entry.id if receipt.entry else ""):
-        assert texts(memory.history(one)) == [POSTGRES, MYSQL]
+    for entry_id in (first.id, receipt.entry.id if receipt.entry else ""):
+        assert texts(memory.history(entry_id)) == [POSTGRES, MYSQL]
     assert [entry.valid_until for entry in memory.history(first.id)] == [changed, None]
 
 
-def test_a_context_tells_what_is_in_force_or_was_then(space: Namespace, clock: FrozenClock) -> None:
+def test_a_context_contains_entries_valid_at_the_given_time(space: Namespace, clock: FrozenClock) -> None:
     space.long_term.store(POSTGRES)
     then = clock.advance(days=1)
     space.long_term.store(MYSQL, valid_from=then + DAY)
@@ -141,7 +141,7 @@ def test_a_context_tells_what_is_in_force_or_was_then(space: Namespace, clock: F
     assert "MySQL" not in before.messages[0].content
 
 
-def test_what_was_said_later_is_not_recalled_as_of_then(
+def test_messages_after_the_given_time_are_not_recalled(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     space = engine.namespace(tenant)
@@ -158,7 +158,7 @@ def test_what_was_said_later_is_not_recalled_as_of_then(
     assert recalled(space, "boat", valid_at=NOW, since=NOW + DAY) == []
 
 
-def test_what_was_archived_later_is_there_as_of_then(
+def test_entries_archived_after_the_given_time_are_recalled(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     space = engine.namespace(tenant)
@@ -182,7 +182,7 @@ def test_what_was_archived_later_is_there_as_of_then(
 # What contradicts
 
 
-def test_a_contradiction_that_held_before_goes_into_the_past(engine: MemoryEngine, tenant: str) -> None:
+def test_an_earlier_contradicting_entry_is_stored_as_past(engine: MemoryEngine, tenant: str) -> None:
     memory = engine.namespace(tenant).long_term
     newest = stored(memory, deadline(12))
     oldest = memory.store(deadline(5), valid_from=NOW - 10 * DAY)
@@ -197,7 +197,7 @@ def test_a_contradiction_that_held_before_goes_into_the_past(engine: MemoryEngin
     assert texts(memory.entries()) == [deadline(12)]
 
 
-def test_what_held_for_a_while_only_does_not_reach_beyond_its_end(space: Namespace) -> None:
+def test_a_past_entry_with_an_end_keeps_its_end(space: Namespace) -> None:
     memory = space.long_term
     stored(memory, deadline(12))
     receipt = memory.store(deadline(5), valid_from=NOW - 10 * DAY, valid_until=NOW - 5 * DAY)
@@ -208,7 +208,7 @@ def test_what_held_for_a_while_only_does_not_reach_beyond_its_end(space: Namespa
     assert texts(memory.entries()) == [deadline(12)]
 
 
-def test_contradictions_at_one_moment_leave_one_in_force(engine: MemoryEngine, tenant: str) -> None:
+def test_contradictions_at_one_time_keep_one_valid(engine: MemoryEngine, tenant: str) -> None:
     memory = engine.namespace(tenant).long_term
     first = stored(memory, deadline(5))
     receipt = memory.store(deadline(12))
@@ -218,7 +218,7 @@ def test_contradictions_at_one_moment_leave_one_in_force(engine: MemoryEngine, t
     assert texts(memory.history(first.id)) == [deadline(5), deadline(12)]
 
 
-def test_what_supersedes_is_in_force_at_once_even_if_the_clock_stands_still(space: Namespace) -> None:
+def test_a_superseding_entry_is_valid_immediately_with_a_frozen_clock(space: Namespace) -> None:
     space.long_term.store(deadline(5))
     receipt = space.long_term.store(deadline(12))
     assert receipt.outcome is Outcome.SUPERSEDES  # "It is in force, and entries that it contradicts are not"
@@ -226,7 +226,7 @@ def test_what_supersedes_is_in_force_at_once_even_if_the_clock_stands_still(spac
 
 
 @pytest.mark.parametrize("days", [3, 5])
-def test_any_number_of_contradictions_can_be_stored_at_one_moment(space: Namespace, days: int) -> None:
+def test_any_number_of_contradictions_can_be_stored_at_one_time(space: Namespace, days: int) -> None:
     memory = space.long_term
     for day in range(1, days + 1):
         assert memory.store(deadline(day)).is_stored
@@ -236,7 +236,7 @@ def test_any_number_of_contradictions_can_be_stored_at_one_moment(space: Namespa
     ]
 
 
-def test_the_one_in_force_is_found_however_many_were_before_it(space: Namespace) -> None:
+def test_the_valid_entry_is_found_after_any_number_of_past_ones(space: Namespace) -> None:
     memory = space.long_term
     for day in range(1, 30):  # each held before the one before it
         memory.store(deadline(day), valid_from=NOW - day * DAY)
@@ -245,7 +245,7 @@ def test_the_one_in_force_is_found_however_many_were_before_it(space: Namespace)
     assert texts(memory.entries()) == [deadline(31)]
 
 
-def test_a_statement_that_comes_again_is_in_force_once(space: Namespace, clock: FrozenClock) -> None:
+def test_a_repeated_statement_is_valid_once(space: Namespace, clock: FrozenClock) -> None:
     memory = space.long_term
     for day in (5, 12, 5):
         clock.advance(days=1)
@@ -254,7 +254,7 @@ def test_a_statement_that_comes_again_is_in_force_once(space: Namespace, clock: 
     assert texts(memory.history(memory.entries()[0].id)) == [deadline(5), deadline(12), deadline(5)]
 
 
-def test_a_statement_that_turns_out_to_have_held_before_is_in_force_once(space: Namespace) -> None:
+def test_a_statement_extended_into_the_past_is_valid_once(space: Namespace) -> None:
     memory = space.long_term
     memory.store(deadline(5))
     memory.store(deadline(5), valid_from=NOW - 5 * DAY)
@@ -276,16 +276,14 @@ def test_entries_of_two_categories_never_contradict(engine: MemoryEngine, tenant
     assert sorted(texts(memory.valid_at(NOW + DAY))) == [deadline(19), deadline(5), deadline(5)]
 
 
-def test_what_is_not_comparable_stays_in_force(space: Namespace, clock: FrozenClock) -> None:
+def test_unrelated_entries_stay_valid(space: Namespace, clock: FrozenClock) -> None:
     for text in (deadline(5), "An oak grows slowly.", "Ada likes tea."):
         clock.advance(days=1)
         assert space.long_term.store(text).outcome is Outcome.STORED
     assert len(space.long_term.entries()) == 3
 
 
-def test_an_archived_entry_ends_too_so_that_restoring_it_brings_no_contradiction(
-    space: Namespace, clock: FrozenClock
-) -> None:
+def test_an_archived_entry_is_superseded_too(space: Namespace, clock: FrozenClock) -> None:
     first = stored(space.long_term, deadline(5))
     space.long_term.archive(first.id)
     clock.advance(days=1)
@@ -321,7 +319,7 @@ def test_times_of_other_zones_are_the_same_moments(space: Namespace) -> None:
 # For any order of times
 
 
-def told(memory: LongTerm, times: list[int], days: list[int]) -> list[Receipt]:
+def store_deadlines(memory: LongTerm, times: list[int], days: list[int]) -> list[Receipt]:
     return [
         memory.store(deadline(day), valid_from=NOW - hours * timedelta(hours=1))
         for hours, day in zip(times, days, strict=False)
@@ -336,7 +334,7 @@ def check_one_at_a_time(memory: LongTerm) -> None:
     for moment in {bound + step for bound in bounds for step in (-TICK, 0 * TICK, TICK)}:
         holding = [entry for entry in there if entry.is_valid_at(moment)]
         assert len(holding) <= 1, (moment, texts(tuple(holding)))
-        assert [one.id for one in memory.valid_at(moment)] == [one.id for one in holding]
+        assert [entry.id for entry in memory.valid_at(moment)] == [entry.id for entry in holding]
     (now,) = memory.entries()
     assert now.valid_from == max(starts)
 
@@ -360,11 +358,11 @@ def open_engine() -> Iterator[MemoryEngine]:
 
 @examples(25)
 @given(times=st.lists(st.integers(min_value=1, max_value=90), min_size=1, max_size=10, unique=True))
-def test_of_contradicting_statements_at_different_times_one_holds_at_a_time(
+def test_contradictions_at_different_times_are_valid_one_at_a_time(
     open_engine: MemoryEngine, times: list[int]
 ) -> None:
     memory = open_engine.namespace(f"different {next(_numbers)}").long_term
-    told(memory, times, list(range(1, 29)))
+    store_deadlines(memory, times, list(range(1, 29)))
     check_one_at_a_time(memory)
     (now,) = memory.entries()
     assert now.content == deadline(1 + times.index(min(times)))
@@ -373,11 +371,11 @@ def test_of_contradicting_statements_at_different_times_one_holds_at_a_time(
 
 @examples(25)
 @given(times=ORDERS)
-def test_of_contradicting_statements_at_any_times_one_holds_at_a_time(
+def test_contradictions_at_any_times_are_valid_one_at_a_time(
     open_engine: MemoryEngine, times: list[int]
 ) -> None:
     memory = open_engine.namespace(f"any {next(_numbers)}").long_term
-    told(memory, times, list(range(1, 29)))
+    store_deadlines(memory, times, list(range(1, 29)))
     check_one_at_a_time(memory)
     latest = max(number for number, hours in enumerate(times) if hours == min(times))
     assert texts(memory.entries()) == [deadline(1 + latest)]
@@ -385,9 +383,7 @@ def test_of_contradicting_statements_at_any_times_one_holds_at_a_time(
 
 @examples(25)
 @given(said=st.dictionaries(st.integers(1, 90), st.integers(1, 3), min_size=1, max_size=6))
-def test_of_statements_that_come_again_one_holds_at_a_time(
-    open_engine: MemoryEngine, said: dict[int, int]
-) -> None:
+def test_repeated_statements_are_valid_one_at_a_time(open_engine: MemoryEngine, said: dict[int, int]) -> None:
     memory = open_engine.namespace(f"again {next(_numbers)}").long_term
-    told(memory, list(said), list(said.values()))
+    store_deadlines(memory, list(said), list(said.values()))
     check_one_at_a_time(memory)

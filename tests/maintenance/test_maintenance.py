@@ -48,7 +48,7 @@ def at(clock: FrozenClock, days_ago: float, *, less: timedelta = timedelta()) ->
     return clock.now() - timedelta(days=days_ago) + less
 
 
-def test_a_damaged_message_keeps_no_other_session_from_its_turn(clock: FrozenClock, file_url: str) -> None:
+def test_a_damaged_message_does_not_block_other_sessions(clock: FrozenClock, file_url: str) -> None:
     with open_test_engine(file_url, clock) as engine:
         for name in ("a", "b"):
             engine.session("acme", name).add(MessageDraft("tool", "7", tool_call_id="c", payload={"a": 1}))
@@ -60,10 +60,14 @@ def test_a_damaged_message_keeps_no_other_session_from_its_turn(clock: FrozenClo
         report = engine.maintenance.run()
         assert report.erased.messages == 1
         assert report.compacted is not None
-        assert [one for one in report.problems if one.startswith("session 'a' of 'acme' was not changed: ")]
+        assert [
+            problem
+            for problem in report.problems
+            if problem.startswith("session 'a' of 'acme' was not changed: ")
+        ]
 
 
-def test_messages_older_than_ninety_days_go_and_no_other(engine: MemoryEngine, clock: FrozenClock) -> None:
+def test_only_messages_older_than_ninety_days_are_erased(engine: MemoryEngine, clock: FrozenClock) -> None:
     session = engine.session("acme", "monday")
     times = {
         "older": at(clock, 90, less=-TICK),
@@ -84,7 +88,7 @@ def test_messages_older_than_ninety_days_go_and_no_other(engine: MemoryEngine, c
     assert {hit.entry.id for hit in engine.namespace("acme").recall("tiles").hits} == {"younger", "new"}
 
 
-def test_what_was_learned_or_promoted_outlives_its_message(engine: MemoryEngine, clock: FrozenClock) -> None:
+def test_learned_and_promoted_entries_survive_their_message(engine: MemoryEngine, clock: FrozenClock) -> None:
     ids = fill(engine, "acme")
     namespace = engine.namespace("acme")
     namespace.knowledge.store("domain", "tea", "green", source="session monday")
@@ -96,14 +100,14 @@ def test_what_was_learned_or_promoted_outlives_its_message(engine: MemoryEngine,
     left = [message for message in session.messages() if not message.is_summary]
     assert [message.id for message in left] == [ids[7]]  # it was promoted
     assert namespace.long_term.entries() == entries
-    assert [one.key for one in namespace.knowledge] == ["tea"]
+    assert [item.key for item in namespace.knowledge] == ["tea"]
     assert report.erased.messages == 29
     assert (report.erased.entries, report.erased.knowledge) == (0, 0)
     assert "tiles" not in session.view()[0].content
     assert all(SECRET not in chunk.summary or chunk.first_turn == 8 for chunk in session.chunks())
 
 
-def test_a_tool_call_goes_only_with_its_last_result(engine: MemoryEngine, clock: FrozenClock) -> None:
+def test_a_tool_call_is_erased_only_with_its_last_result(engine: MemoryEngine, clock: FrozenClock) -> None:
     session = engine.session("acme", "monday")
     old, new = at(clock, 91), clock.now()
     (call_1, result_1), (call_2, result_2) = (
@@ -116,19 +120,17 @@ def test_a_tool_call_goes_only_with_its_last_result(engine: MemoryEngine, clock:
     assert [message.id for message in session.messages()] == ["call-2", "result-2", "late"]
 
 
-def test_a_session_with_nothing_left_goes_and_a_new_one_stays(
-    engine: MemoryEngine, clock: FrozenClock
-) -> None:
+def test_an_empty_old_session_is_deleted_and_a_new_one_kept(engine: MemoryEngine, clock: FrozenClock) -> None:
     engine.session("acme", "old").add("user", "Hello.")
     engine.session("acme", "opened long ago")
     clock.advance(days=91)
     engine.session("acme", "new")
     report = engine.maintenance.run()
-    assert [one.name for one in engine.namespace("acme").sessions().sessions] == ["new"]
+    assert [info.name for info in engine.namespace("acme").sessions().sessions] == ["new"]
     assert report.erased.sessions == 2
 
 
-def test_without_retention_everything_stays(new_database: str, clock: FrozenClock) -> None:
+def test_without_retention_nothing_is_erased(new_database: str, clock: FrozenClock) -> None:
     config = EngineConfig(maintenance=MaintenanceConfig(retention_days=None, compaction=False))
     with open_test_engine(new_database, clock, config=config) as engine:
         engine.session("acme", "s").add("user", "Hello.")
@@ -139,7 +141,7 @@ def test_without_retention_everything_stays(new_database: str, clock: FrozenCloc
         assert (report.erased.total, report.expired_items, report.compacted) == (0, 1, None)
 
 
-def test_the_report_of_a_run_tells_what_was_done_and_what_is_left(
+def test_the_report_of_a_run_lists_erased_and_remaining_records(
     engine: MemoryEngine, clock: FrozenClock
 ) -> None:
     session = engine.session("acme", "monday")
@@ -160,12 +162,15 @@ def test_the_report_of_a_run_tells_what_was_done_and_what_is_left(
     assert (report.statistics.sessions, report.statistics.messages) == (now.sessions, now.messages)
     assert report.statistics.tokens == now.tokens
     assert now.messages == session.count() == 6
-    told = report.as_dict()
-    assert (told["started_at"], told["statistics"]) == (clock.now().isoformat(), report.statistics.as_dict())
+    fields = report.as_dict()
+    assert (fields["started_at"], fields["statistics"]) == (
+        clock.now().isoformat(),
+        report.statistics.as_dict(),
+    )
     assert engine.maintenance.last == report
 
 
-def test_a_run_that_was_stopped_goes_on_where_it_was(
+def test_a_stopped_run_continues_where_it_stopped(
     new_database: str, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "_MESSAGE_BATCH_SIZE", 10)
@@ -184,7 +189,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
         assert (report.erased.messages, report.is_complete) == (15, True)
 
 
-def test_compaction_merges_full_text_and_gives_room_back(tmp_path: Any, clock: FrozenClock) -> None:
+def test_compaction_merges_full_text_and_frees_disk_space(tmp_path: Any, clock: FrozenClock) -> None:
     with open_test_engine(f"sqlite:///{tmp_path / 'memory.db'}", clock) as engine:
         for number in range(20):
             engine.session("acme", str(number)).add_many(
@@ -263,7 +268,7 @@ def test_a_large_table_of_postgresql_is_not_counted(
         ("0 3 * * MON", "UTC", datetime(2025, 1, 20, 3, tzinfo=UTC)),
     ],
 )
-def test_a_cron_line_says_when(line: str, zone: str, due: datetime) -> None:
+def test_a_cron_line_determines_the_next_run(line: str, zone: str, due: datetime) -> None:
     config = EngineConfig(maintenance=MaintenanceConfig(schedule=line, time_zone=zone))
     with open_test_engine("sqlite://", config=config) as engine:
         assert engine.maintenance.next_run() == due
@@ -287,7 +292,7 @@ def test_a_cron_line_says_when(line: str, zone: str, due: datetime) -> None:
         {"compaction": "yes"},
     ],
 )
-def test_a_setting_that_is_none_is_refused_before_a_database_is_opened(
+def test_an_invalid_setting_is_refused_before_a_database_is_opened(
     tmp_path: Any, given: dict[str, Any]
 ) -> None:
     file = tmp_path / "memory.db"
@@ -318,7 +323,7 @@ def _watched(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> threading
     return ran
 
 
-def test_nothing_runs_until_it_is_started_and_then_at_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_runs_on_schedule_only_after_start(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FrozenClock()
     with open_test_engine("sqlite://", clock) as engine:
         ran = _watched(engine, monkeypatch)
@@ -336,7 +341,7 @@ def test_nothing_runs_until_it_is_started_and_then_at_its_time(monkeypatch: pyte
     assert not engine.maintenance.is_running
 
 
-def test_a_run_that_fails_is_counted_and_the_next_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_run_is_counted_and_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_test_engine("sqlite://", Racing()) as engine:
         again = threading.Event()
 
@@ -351,7 +356,7 @@ def test_a_run_that_fails_is_counted_and_the_next_one_comes(monkeypatch: pytest.
         assert again.wait(LIMIT_SECONDS)
 
 
-def test_of_two_processes_one_runs_for_each_time_of_the_schedule(tmp_path: Any) -> None:
+def test_only_one_of_two_processes_runs_each_scheduled_time(tmp_path: Any) -> None:
     clock, url = FrozenClock(), f"sqlite:///{tmp_path / 'memory.db'}"
     with open_test_engine(url, clock) as one, open_test_engine(url, clock) as other:
         due = one.maintenance.next_run()
@@ -360,7 +365,7 @@ def test_of_two_processes_one_runs_for_each_time_of_the_schedule(tmp_path: Any) 
         assert other.maintenance._claim_run(due + DAY)
 
 
-def test_while_one_runs_another_does_nothing(tmp_path: Any) -> None:
+def test_a_second_concurrent_run_does_nothing(tmp_path: Any) -> None:
     clock, url = FrozenClock(), f"sqlite:///{tmp_path / 'memory.db'}"
     with (
         open_test_engine(url, clock, config=CONFIG) as one,

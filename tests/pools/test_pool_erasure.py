@@ -1,4 +1,4 @@
-"""What is forgotten is forgotten in pools, and in what others synced of them."""
+"""Erasure reaches pools and the copies of their members."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("what", ["namespace", "entry", "user"])
-def test_what_is_forgotten_leaves_pools_and_what_others_synced(url: str, tenant: str, what: str) -> None:
+def test_forgotten_entries_are_erased_from_pools_and_synced_copies(url: str, tenant: str, what: str) -> None:
     giver, reader = (tenant, f"giver {tenant}"), (tenant, "reader")
     with MemoryEngine(url, embedder=None) as engine:
         pool = engine.pools.create(f"{tenant} {what}", members=[reader, giver])
@@ -31,11 +31,11 @@ def test_what_is_forgotten_leaves_pools_and_what_others_synced(url: str, tenant:
         assert receipt.elsewhere["pool contributions"] == 1
         assert receipt.elsewhere["pool copies"] == 1
         assert pool.query(reader, "vault code") == ()
-        assert not [one for one in engine.namespace(reader).long_term if "Quorrax" in one.content]
+        assert not [entry for entry in engine.namespace(reader).long_term if "Quorrax" in entry.content]
         pool.delete()
 
 
-def test_an_engine_that_searched_before_ranks_without_the_copies_that_are_gone(
+def test_an_engine_with_a_cached_index_ranks_without_erased_copies(
     url: str, tenant: str, clock: FrozenClock
 ) -> None:
     giver, reader = (tenant, "giver"), (tenant, "reader")

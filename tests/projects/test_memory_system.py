@@ -48,7 +48,7 @@ DECIDED = "We decided to use PostgreSQL."
 
 
 @pytest.fixture
-def opened(tmp_path: Path, clock: FrozenClock) -> Iterator[Callable[..., MemorySystem]]:
+def open_system(tmp_path: Path, clock: FrozenClock) -> Iterator[Callable[..., MemorySystem]]:
     """Opens memory of the same folder, again if asked to."""
     systems: list[MemorySystem] = []
 
@@ -64,8 +64,8 @@ def opened(tmp_path: Path, clock: FrozenClock) -> Iterator[Callable[..., MemoryS
 
 
 @pytest.fixture
-def memory(opened: Callable[..., MemorySystem]) -> MemorySystem:
-    return opened(ids=seeded_ids())
+def memory(open_system: Callable[..., MemorySystem]) -> MemorySystem:
+    return open_system(ids=seeded_ids())
 
 
 def read(memory: MemorySystem, name: str) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def at_hand(memory: MemorySystem) -> Conversation | None:
     return memory.conversation
 
 
-def test_the_usage_of_the_design_works(
+def test_the_usage_example_of_the_design_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -114,7 +114,7 @@ def test_the_usage_of_the_design_works(
     assert context.allocation.total_tokens == count_messages(CharCounter(), context.messages) > 0
     assert DECIDED in [hit.entry.content for hit in results]
     assert DECIDED in [hit.entry.content for hit in context.retrieval_results]
-    assert [one.content for one in context.messages][-1] == DECIDED
+    assert [message.content for message in context.messages][-1] == DECIDED
     assert context.warnings == ()
     folder = tmp_path / ".project-memory"
     assert {path.name for path in folder.glob("*.json")} == set(FILES)
@@ -142,15 +142,15 @@ def test_every_setting_has_the_default_of_the_design() -> None:
     }
 
 
-def test_settings_come_by_name_or_as_a_config_or_as_both(opened: Callable[..., MemorySystem]) -> None:
+def test_settings_are_accepted_by_keyword_config_or_both(open_system: Callable[..., MemorySystem]) -> None:
     config = MemorySystemConfig(chunk_size=5, retrieval_top_k=3)
-    memory = opened(config=config, retrieval_top_k=4)
+    memory = open_system(config=config, retrieval_top_k=4)
     assert (memory.config.chunk_size, memory.config.retrieval_top_k) == (5, 4)
     assert config.retrieval_top_k == 3
 
 
-def test_settings_reach_what_they_are_for(opened: Callable[..., MemorySystem]) -> None:
-    memory = opened(
+def test_settings_are_passed_to_their_components(open_system: Callable[..., MemorySystem]) -> None:
+    memory = open_system(
         chunk_size=4,
         max_recent_messages=6,
         consolidation_threshold_days=7,
@@ -213,8 +213,8 @@ def test_a_project_needs_a_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["v2.0 of a/b", "Projekt „Öl“", "100%", "a" * 300, "\0"])
-def test_a_project_may_be_called_anything(opened: Callable[..., MemorySystem], name: str) -> None:
-    memory = opened(project_name=name)
+def test_a_project_can_have_any_name(open_system: Callable[..., MemorySystem], name: str) -> None:
+    memory = open_system(project_name=name)
     conversation = memory.start_conversation()
     memory.add_message("user", DECIDED)
     assert conversation.project_id == name
@@ -222,23 +222,25 @@ def test_a_project_may_be_called_anything(opened: Callable[..., MemorySystem], n
     assert read(memory, "conversations.json")[0]["projectId"] == name
 
 
-def test_every_top_k_that_is_allowed_can_be_used(opened: Callable[..., MemorySystem]) -> None:
-    memory = opened(retrieval_top_k=150)
+def test_every_allowed_top_k_can_be_used(open_system: Callable[..., MemorySystem]) -> None:
+    memory = open_system(retrieval_top_k=150)
     memory.start_conversation()
     memory.add_message("user", DECIDED)
     assert [hit.entry.content for hit in memory.search("PostgreSQL")][:1] == [DECIDED]
     assert memory.build_context("PostgreSQL?").retrieval_results
 
 
-def test_at_most_top_k_memories_above_the_threshold_are_found(opened: Callable[..., MemorySystem]) -> None:
-    memory = opened(retrieval_top_k=3)
+def test_at_most_top_k_memories_above_the_threshold_are_found(
+    open_system: Callable[..., MemorySystem],
+) -> None:
+    memory = open_system(retrieval_top_k=3)
     drafts = [EntryDraft(content=f"Shelf {n} holds jar number {n} of green tea.") for n in range(8)]
     memory.project.long_term.store_many(drafts, compared=True)
     found = memory.search("green tea jar")
     assert len(found) == 3
     assert all(hit.score >= 0.3 for hit in found)
     assert len(memory.search("green tea jar", limit=5)) == 5
-    strict = opened(relevance_threshold=1.0)
+    strict = open_system(relevance_threshold=1.0)
     assert strict.search("green tea jar") == ()
 
 
@@ -264,7 +266,7 @@ def test_a_conversation_is_active_paused_and_ended(memory: MemorySystem, clock: 
         1,
     )
     memory.add_message("user", "I am back.")
-    assert [one.content for one in memory.build_context().messages] == ["Hello.", "I am back."]
+    assert [message.content for message in memory.build_context().messages] == ["Hello.", "I am back."]
     ended = memory.end_conversation("All said")
     assert (ended.status, ended.outcome, ended.ended_at) == (
         ConversationStatus.ENDED,
@@ -287,10 +289,10 @@ def test_an_ended_conversation_cannot_be_continued(memory: MemorySystem) -> None
     assert memory.conversations()[0].status is ConversationStatus.ENDED
 
 
-def test_a_conversation_that_somebody_else_ended_cannot_be_continued(
-    opened: Callable[..., MemorySystem],
+def test_a_conversation_ended_elsewhere_cannot_be_continued(
+    open_system: Callable[..., MemorySystem],
 ) -> None:
-    ours, theirs = opened(), opened()
+    ours, theirs = open_system(), open_system()
     ours.start_conversation("monday")
     ours.add_message("user", "Hello.")
     theirs.start_conversation("monday")
@@ -299,7 +301,7 @@ def test_a_conversation_that_somebody_else_ended_cannot_be_continued(
         ours.add_message("user", "Am I too late?")
 
 
-def test_without_a_conversation_the_error_says_what_to_do(memory: MemorySystem) -> None:
+def test_without_a_conversation_the_error_gives_advice(memory: MemorySystem) -> None:
     for ask in (
         lambda: memory.add_message("user", "Hello."),
         memory.build_context,
@@ -313,7 +315,7 @@ def test_without_a_conversation_the_error_says_what_to_do(memory: MemorySystem) 
     assert memory.conversations() == ()
 
 
-def test_bad_messages_are_refused_and_nothing_is_stored(memory: MemorySystem) -> None:
+def test_invalid_messages_are_refused_and_nothing_is_stored(memory: MemorySystem) -> None:
     memory.start_conversation("monday")
     with pytest.raises(InvalidInputError, match="'robot'"):
         memory.add_message("robot", "Hello.")
@@ -324,27 +326,27 @@ def test_bad_messages_are_refused_and_nothing_is_stored(memory: MemorySystem) ->
         memory.start_conversation("")
 
 
-def test_a_second_one_on_the_same_folder_knows_what_the_first_was_told(
-    opened: Callable[..., MemorySystem],
+def test_a_second_system_on_the_same_folder_sees_the_messages_of_the_first(
+    open_system: Callable[..., MemorySystem],
 ) -> None:
-    first = opened()
+    first = open_system()
     first.start_conversation("monday")
     first.add_message("user", DECIDED)
-    second = opened()  # while the first is open, and has not flushed
+    second = open_system()  # while the first is open, and has not flushed
     assert DECIDED in [hit.entry.content for hit in second.search("PostgreSQL")]
-    assert [one.id for one in second.conversations()] == ["monday"]
+    assert [conversation.id for conversation in second.conversations()] == ["monday"]
     first.end_conversation("Chosen")
     first.close()
     assert second.conversations()[0].status is ConversationStatus.ENDED
-    third = opened()
+    third = open_system()
     third.start_conversation("tuesday")
     context = third.build_context("Which database did we decide on?")
     assert DECIDED in [hit.entry.content for hit in context.retrieval_results]
     assert DECIDED in context.messages[0].content
 
 
-def test_projects_in_one_folder_are_apart(opened: Callable[..., MemorySystem]) -> None:
-    one, other = opened(project_name="one"), opened(project_name="other")
+def test_projects_in_one_folder_are_isolated(open_system: Callable[..., MemorySystem]) -> None:
+    one, other = open_system(project_name="one"), open_system(project_name="other")
     one.start_conversation("monday")
     one.add_message("user", DECIDED)
     assert other.search("PostgreSQL") == ()
@@ -402,7 +404,7 @@ CHUNK = {
 }
 
 
-def told(memory: MemorySystem, clock: FrozenClock) -> None:
+def play_conversation(memory: MemorySystem, clock: FrozenClock) -> None:
     memory.start_conversation("monday")
     memory.add_message("user", "What database should we use?")
     memory.add_message("user", DECIDED)
@@ -418,7 +420,7 @@ def told(memory: MemorySystem, clock: FrozenClock) -> None:
 
 
 def test_flush_writes_the_long_term_file_of_the_design(memory: MemorySystem, clock: FrozenClock) -> None:
-    told(memory, clock)
+    play_conversation(memory, clock)
     assert {path.name for path in memory.flush()} == set(FILES)
     entries = read(memory, "long-term-memory.json")
     assert len(entries) == 3
@@ -446,13 +448,13 @@ def test_flush_writes_the_long_term_file_of_the_design(memory: MemorySystem, clo
 
 
 def test_flush_writes_the_episodic_file_of_the_design(memory: MemorySystem, clock: FrozenClock) -> None:
-    told(memory, clock)
+    play_conversation(memory, clock)
     memory.flush()
     (episode,) = read(memory, "episodic-memory.json")
     assert set(episode) >= EPISODIC
     assert (episode["type"], episode["episodeType"]) == ("episode", "decision_made")
     assert set(episode["metadata"]) >= METADATA - {"source"}
-    (decided,) = (one for one in read(memory, "long-term-memory.json") if one["content"] == DECIDED)
+    (decided,) = (entry for entry in read(memory, "long-term-memory.json") if entry["content"] == DECIDED)
     assert episode["linkedMemories"] == [decided["id"]]
     reference = episode["conversationRef"]
     assert reference["conversationId"] == "monday"
@@ -462,7 +464,7 @@ def test_flush_writes_the_episodic_file_of_the_design(memory: MemorySystem, cloc
 
 
 def test_the_metadata_of_an_episode_has_its_source_too(memory: MemorySystem, clock: FrozenClock) -> None:
-    told(memory, clock)
+    play_conversation(memory, clock)
     memory.flush()
     (episode,) = read(memory, "episodic-memory.json")
     assert set(episode["metadata"]) >= METADATA
@@ -471,7 +473,7 @@ def test_the_metadata_of_an_episode_has_its_source_too(memory: MemorySystem, clo
 def test_flush_writes_conversations_and_chunks_of_the_design(
     memory: MemorySystem, clock: FrozenClock
 ) -> None:
-    told(memory, clock)
+    play_conversation(memory, clock)
     memory.flush()
     (conversation,) = read(memory, "conversations.json")
     (chunk,) = read(memory, "conversation-chunks.json")
@@ -486,7 +488,7 @@ def test_flush_writes_conversations_and_chunks_of_the_design(
         assert set(entry) >= {"id", "role", "content", "timestamp"}
     contents = {entry["id"]: entry["content"] for entry in read(memory, "long-term-memory.json")}
     assert [contents[name] for name in conversation["activeFacts"]] == [DECIDED]
-    assert conversation["milestones"] == [one["id"] for one in read(memory, "episodic-memory.json")]
+    assert conversation["milestones"] == [episode["id"] for episode in read(memory, "episodic-memory.json")]
     assert set(chunk) >= CHUNK
     assert (chunk["conversationId"], chunk["chunkNumber"], len(chunk["messages"])) == ("monday", 1, 10)
     assert chunk["messages"][1]["content"] == DECIDED
@@ -525,7 +527,7 @@ ODD = [
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("text", ODD)
-def test_the_files_are_valid_utf8_whatever_was_said(memory: MemorySystem, text: str) -> None:
+def test_the_files_are_valid_utf8_for_any_text(memory: MemorySystem, text: str) -> None:
     memory.start_conversation("monday")
     memory.add_message("user", f"We decided to say {text} to everybody in Oslo.")
     memory.end_conversation(f"Said {text}")
@@ -543,7 +545,7 @@ def stamps(memory: MemorySystem) -> dict[str, tuple[int, int]]:
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in memory.folder.glob("*.json")}
 
 
-def test_nothing_is_written_when_nothing_has_changed(memory: MemorySystem) -> None:
+def test_flush_writes_no_file_without_changes(memory: MemorySystem) -> None:
     assert memory.flush() == ()
     assert stamps(memory) == {}
     memory.start_conversation("monday")
@@ -555,8 +557,8 @@ def test_nothing_is_written_when_nothing_has_changed(memory: MemorySystem) -> No
     assert stamps(memory) == before
 
 
-def test_each_change_is_written(opened: Callable[..., MemorySystem]) -> None:
-    memory = opened()
+def test_each_change_is_written(open_system: Callable[..., MemorySystem]) -> None:
+    memory = open_system()
     changes: list[Callable[[], object]] = [
         lambda: memory.start_conversation("monday"),
         lambda: memory.add_message("user", DECIDED),
@@ -570,24 +572,27 @@ def test_each_change_is_written(opened: Callable[..., MemorySystem]) -> None:
         assert len(memory.flush()) == 4
     memory.start_conversation("tuesday")
     memory.close()  # closing flushes
-    assert [one["id"] for one in read(memory, "conversations.json")] == ["monday", "tuesday"]
+    assert [conversation["id"] for conversation in read(memory, "conversations.json")] == [
+        "monday",
+        "tuesday",
+    ]
 
 
 @pytest.mark.soak
-def test_what_was_told_before_a_crash_is_written_by_the_next_flush(
-    opened: Callable[..., MemorySystem],
+def test_messages_from_before_a_crash_are_written_by_the_next_flush(
+    open_system: Callable[..., MemorySystem],
 ) -> None:
-    first = opened()
+    first = open_system()
     first.start_conversation("monday")
     first.add_message("user", DECIDED)
     first.engine.close()  # it never came to its flush
-    second = opened()
+    second = open_system()
     second.flush()
     assert (second.folder / "long-term-memory.json").exists()
     assert [entry["content"] for entry in read(second, "long-term-memory.json")] == [DECIDED]
 
 
-def test_what_is_stored_in_the_project_itself_is_written_too(memory: MemorySystem) -> None:
+def test_entries_stored_directly_in_the_project_are_written_too(memory: MemorySystem) -> None:
     memory.start_conversation("monday")
     memory.flush()
     memory.project.long_term.store("The kettle is blue.")
@@ -595,7 +600,7 @@ def test_what_is_stored_in_the_project_itself_is_written_too(memory: MemorySyste
     assert [entry["content"] for entry in read(memory, "long-term-memory.json")] == ["The kettle is blue."]
 
 
-def test_a_full_disk_while_flushing_leaves_the_last_good_files(
+def test_a_full_disk_while_flushing_keeps_the_last_good_files(
     memory: MemorySystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.start_conversation("monday")
@@ -640,7 +645,7 @@ except StorageFullError as error:
 
 
 @pytest.mark.soak
-def test_files_that_outgrow_the_disk_are_whole_afterwards(tmp_path: Path) -> None:
+def test_files_on_a_full_disk_stay_complete(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(folder)],
@@ -661,7 +666,7 @@ def test_files_that_outgrow_the_disk_are_whole_afterwards(tmp_path: Path) -> Non
         assert read(memory, "conversations.json")[0]["totalTurns"] == 12
 
 
-def test_search_can_ask_how_things_stood(memory: MemorySystem, clock: FrozenClock) -> None:
+def test_search_accepts_a_past_time(memory: MemorySystem, clock: FrozenClock) -> None:
     memory.start_conversation()
     before = clock.now()
     clock.advance(days=1)
@@ -679,7 +684,7 @@ def test_search_can_ask_how_things_stood(memory: MemorySystem, clock: FrozenCloc
     assert found(before) == []
 
 
-def test_each_hit_tells_what_its_five_signals_gave(memory: MemorySystem) -> None:
+def test_each_hit_has_its_five_signals(memory: MemorySystem) -> None:
     memory.start_conversation()
     memory.add_message("user", DECIDED)
     (hit, *_) = memory.search("PostgreSQL", filters=RecallFilters(episodic=False))
@@ -690,7 +695,7 @@ def test_each_hit_tells_what_its_five_signals_gave(memory: MemorySystem) -> None
     assert hit.signals["importance"] == pytest.approx(0.4 / 1.4 * 0.7)
 
 
-def test_the_story_of_a_conversation_is_told(memory: MemorySystem) -> None:
+def test_a_conversation_has_a_narrative_arc(memory: MemorySystem) -> None:
     memory.start_conversation("monday")
     memory.add_message("user", DECIDED)
     for number in range(10):
@@ -723,8 +728,8 @@ def test_an_ended_conversation_is_all_chunks(memory: MemorySystem) -> None:
 
 
 @pytest.mark.soak
-def test_chunks_of_the_last_turns_are_in_every_context(opened: Callable[..., MemorySystem]) -> None:
-    memory = opened(short_term_retention_turns=30)
+def test_chunks_of_the_last_turns_are_in_every_context(open_system: Callable[..., MemorySystem]) -> None:
+    memory = open_system(short_term_retention_turns=30)
     memory.start_conversation()
     for number in range(60):
         memory.add_message("user", f"Line {number}.")
@@ -734,10 +739,10 @@ def test_chunks_of_the_last_turns_are_in_every_context(opened: Callable[..., Mem
     recent = [chunk for chunk in session.chunks() if chunk.last_turn > 30]
     assert sorted(ids) == sorted(chunk.id for chunk in recent)
     assert len(recent) == 1
-    assert opened(short_term_retention_turns=0).config.short_term_retention_turns == 0
+    assert open_system(short_term_retention_turns=0).config.short_term_retention_turns == 0
 
 
-def test_a_context_asks_for_the_newest_user_message_if_nothing_is_asked(memory: MemorySystem) -> None:
+def test_a_context_uses_the_newest_user_message_as_the_default_query(memory: MemorySystem) -> None:
     memory.project.long_term.store("The zeppelin landed in Oslo.")
     memory.start_conversation()
     assert memory.build_context().messages == ()
@@ -750,17 +755,17 @@ def test_a_context_asks_for_the_newest_user_message_if_nothing_is_asked(memory: 
 
 
 def test_the_newest_message_is_in_the_context_whatever_the_sizes(
-    opened: Callable[..., MemorySystem],
+    open_system: Callable[..., MemorySystem],
 ) -> None:
-    memory = opened(chunk_size=10, max_recent_messages=5)
+    memory = open_system(chunk_size=10, max_recent_messages=5)
     memory.start_conversation()
     for number in range(30):
         memory.add_message("user", f"Line {number}.")
         assert memory.build_context().messages[-1].content == f"Line {number}."
 
 
-def test_a_context_keeps_to_its_budget(opened: Callable[..., MemorySystem]) -> None:
-    memory = opened(max_context_tokens=600, working_memory_tokens=100, system_prompt_tokens=50)
+def test_a_context_respects_its_budget(open_system: Callable[..., MemorySystem]) -> None:
+    memory = open_system(max_context_tokens=600, working_memory_tokens=100, system_prompt_tokens=50)
     memory.start_conversation()
     for number in range(40):
         memory.add_message("user", f"We decided to put jar {number} on shelf {number * 7} in the kitchen.")
@@ -780,11 +785,11 @@ def test_a_token_is_about_four_characters(memory: MemorySystem) -> None:
     assert isinstance(memory.engine.counter, CharCounter)
 
 
-def test_a_model_that_is_handed_in_writes_the_summaries_and_is_asked_for_nothing_else(
-    opened: Callable[..., MemorySystem],
+def test_a_given_model_is_called_only_for_summaries(
+    open_system: Callable[..., MemorySystem],
 ) -> None:
     model = ScriptedLLM(["They spoke of tea at length."])
-    memory = opened(model=model)
+    memory = open_system(model=model)
     memory.start_conversation()
     for number in range(21):
         memory.add_message("user", f"We decided to drink tea number {number}.")
@@ -793,7 +798,7 @@ def test_a_model_that_is_handed_in_writes_the_summaries_and_is_asked_for_nothing
     assert len(model.prompts) == 1
 
 
-def test_after_closing_nothing_works_any_more(memory: MemorySystem) -> None:
+def test_a_closed_system_refuses_calls(memory: MemorySystem) -> None:
     memory.start_conversation()
     memory.close()
     memory.close()
@@ -801,7 +806,7 @@ def test_after_closing_nothing_works_any_more(memory: MemorySystem) -> None:
         memory.search("anything")
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_raises(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OSError, match="could not be made"):
         MemorySystem(memory_dir=tmp_path / "file" / "memory")

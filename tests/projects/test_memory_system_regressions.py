@@ -1,4 +1,4 @@
-"""What the memory of a project got wrong once: two projects in a folder, stale files, ending twice, searching."""
+"""Regressions of project memory: shared folders, stale files, repeated endings, search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEAS = ("The green tea comes from Kyoto.", "The black tea comes from Assam.")
 
 
 @pytest.fixture
-def opened(tmp_path: Path, clock: FrozenClock) -> Iterator[Callable[..., MemorySystem]]:
+def open_system(tmp_path: Path, clock: FrozenClock) -> Iterator[Callable[..., MemorySystem]]:
     """Opens memory of the same folder, again if asked to."""
     systems: list[MemorySystem] = []
 
@@ -40,8 +40,8 @@ def opened(tmp_path: Path, clock: FrozenClock) -> Iterator[Callable[..., MemoryS
 
 
 @pytest.fixture
-def memory(opened: Callable[..., MemorySystem]) -> MemorySystem:
-    return opened()
+def memory(open_system: Callable[..., MemorySystem]) -> MemorySystem:
+    return open_system()
 
 
 def stored(memory: MemorySystem, content: str, **about: Any) -> Entry:
@@ -67,14 +67,14 @@ def stored_only(memory: MemorySystem) -> None:
 
 @pytest.mark.parametrize("begin", [started, stored_only])
 def test_two_projects_in_one_folder_are_refused_by_both_names(
-    opened: Callable[..., MemorySystem], begin: Callable[[MemorySystem], None]
+    open_system: Callable[..., MemorySystem], begin: Callable[[MemorySystem], None]
 ) -> None:
-    first = opened(project_name="Tea")
+    first = open_system(project_name="Tea")
     begin(first)
     first.close()
     with pytest.raises(InvalidConfigError, match="the project 'Tea': use another memory_dir for 'Coffee'"):
-        opened(project_name="Coffee")
-    assert opened(project_name="Tea").project.path == ("Tea",)
+        open_system(project_name="Coffee")
+    assert open_system(project_name="Tea").project.path == ("Tea",)
 
 
 # Files
@@ -96,7 +96,7 @@ def test_each_change_of_an_entry_is_written_by_the_next_flush(memory: MemorySyst
     assert memory.flush() == ()
 
 
-def test_one_entry_restored_and_another_archived_is_written_too(
+def test_restoring_one_entry_and_archiving_another_is_written_too(
     memory: MemorySystem, clock: FrozenClock
 ) -> None:
     green, black = stored(memory, TEAS[0], importance=1.0), stored(memory, TEAS[1], importance=0.1)
@@ -107,7 +107,7 @@ def test_one_entry_restored_and_another_archived_is_written_too(
     assert memory.consolidate().memories_archived == 1  # the black one
     assert memory.flush()
     text = (memory.folder / "long-term-memory.json").read_text("utf-8")
-    states = {one["id"]: one["state"] for one in json.loads(text)}
+    states = {record["id"]: record["state"] for record in json.loads(text)}
     assert states == {green.id: EntryState.FULL.value, black.id: EntryState.ARCHIVED.value}
     assert memory.flush() == ()
 
@@ -116,7 +116,7 @@ def test_one_entry_restored_and_another_archived_is_written_too(
 
 
 @pytest.mark.parametrize("outcome", ["", " \n", None])
-def test_an_empty_outcome_is_none(memory: MemorySystem, outcome: str | None) -> None:
+def test_a_blank_outcome_is_stored_as_none(memory: MemorySystem, outcome: str | None) -> None:
     memory.start_conversation("monday")
     memory.add_message("user", "Hello.")
     ended = memory.end_conversation(outcome)
@@ -124,13 +124,13 @@ def test_an_empty_outcome_is_none(memory: MemorySystem, outcome: str | None) -> 
     assert memory.project.episodes.page() == ()
 
 
-def test_ending_again_after_a_crash_tells_the_end_once(
-    opened: Callable[..., MemorySystem], monkeypatch: pytest.MonkeyPatch
+def test_ending_again_after_a_crash_records_one_end(
+    open_system: Callable[..., MemorySystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*given: object) -> Any:
         raise KeyboardInterrupt
 
-    first = opened()
+    first = open_system()
     first.start_conversation("monday")
     first.add_message("user", "Hello.")
     with monkeypatch.context() as patch:
@@ -138,7 +138,7 @@ def test_ending_again_after_a_crash_tells_the_end_once(
         with pytest.raises(KeyboardInterrupt):
             first.end_conversation("All said")
     first.engine.close()
-    again = opened()
+    again = open_system()
     again.start_conversation("monday")
     assert again.end_conversation("All said, at last").status is ConversationStatus.ENDED
     (episode,) = again.project.episodes.page()
@@ -149,7 +149,9 @@ def test_ending_again_after_a_crash_tells_the_end_once(
 
 
 @pytest.mark.parametrize("is_added", [False, True], ids=["asked", "added"])
-def test_a_short_question_asks_for_what_was_just_spoken_of(memory: MemorySystem, *, is_added: bool) -> None:
+def test_a_short_question_is_extended_with_the_preceding_messages(
+    memory: MemorySystem, *, is_added: bool
+) -> None:
     memory.start_conversation("monday")
     memory.add_message("user", DECIDED)
     memory.end_conversation()
@@ -165,7 +167,7 @@ def test_a_short_question_asks_for_what_was_just_spoken_of(memory: MemorySystem,
 # Searching
 
 
-def test_weights_of_a_search_act(memory: MemorySystem) -> None:
+def test_the_weights_of_a_search_are_applied(memory: MemorySystem) -> None:
     both, one = "The green tea is on the shelf.", "The green tin is on the shelf."
     stored(memory, both, importance=0.4)
     stored(memory, one, importance=0.9)
@@ -178,7 +180,7 @@ def test_weights_of_a_search_act(memory: MemorySystem) -> None:
 
 @pytest.mark.parametrize("limit", [None, 1])
 @pytest.mark.parametrize("wanted", [0, 1])
-def test_what_was_spoken_of_comes_first_of_what_is_as_good(
+def test_conversation_context_breaks_ties_between_equal_hits(
     memory: MemorySystem, wanted: int, limit: int | None
 ) -> None:
     memory.project.long_term.store_many([EntryDraft(content=text) for text in TEAS], compared=True)
@@ -188,7 +190,7 @@ def test_what_was_spoken_of_comes_first_of_what_is_as_good(
 
 
 @pytest.mark.parametrize("context", ["", "...", "and of the"])
-def test_a_context_without_a_word_to_look_for_changes_no_order(memory: MemorySystem, context: str) -> None:
+def test_conversation_context_without_terms_keeps_the_order(memory: MemorySystem, context: str) -> None:
     memory.project.long_term.store_many([EntryDraft(content=text) for text in TEAS], compared=True)
     question = "Where does the green tea come from?"
     assert found(memory, question, context=context) == found(memory, question) == [*TEAS]

@@ -1,4 +1,4 @@
-"""A context window divided by priority: whatever comes, the budget holds and tool calls stay whole."""
+"""A context window divided by priority: within the budget, with complete tool calls."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def priorities(result: ContextBuildResult, kind: ContextItemKind) -> dict[str, f
 
 
 def text_of(result: ContextBuildResult, name: str) -> str:
-    return next(one.content for one in result.messages if one.id == name)
+    return next(message.content for message in result.messages if message.id == name)
 
 
-def test_the_window_is_divided_as_the_design_says(parts: SessionDependencies) -> None:
+def test_the_window_is_divided_as_documented(parts: SessionDependencies) -> None:
     budget = allocated(parts).budget
     assert (budget.total, budget.system_prompt, budget.working_memory) == (128_000, 2_000, 8_000)
     assert (budget.recent_messages, budget.retrieved_context) == (70_800, 47_200)
@@ -115,7 +115,7 @@ def test_the_window_is_divided_as_the_design_says(parts: SessionDependencies) ->
         (200_000, 0, 8_000, 115_200, 76_800),
     ],
 )
-def test_shares_are_60_and_40_percent_of_what_the_reserves_leave(
+def test_shares_are_60_and_40_percent_after_the_reserves(
     parts: SessionDependencies, total: int, system: int, working: int, recent: int, retrieved: int
 ) -> None:
     budget = allocated(
@@ -125,7 +125,7 @@ def test_shares_are_60_and_40_percent_of_what_the_reserves_leave(
     assert budget.recent_messages + budget.retrieved_context == total - system - working
 
 
-def test_reserves_that_leave_nothing_are_refused() -> None:
+def test_reserves_of_the_whole_window_are_refused() -> None:
     with pytest.raises(
         InvalidConfigError, match="max_context_tokens 10000 leaves nothing after .* 2000 .* 8000"
     ):
@@ -154,7 +154,7 @@ def test_priorities_are_those_of_the_design(parts: SessionDependencies) -> None:
     assert result.warnings == ()
 
 
-def test_priorities_stay_above_zero_and_within_one(parts: SessionDependencies) -> None:
+def test_priorities_are_above_0_and_at_most_1(parts: SessionDependencies) -> None:
     recent = [message(f"Line {n}", id=f"m-{n}") for n in range(150)]
     chunks = [chunk(n) for n in range(1, 100)]
     result = allocated(parts, recent=recent, chunks=chunks, retrieved=[hit("a", 1.7), hit("b", -0.2)])
@@ -168,7 +168,7 @@ def test_the_order_for_the_model_is_system_memories_chunks_messages(parts: Sessi
     result = allocated(
         parts, system="You help.", recent=recent, retrieved=[hit("Blue kettle")], chunks=[chunk(1), chunk(2)]
     )
-    assert [one.id for one in result.messages] == [
+    assert [message.id for message in result.messages] == [
         "system-prompt",
         "retrieved-memories",
         "earlier-chunks",
@@ -177,13 +177,13 @@ def test_the_order_for_the_model_is_system_memories_chunks_messages(parts: Sessi
     ]
     assert result.messages == result.allocation.messages
     assert result.messages[3:] == tuple(recent)
-    told = text_of(result, "earlier-chunks")
-    assert told.index("Messages 1-10: They spoke") < told.index("Messages 11-20: They spoke")
+    content = text_of(result, "earlier-chunks")
+    assert content.index("Messages 1-10: They spoke") < content.index("Messages 11-20: They spoke")
     assert "- 2025-01-15 | fact: Blue kettle" in text_of(result, "retrieved-memories")
 
 
 @pytest.mark.parametrize("counter", [CharCounter(), ContentAwareCounter()], ids=["chars", "content"])
-def test_the_total_is_what_the_messages_take_by_the_counter(counter: TokenCounter) -> None:
+def test_the_total_matches_the_token_counter(counter: TokenCounter) -> None:
     with MemoryEngine(counter=counter, embedder=None) as engine:
         result = allocated(
             engine.services.short_term,
@@ -197,7 +197,7 @@ def test_the_total_is_what_the_messages_take_by_the_counter(counter: TokenCounte
         assert 0 < result.budget.available < 118_000
 
 
-def test_nothing_in_is_nothing_out(parts: SessionDependencies) -> None:
+def test_empty_input_gives_an_empty_context(parts: SessionDependencies) -> None:
     result = allocated(parts, system=" \n")
     assert (result.messages, result.allocation.items, result.allocation.total_tokens) == ((), (), 0)
     assert result.warnings == ()
@@ -236,7 +236,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
 )
 @example(total=1000, reserves=(10, 10), system=0, recent=[], memories=[3900], summaries=[])
 @example(total=100, reserves=(10, 10), system=2000, recent=[], memories=[], summaries=[])
-def test_the_budget_holds_and_calls_stay_whole_whatever_the_sizes(
+def test_any_context_respects_the_budget_and_keeps_tool_calls_complete(
     parts: SessionDependencies,
     total: int,
     reserves: tuple[int, int],
@@ -268,17 +268,17 @@ def test_the_budget_holds_and_calls_stay_whole_whatever_the_sizes(
     )
     assert result.allocation.total_tokens <= total - working
     assert result.budget.available >= 0
-    shown = [one for one in result.messages if one.tool_calls or one.tool_call_id]
-    called = {call.id for one in shown for call in one.tool_calls}
-    answered = {one.tool_call_id for one in shown if one.tool_call_id}
+    shown = [message for message in result.messages if message.tool_calls or message.tool_call_id]
+    called = {call.id for message in shown for call in message.tool_calls}
+    answered = {message.tool_call_id for message in shown if message.tool_call_id}
     assert called == answered
-    kept = [one for one in result.messages if one in recent]
+    kept = [message for message in result.messages if message in recent]
     assert kept == recent[len(recent) - len(kept) :]  # the newest, without a gap
     if recent:
         assert kept
 
 
-def test_a_prompt_that_fits_by_itself_nowhere_is_an_error_also_without_messages(
+def test_a_system_prompt_above_the_window_raises_without_messages_too(
     parts: SessionDependencies,
 ) -> None:
     with pytest.raises(BudgetExceededError):
@@ -291,7 +291,7 @@ def test_a_prompt_that_fits_by_itself_nowhere_is_an_error_also_without_messages(
         )
 
 
-def test_a_system_prompt_beyond_its_reserve_warns_and_takes_from_the_rest(parts: SessionDependencies) -> None:
+def test_a_system_prompt_above_its_reserve_warns_and_reduces_other_shares(parts: SessionDependencies) -> None:
     recent = [message("x" * 36, id=f"m-{n}") for n in range(10)]  # 13 tokens each with their frame
     window: dict[str, Any] = {
         "max_context_tokens": 300,
@@ -310,7 +310,7 @@ def test_a_system_prompt_beyond_its_reserve_warns_and_takes_from_the_rest(parts:
     assert tight.allocation.total_tokens <= 250
 
 
-def test_the_newest_message_may_take_all_there_is_and_else_it_is_an_error(parts: SessionDependencies) -> None:
+def test_the_newest_message_can_use_the_whole_window_or_raises(parts: SessionDependencies) -> None:
     window: dict[str, Any] = {
         "max_context_tokens": 200,
         "system_prompt_tokens": 50,
@@ -318,7 +318,7 @@ def test_the_newest_message_may_take_all_there_is_and_else_it_is_an_error(parts:
     }
     fitting = message("x" * (4 * 96), id="newest")  # with its frame 100
     result = allocated(parts, recent=[message("old"), fitting], **window)
-    assert [one.id for one in result.messages] == ["newest"]
+    assert [message.id for message in result.messages] == ["newest"]
     assert result.warnings == ("1 recent messages did not fit",)
     assert result.budget.available == 0
     with pytest.raises(
@@ -327,7 +327,7 @@ def test_the_newest_message_may_take_all_there_is_and_else_it_is_an_error(parts:
         allocated(parts, recent=[message("old"), message("x" * (4 * 96 + 1))], **window)
 
 
-def test_a_call_that_is_too_large_for_its_share_is_left_out_with_its_results(
+def test_a_too_large_call_is_dropped_with_its_results(
     parts: SessionDependencies,
 ) -> None:
     call = message("", "assistant", id="call", tool_calls=(ToolCall("c", "look", "x" * 400),))
@@ -340,11 +340,11 @@ def test_a_call_that_is_too_large_for_its_share_is_left_out_with_its_results(
     result = allocated(
         parts, recent=recent, max_context_tokens=200, system_prompt_tokens=40, working_memory_tokens=10
     )
-    assert [one.id for one in result.messages] == ["n"]
+    assert [message.id for message in result.messages] == ["n"]
     assert result.warnings == ("3 recent messages did not fit",)
 
 
-def test_warnings_name_what_had_no_room(parts: SessionDependencies) -> None:
+def test_warnings_name_omitted_items(parts: SessionDependencies) -> None:
     window: dict[str, Any] = {
         "max_context_tokens": 260,
         "system_prompt_tokens": 10,
@@ -366,7 +366,7 @@ def test_warnings_name_what_had_no_room(parts: SessionDependencies) -> None:
     assert set(priorities(result, ContextItemKind.MESSAGE)) == {"m-8", "m-7", "m-6", "m-5"}  # the newest
 
 
-def test_chunks_take_what_the_others_leave(parts: SessionDependencies) -> None:
+def test_chunks_use_the_remaining_tokens(parts: SessionDependencies) -> None:
     window: dict[str, Any] = {
         "max_context_tokens": 260,
         "system_prompt_tokens": 10,
@@ -393,7 +393,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_is_retrieved_is_fenced_and_fences_in_it_are_harmless(
+def test_retrieved_text_is_fenced_and_inner_fences_are_neutralized(
     parts: SessionDependencies, text: str
 ) -> None:
     result = allocated(
@@ -403,22 +403,22 @@ def test_what_is_retrieved_is_fenced_and_fences_in_it_are_harmless(
         chunks=[chunk(1, f"Safe. {text}")],
     )
     for name in ("retrieved-memories", "earlier-chunks"):
-        told = text_of(result, name)
-        assert told.startswith(f"{FENCE_OPENING}\n")
-        assert told.endswith(f"\n{FENCE_CLOSING}")
-        inside = told[len(FENCE_OPENING) : -len(FENCE_CLOSING)]
+        content = text_of(result, name)
+        assert content.startswith(f"{FENCE_OPENING}\n")
+        assert content.endswith(f"\n{FENCE_CLOSING}")
+        inside = content[len(FENCE_OPENING) : -len(FENCE_CLOSING)]
         flat = "".join(char for char in inside.lower() if char.isalnum() or char in "<＜/")
         assert "<memory" not in flat
         assert "</memory" not in flat
         assert "＜/memory" not in flat
         lines = 2 if name == "retrieved-memories" else 1
         assert inside.strip().count("\n") == lines - 1  # each memory is one line
-    injected = [one for one in result.messages if one.name == "memory"]
+    injected = [message for message in result.messages if message.name == "memory"]
     assert len(injected) == 2
-    assert {one.role.value for one in injected} == {"system"}
+    assert {message.role.value for message in injected} == {"system"}
 
 
-def test_what_was_retrieved_is_handed_on_as_it_was_found(parts: SessionDependencies) -> None:
+def test_retrieval_results_are_returned_unchanged(parts: SessionDependencies) -> None:
     hits = [hit("Blue kettle", 0.9), hit("m" * 10_000, 0.4)]
     result = allocated(
         parts,

@@ -1,4 +1,4 @@
-"""Whatever was recorded: a prompt never exceeds its budget by the counter."""
+"""A prompt never exceeds its budget, for any recorded task."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _way(text: str, number: int) -> Change:
     return lambda memory: memory.working.record_navigation(state)
 
 
-outcomes = st.sampled_from([one.value for one in ExecutionOutcome])
+outcomes = st.sampled_from([outcome.value for outcome in ExecutionOutcome])
 changes = st.one_of(
     st.builds(_cycle, texts, tools, st.dictionaries(short, values, max_size=3), st.none() | texts, outcomes),
     st.builds(_cycles, tools, texts, st.integers(1, 12)),
@@ -136,7 +136,7 @@ def test_a_prompt_never_exceeds_its_budget(
     assert resumed.guard.state() == memory.guard.state()
 
 
-def told(goal: str) -> str:
+def escape_goal(goal: str) -> str:
     """With plain line ends, and with a mark before what looks like a heading."""
     lines = (re.sub(r"^([ \t]{0,3})(#{1,6})(?=\s|$)", r"\1\\\2", line) for line in goal.splitlines())
     return "\n".join(lines)
@@ -144,11 +144,11 @@ def told(goal: str) -> str:
 
 @examples(40)
 @given(goal=texts.filter(str.strip), done=st.lists(changes, max_size=5))
-def test_the_goal_is_told_while_there_is_room_for_it(goal: str, done: list[Change]) -> None:
+def test_the_goal_is_included_while_it_fits(goal: str, done: list[Change]) -> None:
     memory = AgentMemory(5_000, engine=ENGINE, namespace="goals")
     memory.start_task(goal)
     for change in done:
         change(memory)
     warned = sum(map(memory.counter.count, memory.warnings()))
     if memory.counter.count(goal) + warned < 4_000:
-        assert told(goal) in memory.format_for_prompt()
+        assert escape_goal(goal) in memory.format_for_prompt()

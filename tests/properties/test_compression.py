@@ -1,4 +1,4 @@
-"""Whatever the text: never longer, and no fact lost in silence."""
+"""Compressed text is never longer and reports every lost fact, for any text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ finder = FactFinder()
 
 
 @given(texts, counters)
-def test_a_compressed_text_is_never_longer_and_holds_every_fact(text: str, counter: CharCounter) -> None:
+def test_a_compressed_text_is_never_longer_and_contains_every_fact(text: str, counter: CharCounter) -> None:
     done = Compressor(counter).compress(text, "tool")
     assert len(done.text) <= len(text)
     assert done.tokens_after == counter.count(done.text) <= done.tokens_before
@@ -56,7 +56,7 @@ def test_a_compressed_text_is_never_longer_and_holds_every_fact(text: str, count
 
 
 @given(texts, counters, st.integers(0, 200))
-def test_under_a_limit_a_fact_is_there_or_named_as_missing(
+def test_under_a_limit_each_fact_is_kept_or_reported_missing(
     text: str, counter: CharCounter, limit: int
 ) -> None:
     done = Compressor(counter).compress(text, max_tokens=limit)
@@ -68,7 +68,7 @@ def test_under_a_limit_a_fact_is_there_or_named_as_missing(
 
 @examples(60)
 @given(st.lists(texts, max_size=12), counters, st.integers(16, 400))
-def test_a_digest_keeps_its_limit_and_a_fact_is_there_or_named(
+def test_a_digest_respects_its_limit_and_each_fact_is_kept_or_reported(
     said: list[str], counter: CharCounter, limit: int
 ) -> None:
     messages = [message(text, ("user", "assistant")[n % 2]) for n, text in enumerate(said)]
@@ -82,7 +82,9 @@ def test_a_digest_keeps_its_limit_and_a_fact_is_there_or_named(
 
 @examples(40)
 @given(st.lists(texts, max_size=12), counters, st.integers(16, 400))
-def test_an_extractive_summary_keeps_its_target(said: list[str], counter: CharCounter, target: int) -> None:
+def test_an_extractive_summary_respects_its_target(
+    said: list[str], counter: CharCounter, target: int
+) -> None:
     messages = [message(text) for text in said]
     report = Summarizer(counter).summarize(messages, strategy="extractive", target_tokens=target)
     assert counter.count(report.text) == report.tokens <= target
@@ -90,7 +92,7 @@ def test_an_extractive_summary_keeps_its_target(said: list[str], counter: CharCo
 
 
 @given(texts, texts)
-def test_facts_are_found_where_they_stand(before: str, after: str) -> None:
+def test_fact_spans_match_their_text(before: str, after: str) -> None:
     text = before + after
     for place in finder.find_spans(text):
         assert text[place.start : place.end] == place.fact.text

@@ -1,4 +1,4 @@
-"""After forget(x) no table holds anything of x, and everything else is as it was."""
+"""After forget(x) no table contains data of x, and everything else is unchanged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def word(session: int, index: int) -> str:
     return f"zq{chr(97 + session)}{chr(97 + index)}vk"
 
 
-def hold(engine: MemoryEngine, path: tuple[str, ...], number: int, talk: Talk) -> list[list[str]]:
+def add_talk(engine: MemoryEngine, path: tuple[str, ...], number: int, talk: Talk) -> list[list[str]]:
     """Say all of it; the ids of the messages that belong together, in their order."""
     session = engine.session(path, f"s{number}")
     groups = []
@@ -63,7 +63,7 @@ def hold(engine: MemoryEngine, path: tuple[str, ...], number: int, talk: Talk) -
             ]
         else:
             drafts = [MessageDraft("user", SAID[kind].format(said))]
-        groups.append([one.id for one in session.add_many(drafts).stored])
+        groups.append([message.id for message in session.add_many(drafts).stored])
     if talk.learns:
         session.learn(whole=True)
     for cut in talk.cuts:
@@ -90,21 +90,25 @@ def rows(engine: MemoryEngine) -> dict[str, list[str]]:
         }
 
 
-def told(engine: MemoryEngine, path: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def read_contents(engine: MemoryEngine, path: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """All that a namespace holds, by kind and id."""
     namespace = engine.namespace(path)
     found: dict[str, dict[str, Any]] = {
-        "entries": {one.id: one for one in namespace.long_term.entries(valid_at=None, archived=True)},
-        "facts": {one.id: one for one in namespace.facts},
-        "episodes": {one.id: replace(one, linked=()) for one in namespace.episodes},
-        "knowledge": {one.id: one for one in namespace.knowledge},
+        "entries": {entry.id: entry for entry in namespace.long_term.entries(valid_at=None, archived=True)},
+        "facts": {fact.id: fact for fact in namespace.facts},
+        "episodes": {episode.id: replace(episode, linked=()) for episode in namespace.episodes},
+        "knowledge": {item.id: item for item in namespace.knowledge},
     }
     for info in namespace.sessions().sessions:
         session = namespace.session(info.name)
         found[info.name] = {
-            one.id: replace(one, is_compressed=False) for one in session.messages() if not one.is_summary
+            message.id: replace(message, is_compressed=False)
+            for message in session.messages()
+            if not message.is_summary
         }
-        found[f"{info.name} view"] = {one.id: one for one in session.view() if not one.is_summary}
+        found[f"{info.name} view"] = {
+            message.id: message for message in session.view() if not message.is_summary
+        }
     return found
 
 
@@ -125,19 +129,21 @@ def assert_rest_is_equal(
 
 @examples(25)
 @given(st.lists(talks, min_size=1, max_size=3), st.data())
-def test_nothing_of_a_message_is_left_and_the_rest_is_equal(held: list[Talk], data: st.DataObject) -> None:
+def test_forgetting_a_message_leaves_no_trace_and_keeps_the_rest_equal(
+    held: list[Talk], data: st.DataObject
+) -> None:
     path = ("acme", "alice")
     with open_test_engine("sqlite://", ids=seeded_ids()) as engine:
-        groups = [hold(engine, path, number, talk) for number, talk in enumerate(held)]
+        groups = [add_talk(engine, path, number, talk) for number, talk in enumerate(held)]
         number = data.draw(st.integers(0, len(held) - 1))
         index = data.draw(st.integers(0, len(groups[number]) - 1))
-        before = told(engine, path)
+        before = read_contents(engine, path)
         gone = groups[number][index]
         receipt = engine.forget(
             namespace=path, session=f"s{number}", message=data.draw(st.sampled_from(gone)), scrub=False
         )
         assert receipt.counts.messages == len(gone)
-        after = told(engine, path)
+        after = read_contents(engine, path)
         erased = word(number, index)
         left = {name: found for name, found in rows(engine).items() if any(erased in row for row in found)}
         if index == 0:  # what is known names the session as its source, and not the message
@@ -148,8 +154,8 @@ def test_nothing_of_a_message_is_left_and_the_rest_is_equal(held: list[Talk], da
         messages = list(session.messages())
         info = session.info()
         assert info.message_count == len(messages)
-        assert info.token_count == sum(one.token_count for one in messages)
-        assert info.compressed_count == sum(one.is_compressed for one in messages)
+        assert info.token_count == sum(message.token_count for message in messages)
+        assert info.compressed_count == sum(message.is_compressed for message in messages)
         for chunk in session.chunks():
             assert erased not in chunk.summary
             assert chunk.message_count == len(session.messages_of(chunk))
@@ -157,16 +163,16 @@ def test_nothing_of_a_message_is_left_and_the_rest_is_equal(held: list[Talk], da
 
 @examples(25)
 @given(st.lists(talks, min_size=1, max_size=3), st.data())
-def test_nothing_of_a_session_or_a_user_is_left_and_the_rest_is_equal(
+def test_forgetting_a_session_or_user_leaves_no_trace_and_keeps_the_rest_equal(
     held: list[Talk], data: st.DataObject
 ) -> None:
     mine, others = ("acme", "alice"), ("acme", "alice2")
     with open_test_engine("sqlite://", ids=seeded_ids()) as engine:
         for number, talk in enumerate(held):
-            hold(engine, mine, number, talk)
-        hold(engine, others, 9, held[0])
+            add_talk(engine, mine, number, talk)
+        add_talk(engine, others, 9, held[0])
         number = data.draw(st.integers(0, len(held) - 1))
-        before, apart = told(engine, mine), told(engine, others)
+        before, apart = read_contents(engine, mine), read_contents(engine, others)
         engine.forget(namespace=mine, session=f"s{number}", scrub=False)
         words = [word(number, index) for index in range(len(held[number].kinds))]
         found = {
@@ -174,11 +180,11 @@ def test_nothing_of_a_session_or_a_user_is_left_and_the_rest_is_equal(
             for name, got in rows(engine).items()
         }
         assert {name: got for name, got in found.items() if got} == {}
-        after = told(engine, mine)
-        gone = [*words, f"'s{number}'"]
+        after = read_contents(engine, mine)
+        erased = [*words, f"'s{number}'"]
         left = {kind: things for kind, things in before.items() if not kind.startswith(f"s{number}")}
-        assert_rest_is_equal(left, after, gone)
+        assert_rest_is_equal(left, after, erased)
         engine.forget(user="alice", scrub=False)
-        assert told(engine, others) == apart
+        assert read_contents(engine, others) == apart
         assert [path for path in engine.namespaces() if "alice" in path] == []
         assert all("zqa" not in row for name, got in rows(engine).items() for row in got)

@@ -1,4 +1,4 @@
-"""Whatever is said and whatever fits: nothing is lost, parted, reordered or over the budget."""
+"""A partition loses, separates and reorders nothing and respects the budget, for any messages."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_each_message_is_in_exactly_one_set(messages: list[Message], budget: Tok
 
 @examples(150)
 @given(conversations, budgets())
-def test_each_set_keeps_the_order(messages: list[Message], budget: TokenBudget) -> None:
+def test_each_partition_set_keeps_the_order(messages: list[Message], budget: TokenBudget) -> None:
     for part in partition_messages(messages, budget):
         places = [int(m.id) for m in part]
         assert places == sorted(places)
@@ -70,7 +70,7 @@ def test_each_set_keeps_the_order(messages: list[Message], budget: TokenBudget) 
 
 @examples(150)
 @given(conversations, budgets())
-def test_no_group_is_parted(messages: list[Message], budget: TokenBudget) -> None:
+def test_no_group_is_separated(messages: list[Message], budget: TokenBudget) -> None:
     set_of = {m.id: name for name, part in enumerate(partition_messages(messages, budget)) for m in part}
     for start, end in group_tool_calls(messages):
         assert len({set_of[m.id] for m in messages[start:end]}) == 1
@@ -86,7 +86,7 @@ def test_no_group_is_parted(messages: list[Message], budget: TokenBudget) -> Non
     conversation([("A1", 50), ("1", 50), ("A1", 5), ("u", 5), ("1", 5), ("1", 5)]),
     TokenBudget(context_tokens=60, system_tokens=0, response_tokens=0, full_message_window=1),
 )
-def test_a_result_is_never_in_another_set_than_its_call(messages: list[Message], budget: TokenBudget) -> None:
+def test_a_result_is_in_the_same_set_as_its_call(messages: list[Message], budget: TokenBudget) -> None:
     set_of = {m.id: name for name, part in enumerate(partition_messages(messages, budget)) for m in part}
     latest_call: dict[str, str] = {}
     for message in messages:
@@ -97,7 +97,7 @@ def test_a_result_is_never_in_another_set_than_its_call(messages: list[Message],
 
 @examples(150)
 @given(conversations, budgets())
-def test_the_budget_holds(messages: list[Message], budget: TokenBudget) -> None:
+def test_a_partition_respects_its_budget(messages: list[Message], budget: TokenBudget) -> None:
     full, compressed, _ = partition_messages(messages, budget)
     shrunk = {m.id for m in compressed}
     used = sum(m.token_count for m in full)
@@ -117,7 +117,7 @@ def test_a_window_that_fits_is_full(messages: list[Message], budget: TokenBudget
 
 
 @given(conversations, st.integers(1, 30))
-def test_what_fits_into_85_percent_is_full(messages: list[Message], window: int) -> None:
+def test_messages_within_85_percent_stay_full(messages: list[Message], window: int) -> None:
     tokens = sum(m.token_count for m in messages)
     budget = TokenBudget(
         context_tokens=max(1, -(-tokens * 20 // 17)),

@@ -1,4 +1,4 @@
-"""Whatever its members do, a pool shows what they gave it and did not take back, and copies go with their origin."""
+"""A pool shows the current contributions of its members, and copies are erased with their origin."""
 
 from __future__ import annotations
 
@@ -86,17 +86,17 @@ class PoolMachine(RuleBasedStateMachine):
         for each, those in self.given.items():
             assert (each in hits) == bool(those)
             if those:
-                assert {one.namespace for one in hits[each].contributors} == those
+                assert {contributor.namespace for contributor in hits[each].contributors} == those
 
     @invariant()
     def nothing_of_who_was_erased_is_anywhere(self) -> None:
         if not hasattr(self, "engine"):
             return
-        assert {one.namespace for one in self.pool.members()} == set(self.rights)
+        assert {member.namespace for member in self.pool.members()} == set(self.rights)
         for who in (OWNER, *OTHERS):
             entries = self.engine.namespace(who).long_term.entries(archived=True, valid_at=None)
             origins = self.engine.services.pools.get_origins(who, [entry.id for entry in entries])
-            assert not {one.namespace for those in origins.values() for one in those} & self.erased
+            assert not {origin.namespace for those in origins.values() for origin in those} & self.erased
 
     def allowed(self, who: NamespacePath, right: int, use: object) -> bool:
         assert callable(use)

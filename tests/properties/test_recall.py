@@ -1,4 +1,4 @@
-"""Whatever was said: filters are exact, hits explain themselves, tenants stay apart."""
+"""Filters are exact, hits are explained and tenants isolated, for any messages."""
 
 from __future__ import annotations
 
@@ -77,18 +77,18 @@ def passes(one: Said, importance: float, filters: RecallFilters) -> bool:
 
 def store(engine: MemoryEngine, namespace: str, messages: list[Said]) -> dict[str, Said]:
     kept: dict[str, Said] = {}
-    for number, one in enumerate(messages):
-        session, name = engine.session(namespace, one.session), f"m{number}"
-        session.add(MessageDraft(one.role, one.text, id=name, created_at=one.when))
-        kept[name] = one
-        if one.promoted:
+    for number, message in enumerate(messages):
+        session, name = engine.session(namespace, message.session), f"m{number}"
+        session.add(MessageDraft(message.role, message.text, id=name, created_at=message.when))
+        kept[name] = message
+        if message.promoted:
             session.promote(name)
     return kept
 
 
 @examples(50)
 @given(st.lists(said, min_size=1, max_size=8), some_filters(), st.sampled_from(["best", "recency", "hybrid"]))
-def test_exactly_what_the_filters_allow_comes(
+def test_recall_returns_exactly_the_filtered_messages(
     messages: list[Said], filters: RecallFilters, strategy: str
 ) -> None:
     with MemoryEngine(embedder=HashEmbedder(16), clock=FrozenClock()) as engine:
@@ -98,7 +98,7 @@ def test_exactly_what_the_filters_allow_comes(
         weights = {hit.entry.id: hit.entry.importance for hit in where.recall("", strategy="recency")}
         assert weights.keys() == kept.keys()
         found = where.recall("red boat", strategy=strategy, filters=filters, limit=100)
-    expected = {name for name, one in kept.items() if passes(one, weights[name], filters)}
+    expected = {name for name, message in kept.items() if passes(message, weights[name], filters)}
     assert {hit.entry.id for hit in found} == expected
     assert len(found) == len(expected)
     assert found.candidates == len(expected)
@@ -111,7 +111,7 @@ def test_exactly_what_the_filters_allow_comes(
     st.sampled_from(list(Strategy)),
     st.integers(1, 5),
 )
-def test_hits_are_whole_ordered_and_explained(
+def test_hits_are_complete_ordered_and_explained(
     messages: list[Said], query: str, strategy: Strategy, limit: int
 ) -> None:
     with MemoryEngine(embedder=HashEmbedder(16), clock=FrozenClock()) as engine:
@@ -130,9 +130,7 @@ def test_hits_are_whole_ordered_and_explained(
 
 @examples(60)
 @given(st.text(min_size=1, max_size=60), st.lists(said, max_size=4), st.sampled_from(list(Strategy)))
-def test_any_text_that_says_something_is_a_query(
-    query: str, messages: list[Said], strategy: Strategy
-) -> None:
+def test_any_non_blank_text_is_a_valid_query(query: str, messages: list[Said], strategy: Strategy) -> None:
     with MemoryEngine(embedder=HashEmbedder(16), clock=FrozenClock()) as engine:
         store(engine, "a", messages)
         where = engine.namespace("a")
@@ -143,16 +141,14 @@ def test_any_text_that_says_something_is_a_query(
 
 @examples(25)
 @given(st.lists(said, min_size=1, max_size=6), st.lists(said, max_size=6))
-def test_a_recall_is_the_same_however_often_it_was_asked_while_writing(
-    before: list[Said], after: list[Said]
-) -> None:
+def test_recalls_between_writes_do_not_change_later_recalls(before: list[Said], after: list[Said]) -> None:
     answers = []
     for asks in (True, False):
         with MemoryEngine(embedder=HashEmbedder(16), clock=FrozenClock()) as engine:
             where = engine.namespace("a")
-            for number, one in enumerate([*before, *after]):
-                draft = MessageDraft(one.role, one.text, id=f"m{number}", created_at=one.when)
-                where.session(one.session).add(draft)
+            for number, message in enumerate([*before, *after]):
+                draft = MessageDraft(message.role, message.text, id=f"m{number}", created_at=message.when)
+                where.session(message.session).add(draft)
                 if asks:
                     where.recall("red boat", limit=1)
             found = where.recall("red boat at noon")

@@ -1,4 +1,4 @@
-"""An engine with Redis shows what one without it shows, whatever happens to the session and to Redis."""
+"""An engine with Redis shows the same as one without, for any operations and Redis failures."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ class TwoWorkersAndTheTruth(RuleBasedStateMachine):
     @rule(name=NAMES, writer=WRITERS, keep=st.booleans(), text=TEXTS)
     def replace_the_list(self, name: str, writer: int, keep: bool, text: str) -> None:  # noqa: FBT001 - drawn
         transcript = self.session(name, writer).transcript
-        kept = [MessageDraft(one.role, one.content) for one in transcript.messages()] if keep else []
+        kept = (
+            [MessageDraft(message.role, message.content) for message in transcript.messages()] if keep else []
+        )
         transcript.replace([*kept, MessageDraft("user", text)])
 
     @rule(name=NAMES, writer=WRITERS)
@@ -120,7 +122,7 @@ class TwoWorkersAndTheTruth(RuleBasedStateMachine):
             assert self.session(name, 1).transcript.latest(WINDOW) == listed
 
 
-def test_engines_with_redis_show_what_the_database_holds(tmp_path: Path) -> None:
+def test_engines_with_redis_match_the_database(tmp_path: Path) -> None:
     clock, off = FrozenClock(), CacheConfig(max_characters=0)
     with ExitStack() as stack:
         server = stack.enter_context(TemporaryRedis())

@@ -1,4 +1,4 @@
-"""What goes in comes out equal, and only where it belongs, on every database."""
+"""Stored data is read back equal and only in its own place, on every database."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_megabyte_comes_back_equal(shared: MemoryEngine, text: str) -> None:
         st.tuples(st.lists(hostile, min_size=1, max_size=3).map(tuple), hostile), unique=True, max_size=6
     )
 )
-def test_any_name_holds_its_own_messages_and_no_others(
+def test_sessions_with_any_name_contain_only_their_own_messages(
     shared: MemoryEngine, places: list[tuple[tuple[str, ...], str]]
 ) -> None:
     root = uuid.uuid4().hex
@@ -112,15 +112,15 @@ def test_any_name_holds_its_own_messages_and_no_others(
 
 @examples(40)
 @given(st.lists(hostile, min_size=1, max_size=4, unique=True), st.data())
-def test_deleting_one_name_leaves_the_others(
+def test_deleting_one_namespace_keeps_the_others(
     shared: MemoryEngine, labels: list[str], data: st.DataObject
 ) -> None:
     root = uuid.uuid4().hex
     for label in labels:
         shared.session((root, label), label).add("user", "x")
-    gone = data.draw(st.sampled_from(labels))
-    assert shared.namespace(root, gone).delete().messages == 1
-    assert set(shared.namespaces(root)) == {(root, label) for label in labels if label != gone}
+    deleted = data.draw(st.sampled_from(labels))
+    assert shared.namespace(root, deleted).delete().messages == 1
+    assert set(shared.namespaces(root)) == {(root, label) for label in labels if label != deleted}
 
 
 turns = st.lists(st.sampled_from(["u", "a", "A1", "A2", "A12", "1", "2", "compress"]), max_size=30)

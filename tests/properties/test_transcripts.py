@@ -1,4 +1,4 @@
-"""Whatever is done to a list, it is what a plain list would be, and the record only ever grows."""
+"""A list behaves like a plain list for any operations, and the record only grows."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Move:
 
     def run(self, session: Session, model: Model) -> None:
         places = [number % len(model.texts) for number in self.numbers] if model.texts else []
-        said = spoken(session)
+        said = list_messages(session)
         session.transcript.move([said[place].id for place in places], self.listing)
         model.put(places, self.listing)
 
@@ -133,7 +133,7 @@ class Compress:
         if not shown:
             return
         place = shown[self.number % len(shown)]
-        report = session.compress(spoken(session)[place].id, "what was said so far")
+        report = session.compress(list_messages(session)[place].id, "what was said so far")
         if report.compressed:
             model.first_shown = place
 
@@ -164,7 +164,7 @@ def shared(
         yield engine
 
 
-def spoken(session: Session) -> list[Message]:
+def list_messages(session: Session) -> list[Message]:
     """The record without summaries."""
     return [message for message in session.messages() if not message.is_summary]
 
@@ -175,7 +175,7 @@ def ids(messages: Sequence[Message]) -> list[str]:
 
 def check(session: Session, model: Model, before: Sequence[Message]) -> None:
     """That the session is what the model is, and holds all that it held before."""
-    said = spoken(session)
+    said = list_messages(session)
     assert [message.content for message in said] == model.texts
     assert ids(said)[: len(before)] == ids(before)
     for listing in Listing:
@@ -200,13 +200,13 @@ def check(session: Session, model: Model, before: Sequence[Message]) -> None:
         Move([1], ACTIVE),
     ]
 )
-def test_a_list_is_what_a_plain_list_would_be(shared: MemoryEngine, steps: list[Step]) -> None:
+def test_a_message_list_behaves_like_a_plain_list(shared: MemoryEngine, steps: list[Step]) -> None:
     tenant, model = uuid.uuid4().hex, Model()
     session = shared.session(tenant, "s")
     for step in steps:
-        before = spoken(session)
+        before = list_messages(session)
         step.run(session, model)
         check(session, model, before)
         hits = shared.namespace(tenant).search("otter walrus heron", limit=MOST)
-        left = [spoken(session)[place].id for place in model.places(*IN_LIST, REPLACED)]
+        left = [list_messages(session)[place].id for place in model.places(*IN_LIST, REPLACED)]
         assert sorted(hit.entry.id for hit in hits) == sorted(left)

@@ -1,4 +1,4 @@
-"""Words score as BM25 says, for messages, neighbourhoods and sessions."""
+"""Scores match BM25 for messages, neighbors and sessions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from langmem_tiers.recall.bm25 import (
     score_words,
 )
 from langmem_tiers.storage.search.postings import Postings
-from tests.recall.test_positions import KERNELS, filled, index_rows
+from tests.recall.test_positions import KERNELS, build_positions, index_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ TINY: Corpus = [
 
 def places_of(corpus: Corpus, kernels: tuple[Kernel, ...] = KERNELS) -> MessagePositions:
     sessions = [session for session, _ in corpus]
-    return filled(index_rows(sessions, lengths=[len(text.split()) for _, text in corpus]), kernels)
+    return build_positions(index_rows(sessions, lengths=[len(text.split()) for _, text in corpus]), kernels)
 
 
 def postings_of(corpus: Corpus, terms: Sequence[str]) -> Postings:
@@ -72,7 +72,7 @@ def idf_of(count: int, holding: int) -> float:
     return max(MIN_IDF_SHARE * rarest, math.log(1 + (count - holding + 0.5) / (holding + 0.5)))
 
 
-def by_hand(texts: Sequence[str], query: str, total: float | None = None) -> list[float]:
+def compute_bm25(texts: Sequence[str], query: str, total: float | None = None) -> list[float]:
     """BM25 as it is written in books, as a share of what all words are worth."""
     counts = [Counter(text.split()) for text in texts]
     average = sum(len(text.split()) for text in texts) / len(texts)
@@ -97,14 +97,16 @@ QUERIES = ("narwhal", "swims", "narwhal swims", "far boat tea", "narwhal unicorn
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_messages_score_as_the_formula_says(query: str) -> None:
-    assert scores_of(TINY, query).own == pytest.approx(by_hand([text for _, text in TINY], query), rel=1e-5)
+def test_scores_match_the_bm25_formula(query: str) -> None:
+    assert scores_of(TINY, query).own == pytest.approx(
+        compute_bm25([text for _, text in TINY], query), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_sessions_score_as_texts_of_all_their_messages(query: str) -> None:
     texts = [" ".join(text for of, text in TINY if of == session) for session in (1, 2, 3)]
-    expected = by_hand(texts, query, worth([text for _, text in TINY], query))
+    expected = compute_bm25(texts, query, worth([text for _, text in TINY], query))
     places = places_of(TINY)
     numbers = [places.get_session_number(session) or 0 for session in (1, 2, 3)]
     assert scores_of(TINY, query).sessions[numbers] == pytest.approx(expected, rel=1e-5)
@@ -112,14 +114,14 @@ def test_sessions_score_as_texts_of_all_their_messages(query: str) -> None:
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("kernel", range(len(KERNELS)))
-def test_neighbourhoods_score_by_the_counts_that_they_are_lent(query: str, kernel: int) -> None:
+def test_neighbor_scores_use_the_weighted_counts_of_neighbors(query: str, kernel: int) -> None:
     places, terms = places_of(TINY), [t for t in query.split() if any(t in text.split() for _, text in TINY)]
     lengths = places.lengths_with_neighbors(kernel).astype(np.float64)
     norms = K1 * (1 - B + B * lengths / lengths.mean())
     expected = np.zeros(len(TINY))
     for term in terms:
-        held = np.array([text.split().count(term) for _, text in TINY], np.float64)
-        borrowed = _with_lent(places, kernel, held)
+        counts = np.array([text.split().count(term) for _, text in TINY], np.float64)
+        borrowed = _with_lent(places, kernel, counts)
         expected += worth([text for _, text in TINY], term) * borrowed * (K1 + 1) / (borrowed + norms)
     expected /= worth([text for _, text in TINY], query)
     assert scores_of(TINY, query).with_neighbors[kernel] == pytest.approx(expected, rel=1e-4)
@@ -140,31 +142,31 @@ def test_a_rare_word_outweighs_a_common_one() -> None:
     assert own[9] > 2 * own[0] > 0
 
 
-def test_a_word_that_all_hold_still_counts_for_a_little() -> None:
+def test_a_word_in_all_messages_still_scores_above_0() -> None:
     assert scores_of([(1, "same"), (2, "same")], "same").own[0] > 0
 
 
-def test_more_of_the_same_word_adds_less_and_less() -> None:
+def test_repetitions_of_a_word_add_diminishing_scores() -> None:
     texts = ["w a a a", "w w a a", "w w w a"]
     one, two, three = scores_of(list(enumerate(texts)), "w").own
     assert one < two < three
     assert three - two < two - one
 
 
-def test_of_two_texts_with_a_word_the_shorter_one_says_more_of_it() -> None:
+def test_a_word_scores_higher_in_the_shorter_of_two_texts() -> None:
     short, long = scores_of([(1, "w a"), (2, "w a b c d e f g")], "w").own
     assert short > long
 
 
 @pytest.mark.parametrize("kernel", range(len(KERNELS)))
-def test_the_words_of_a_neighbour_count_less_than_its_own(kernel: int) -> None:
+def test_words_of_a_neighbor_score_less_than_own_words(kernel: int) -> None:
     corpus: Corpus = [(1, "a b c"), (1, "narwhal b c"), (1, "a b c"), (1, "a b c"), (2, "a b c")]
     before, own, after, later, elsewhere = scores_of(corpus, "narwhal").with_neighbors[kernel]
     assert own > after > later > elsewhere == 0
     assert after > before > 0  # what was said explains what follows
 
 
-def test_neighbours_of_another_session_lend_nothing() -> None:
+def test_messages_of_another_session_are_not_neighbors() -> None:
     corpus: Corpus = [(1, "narwhal"), (2, "tea"), (1, "tusk"), (2, "milk")]
     for scores in scores_of(corpus, "narwhal").with_neighbors:
         assert (scores > 0).tolist() == [True, False, True, False]
@@ -180,7 +182,7 @@ def corpora(draw: st.DrawFn) -> tuple[Corpus, str]:
 
 
 @given(corpora())
-def test_many_words_score_as_each_of_them_by_what_it_is_worth(given: tuple[Corpus, str]) -> None:
+def test_a_query_scores_as_the_weighted_sum_of_its_words(given: tuple[Corpus, str]) -> None:
     corpus, query = given
     texts = [text for _, text in corpus]
     together, expected = scores_of(corpus, query), np.zeros((len(KERNELS) + 1, len(corpus)))
@@ -192,7 +194,7 @@ def test_many_words_score_as_each_of_them_by_what_it_is_worth(given: tuple[Corpu
 
 
 @given(corpora())
-def test_scores_are_shares_and_only_what_holds_a_word_has_any(given: tuple[Corpus, str]) -> None:
+def test_scores_are_bounded_and_only_matching_messages_score(given: tuple[Corpus, str]) -> None:
     corpus, query = given
     scores, wanted = scores_of(corpus, query), set(query.split())
     for part in (scores.own, *scores.with_neighbors):
@@ -202,7 +204,7 @@ def test_scores_are_shares_and_only_what_holds_a_word_has_any(given: tuple[Corpu
 
 
 @given(corpora())
-def test_own_scores_are_the_same_alone(given: tuple[Corpus, str]) -> None:
+def test_own_scores_computed_alone_are_equal(given: tuple[Corpus, str]) -> None:
     corpus, query = given
     places = places_of(corpus)
     words = find_term_matches(places, postings_of(corpus, query.split()))
@@ -210,7 +212,7 @@ def test_own_scores_are_the_same_alone(given: tuple[Corpus, str]) -> None:
 
 
 @pytest.mark.parametrize("postings", [None, postings_of(TINY, ["unicorn"])], ids=["none", "nowhere"])
-def test_without_words_nothing_scores(postings: Postings | None) -> None:
+def test_no_message_scores_without_words(postings: Postings | None) -> None:
     places = places_of(TINY)
     words = find_term_matches(places, postings)
     scores = score_words(places, words)
@@ -220,7 +222,7 @@ def test_without_words_nothing_scores(postings: Postings | None) -> None:
     assert not any(part.any() for part in scores.with_neighbors)
 
 
-def test_what_was_written_since_the_places_were_read_is_left_for_the_next_time() -> None:
+def test_messages_newer_than_the_positions_are_ignored() -> None:
     places, late = places_of(TINY[:3]), postings_of(TINY, ["narwhal", "tusk"])
     words = find_term_matches(places, late)
     assert words.rows.tolist() == [0]
@@ -229,7 +231,7 @@ def test_what_was_written_since_the_places_were_read_is_left_for_the_next_time()
     assert score_own_words(places, words) == pytest.approx(score_own_words(places, known))
 
 
-def test_scores_follow_when_messages_are_added() -> None:
+def test_scores_are_updated_when_messages_are_added() -> None:
     places = places_of(TINY[:4])
     score_words(places, find_term_matches(places, postings_of(TINY[:4], ["narwhal"])))
     lengths = [len(text.split()) for _, text in TINY[4:]]
@@ -246,7 +248,7 @@ def test_a_word_of_two_characters_counts_about_as_much_as_a_word_of_letters() ->
     assert own[2] == own[3] == 0
 
 
-def test_words_that_are_nowhere_lower_the_share_of_what_is_found_and_no_further_than_to_half() -> None:
+def test_unknown_words_lower_scores_to_half_at_most() -> None:
     places = places_of(TINY)
 
     def best(asked: list[str]) -> float:
@@ -259,7 +261,7 @@ def test_words_that_are_nowhere_lower_the_share_of_what_is_found_and_no_further_
     assert half == pytest.approx(found / 2, rel=0.35)
 
 
-def test_the_words_of_the_message_that_asks_are_not_found_in_it() -> None:
+def test_the_asking_message_does_not_match_its_own_words() -> None:
     places = places_of(TINY)
     asking = next(row for row, (_, text) in enumerate(TINY) if "narwhal" in text.split())
     postings = postings_of(TINY, ["narwhal"])

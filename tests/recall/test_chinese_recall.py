@@ -1,4 +1,4 @@
-"""Chinese conversations are recalled as well as English ones, with the one default configuration."""
+"""Chinese conversations are recalled as well as English ones, with the default configuration."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class WordRanking:
 
 
 def conversations() -> list[Conversation]:
-    return [one for file in FILES for one in load(file, locomo.EXPECTED, locomo.parse)]
+    return [conversation for file in FILES for conversation in load(file, locomo.EXPECTED, locomo.parse)]
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +70,13 @@ def found() -> Found:
     return found
 
 
-def test_there_are_enough_questions_to_tell() -> None:
-    assert sum(len(one.questions) for one in conversations()) > 140
+def test_the_chinese_conversations_have_enough_questions() -> None:
+    assert sum(len(conversation.questions) for conversation in conversations()) > 140
 
 
-def test_most_evidence_is_among_the_first_ten(found: Found) -> None:
+def test_most_evidence_is_in_the_top_ten(found: Found) -> None:
     assert fmean(found.ours) > 0.87
 
 
-def test_recall_is_clearly_better_than_words_alone(found: Found) -> None:
+def test_recall_is_clearly_better_than_words_only(found: Found) -> None:
     assert fmean(found.ours) > fmean(found.by_words) + 0.08

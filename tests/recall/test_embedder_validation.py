@@ -1,4 +1,4 @@
-"""A model of another library is named by itself, measured once and never trusted."""
+"""Models of other libraries: named automatically, measured once, and validated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def embedder(model: object, identity: str | None = None, dimension: int | None =
     return CheckedEmbedder(model, ("many", "one"), identity=identity, dimension=dimension)
 
 
-def test_it_is_an_embedder() -> None:
+def test_a_wrapped_model_is_an_embedder() -> None:
     port: Embedder = embedder(Model(model="m"))
     assert (port.identity, port.dimension) == ("Model:m", 3)
 
@@ -75,40 +75,40 @@ def test_a_model_is_named_by_its_class_and_its_own_attributes(
         {"model": "https://host.example/bge?key=hunter2"},
     ],
 )
-def test_a_model_that_nothing_names_needs_an_identity(attributes: dict[str, object]) -> None:
+def test_a_model_without_a_name_requires_an_identity(attributes: dict[str, object]) -> None:
     with pytest.raises(InvalidConfigError, match=r"CheckedEmbedder\(\.\.\., identity='NAME'\)") as caught:
         embedder(Model(**attributes))
     assert "hunter2" not in str(caught.value)
     assert embedder(Model(**attributes), identity=" mine ").identity == "mine"
 
 
-def test_a_deployment_that_nobody_chose_names_nothing() -> None:
+def test_a_default_deployment_is_not_part_of_the_identity() -> None:
     defaults: dict[str, Any] = {"model": "small", "deployment": "ada"}
     assert embedder(Model(**defaults, model_fields_set={"model"})).identity == "Model:small"
     assert embedder(Model(**defaults, model_fields_set={"deployment"})).identity == "Model:small:ada"
 
 
 @pytest.mark.parametrize("identity", ["", "  ", "a\nb", "\x00", 3, SimpleNamespace(key="hunter2")])
-def test_an_identity_that_is_no_name_is_refused_without_showing_objects(identity: Any) -> None:
+def test_an_invalid_identity_is_refused_without_showing_objects(identity: Any) -> None:
     with pytest.raises(InvalidConfigError, match="identity must be") as caught:
         embedder(Model(), identity=identity)
     assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("dimension", [0, -1, 1.5, True, "3", 2**21])
-def test_a_dimension_that_makes_no_sense_is_refused(dimension: Any) -> None:
+def test_an_invalid_dimension_is_refused(dimension: Any) -> None:
     with pytest.raises(InvalidConfigError, match="dimension must be"):
         embedder(Model(model="m"), dimension=dimension)
 
 
-def test_what_is_no_model_is_refused() -> None:
+def test_an_object_without_model_methods_is_refused() -> None:
     with pytest.raises(InvalidInputError, match=r"expected an embedding model, got str: it has no many\(\)"):
         embedder("openai:small")
     with pytest.raises(InvalidInputError, match="got the class Model"):
         embedder(Model)
 
 
-def test_building_asks_the_model_nothing() -> None:
+def test_building_does_not_call_the_model() -> None:
     model = Model(model="m")
     assert repr(embedder(model)) == "CheckedEmbedder(identity='Model:m', dimension=None)"
     assert model.asked == []
@@ -129,7 +129,7 @@ def test_a_given_dimension_is_not_looked_up() -> None:
     assert model.asked == []
 
 
-def test_many_threads_look_the_dimension_up_once() -> None:
+def test_concurrent_threads_look_the_dimension_up_once() -> None:
     coming = list[int]()
 
     class Slow(Model):
@@ -150,7 +150,7 @@ def test_many_threads_look_the_dimension_up_once() -> None:
     assert model.asked == [["dimension"]]
 
 
-def test_a_failed_look_up_is_tried_again() -> None:
+def test_a_failed_look_up_is_retried() -> None:
     answers = iter([[[]], [[1.0, 2.0]]])
     built = embedder(Model(model="m", many=lambda _: next(answers)))
     with pytest.raises(InvalidInputError, match="returned invalid vectors"):
@@ -170,7 +170,7 @@ def test_a_child_forked_during_a_look_up_can_look_up_itself() -> None:
 
 
 @pytest.mark.parametrize("texts", ["one text", [b"bytes"], [None], ["a", 3]])
-def test_what_is_no_list_of_texts_is_refused_unsent(texts: Any) -> None:
+def test_an_invalid_list_of_texts_is_refused_without_a_call(texts: Any) -> None:
     model = Model(model="m")
     with pytest.raises(InvalidInputError, match="text"):
         embedder(model).embed_documents(texts)
@@ -179,7 +179,7 @@ def test_what_is_no_list_of_texts_is_refused_unsent(texts: Any) -> None:
     assert model.asked == []
 
 
-def test_a_text_with_half_a_character_is_sent_as_one_that_can_be_written() -> None:
+def test_a_text_with_a_lone_surrogate_is_sent_as_valid_unicode() -> None:
     model = Model(model="m")
     embedder(model, dimension=3).embed_documents(["caf\u00e9 \ud83d"])
     assert model.asked == [["café ?"]]
@@ -189,7 +189,7 @@ class DeniedError(Exception):
     status_code = 401
 
 
-def test_what_a_model_raises_is_named_but_not_quoted(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_error_is_named_but_not_quoted(caplog: pytest.LogCaptureFixture) -> None:
     def fail(texts: list[str]) -> list[list[float]]:
         raise DeniedError("key sk-hunter2 is wrong")
 
@@ -201,7 +201,7 @@ def test_what_a_model_raises_is_named_but_not_quoted(caplog: pytest.LogCaptureFi
     assert caught.value.__cause__ is caught.value.__context__ is None
 
 
-def test_an_interrupt_goes_through() -> None:
+def test_an_interrupt_propagates() -> None:
     def interrupted(texts: list[str]) -> list[list[float]]:
         raise KeyboardInterrupt
 

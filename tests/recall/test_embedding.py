@@ -1,4 +1,4 @@
-"""Embedders that fail, change or know nothing: recall goes on by words, and says so."""
+"""Embedders that fail, change or carry no information: recall falls back to words and reports it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ FAULTY = {
 }
 
 
-def filled(where: Namespace) -> None:
+def add_texts(where: Namespace) -> None:
     where.session("s").add_many(MessageDraft("user", text) for text in SAID)
 
 
@@ -115,11 +115,11 @@ def vector_counts(engine: MemoryEngine, tenant: str = "a") -> dict[str, int]:
 
 
 @pytest.mark.parametrize("fault", FAULTY)
-def test_an_embedder_that_answers_nonsense_leaves_recall_to_words_and_is_named(fault: str) -> None:
+def test_an_embedder_with_invalid_output_is_reported_and_recall_uses_words(fault: str) -> None:
     answer, problem = FAULTY[fault]
     with MemoryEngine(embedder=Spy(answer=answer), clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         found = where.recall("red boat")
         assert found[0].entry.content == "the red boat"
         assert found.embedder is None
@@ -132,19 +132,19 @@ def test_an_embedder_that_answers_nonsense_leaves_recall_to_words_and_is_named(f
             where.embed()
 
 
-def test_by_words_the_ranking_is_the_same_as_without_an_embedder() -> None:
+def test_the_words_strategy_ranks_the_same_as_without_an_embedder() -> None:
     answers = []
     for embedder in (None, Spy(answer=raising)):
         with MemoryEngine(embedder=embedder, clock=FrozenClock(), ids=seeded_ids()) as engine:
-            filled(engine.namespace("a"))
+            add_texts(engine.namespace("a"))
             answers.append(engine.namespace("a").recall("red boat").hits)
     assert answers[0] == answers[1]
 
 
 @pytest.mark.parametrize("dimension", [0, -1, True, "4", None, 4.0])
-def test_a_size_that_is_none_is_named(dimension: object) -> None:
+def test_an_invalid_dimension_is_reported(dimension: object) -> None:
     with MemoryEngine(embedder=Sized(dimension)) as engine:  # type: ignore[arg-type]
-        filled(engine.namespace("a"))
+        add_texts(engine.namespace("a"))
         found = engine.namespace("a").recall("red boat")
         assert found[0].entry.content == "the red boat"
         assert repr(dimension) in found.problems[0]
@@ -156,7 +156,7 @@ def test_an_embedder_that_hangs_costs_its_time_limit_once() -> None:
     config = EngineConfig(embedding=EmbeddingConfig(time_limit_seconds=1))
     with MemoryEngine(config=config, embedder=spy) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         problems = [where.recall("red boat").problems for _ in range(5)]
         assert "did not respond within 1 s" in problems[0][0]
         assert all(len(each) == 1 for each in problems)
@@ -164,11 +164,11 @@ def test_an_embedder_that_hangs_costs_its_time_limit_once() -> None:
         until.set()
 
 
-def test_an_embedder_that_failed_is_left_alone_for_a_while_and_then_asked_again(clock: FrozenClock) -> None:
+def test_a_failed_embedder_is_retried_after_a_pause(clock: FrozenClock) -> None:
     spy = Spy(answer=raising)
     with MemoryEngine(embedder=spy, clock=clock) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         where.recall("red boat")
         once = spy.asked
         clock.advance(seconds=29)
@@ -182,12 +182,12 @@ def test_an_embedder_that_failed_is_left_alone_for_a_while_and_then_asked_again(
 
 
 @pytest.mark.parametrize("kind", ["file", POSTGRES])
-def test_a_changed_model_is_noticed_and_its_vectors_are_never_mixed(
+def test_a_changed_model_is_detected_and_its_vectors_are_never_mixed(
     kind: str, file_url: str, tenant: str, request: pytest.FixtureRequest
 ) -> None:
     url = file_url if kind == "file" else str(request.getfixturevalue("shared_postgres"))
     with MemoryEngine(url, embedder=Spy("old")) as engine:
-        filled(engine.namespace(tenant))
+        add_texts(engine.namespace(tenant))
         assert engine.namespace(tenant).recall("red boat").embedder == "old"
     new = Spy("new", answer=lambda n: -np.ones((n, 16), np.float32))
     with MemoryEngine(url, embedder=new) as engine:
@@ -199,7 +199,7 @@ def test_a_changed_model_is_noticed_and_its_vectors_are_never_mixed(
 
 
 @ON_FILE_AND_SERVER
-def test_vectors_of_a_model_that_nobody_uses_are_erased_after_a_week(
+def test_vectors_of_an_unused_model_are_erased_after_a_week(
     url: str, tenant: str, clock: FrozenClock
 ) -> None:
     old, new = Spy(f"old {tenant}"), Spy(f"new {tenant}")
@@ -207,7 +207,7 @@ def test_vectors_of_a_model_that_nobody_uses_are_erased_after_a_week(
         MemoryEngine(url, embedder=old, clock=clock) as before,
         MemoryEngine(url, embedder=new, clock=clock) as after,
     ):
-        filled(before.namespace(tenant))
+        add_texts(before.namespace(tenant))
         for _ in range(10):  # both serve: neither undoes the other's work
             clock.advance(days=1)
             for engine in (before, after):
@@ -220,11 +220,11 @@ def test_vectors_of_a_model_that_nobody_uses_are_erased_after_a_week(
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])
-def test_vectors_that_are_gone_from_a_store_are_noticed_and_made_anew(url: str, tenant: str) -> None:
+def test_missing_vectors_are_detected_and_rebuilt(url: str, tenant: str) -> None:
     spy = Spy(tenant)
     with MemoryEngine(url, embedder=spy) as engine:
         where = engine.namespace(tenant)
-        filled(where)
+        add_texts(where)
         best = [hit.entry.content for hit in where.recall("red boat", strategy="similarity")]
         ours = select(embedders.c.pk).where(embedders.c.identity == tenant)
         with engine._database.write() as connection:
@@ -239,13 +239,13 @@ def test_vectors_that_are_gone_from_a_store_are_noticed_and_made_anew(url: str, 
         assert len(spy.documents) == 8
 
 
-def test_embed_says_how_many_and_the_second_time_there_are_none() -> None:
+def test_embed_returns_the_number_of_messages_and_then_0() -> None:
     spy = Spy()
     with MemoryEngine(embedder=spy) as engine, MemoryEngine(embedder=None) as without:
         where = engine.namespace("a")
         assert where.embed() == 0
-        filled(where)
-        filled(without.namespace("a"))
+        add_texts(where)
+        add_texts(without.namespace("a"))
         assert (where.embed(), where.embed(), without.namespace("a").embed()) == (4, 0, 0)
         where.recall("red boat")
         assert len(spy.documents) == 4
@@ -253,7 +253,7 @@ def test_embed_says_how_many_and_the_second_time_there_are_none() -> None:
         assert where.embed() == 1
 
 
-def test_what_takes_too_long_is_embedded_in_the_background() -> None:
+def test_slow_embedding_continues_in_the_background() -> None:
     spy = Spy()
     config = EngineConfig(embedding=EmbeddingConfig(inline_seconds=1e-9, batch_size=7))
     with MemoryEngine(config=config, embedder=spy) as engine:
@@ -271,16 +271,16 @@ def test_what_takes_too_long_is_embedded_in_the_background() -> None:
 def test_a_query_is_embedded_once_a_day(clock: FrozenClock) -> None:
     spy = Spy()
     with MemoryEngine(embedder=spy, clock=clock) as engine:
-        filled(engine.namespace("a"))
+        add_texts(engine.namespace("a"))
         for hours, times in ((0, 1), (23.9, 1), (0.2, 2), (1, 2)):
             clock.advance(hours=hours)
             engine.namespace("a").recall("red boat")
             assert len(spy.queries) == times
 
 
-def test_what_one_engine_embedded_serves_the_next(file_url: str, clock: FrozenClock) -> None:
+def test_vectors_of_one_engine_are_used_by_the_next(file_url: str, clock: FrozenClock) -> None:
     with MemoryEngine(file_url, embedder=Spy(), clock=clock) as engine:
-        filled(engine.namespace("a"))
+        add_texts(engine.namespace("a"))
         first = engine.namespace("a").recall("red boat")
     second = Spy()
     with MemoryEngine(file_url, embedder=second, clock=clock) as engine:
@@ -293,11 +293,11 @@ def test_what_one_engine_embedded_serves_the_next(file_url: str, clock: FrozenCl
 
 
 @pytest.mark.soak
-def test_only_queries_are_in_the_cache_and_no_more_than_it_holds(file_url: str) -> None:
+def test_the_cache_contains_only_queries_within_its_limit(file_url: str) -> None:
     config = EngineConfig(embedding=EmbeddingConfig(cache_entries=50))
     with MemoryEngine(file_url, embedder=Spy(), config=config, clock=(clock := FrozenClock())) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         for number in range(300):
             clock.advance(seconds=1)
             where.recall(f"boat {number}")
@@ -333,7 +333,7 @@ class Picky(Spy):
 
 
 @pytest.mark.parametrize("raises", [True, False])
-def test_one_text_that_the_embedder_refuses_costs_no_other_its_vector(
+def test_one_refused_text_does_not_prevent_the_vectors_of_others(
     clock: FrozenClock,
     raises: bool,  # noqa: FBT001 - both cases
 ) -> None:
@@ -357,10 +357,10 @@ def test_one_text_that_the_embedder_refuses_costs_no_other_its_vector(
         assert where.embed() == 0
 
 
-def test_a_text_that_is_refused_alone_keeps_nobody_from_what_is_embedded() -> None:
+def test_a_single_refused_text_does_not_disable_existing_vectors() -> None:
     with MemoryEngine(embedder=Picky(), clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         where.recall("red boat")
         where.session("s").add("user", "poison")
         for _ in range(2):
@@ -372,18 +372,18 @@ def test_a_text_that_is_refused_alone_keeps_nobody_from_what_is_embedded() -> No
 def test_a_query_that_is_refused_is_answered_by_words_and_the_next_one_by_meaning() -> None:
     with MemoryEngine(embedder=Picky(), clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         refused = where.recall("poison boat")
         assert (refused.embedder, refused[0].entry.content) == (None, "the red boat")
         assert "raised ValueError" in refused.problems[0]
         assert where.recall("red boat").embedder == "spy"
 
 
-def test_while_documents_fail_what_has_vectors_is_found_by_them() -> None:
+def test_existing_vectors_are_used_while_documents_fail() -> None:
     spy = Spy()
     with MemoryEngine(embedder=spy, clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         where.recall("red boat")
         spy.answer = raising
         where.session("s").add("user", "one more")
@@ -409,12 +409,12 @@ class Gate(Spy):
 
 
 @pytest.mark.timeout(60)
-def test_nobody_waits_for_a_namespace_that_is_being_embedded() -> None:
+def test_other_calls_do_not_wait_while_a_namespace_is_being_embedded() -> None:
     gate = Gate()
     config = EngineConfig(embedding=EmbeddingConfig(time_limit_seconds=3600))
     with MemoryEngine(embedder=gate, config=config) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         worker = threading.Thread(target=where.embed)
         worker.start()
         assert gate.asked_for.wait(LIMIT_SECONDS)
@@ -444,13 +444,13 @@ class QuickGate(Spy):
         return super().embed_documents(texts)
 
 
-def test_a_recall_waits_for_the_batch_that_a_quick_embedder_makes_for_another() -> None:
+def test_a_recall_waits_for_a_running_batch_of_a_quick_embedder() -> None:
     answers: list[Recall] = []
     config = EngineConfig(embedding=EmbeddingConfig(inline_seconds=LIMIT_SECONDS))
     other = threading.Thread(target=lambda: answers.append(where.recall("red boat")))
     with MemoryEngine(embedder=(gate := QuickGate(other)), config=config, clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_texts(where)
         answers.append(where.recall("red boat"))
         other.join(LIMIT_SECONDS)
     assert [found.embedder for found in answers] == ["spy", "spy"]
@@ -473,7 +473,7 @@ def conversation(where: Namespace) -> None:
         )
 
 
-def test_a_model_that_knows_nothing_has_no_say() -> None:
+def test_an_uninformative_model_does_not_change_the_results() -> None:
     answers = []
     for embedder in (None, Chance(), HashEmbedder()):
         with MemoryEngine(embedder=embedder, clock=FrozenClock(), ids=seeded_ids()) as engine:
@@ -516,7 +516,7 @@ def test_engines_of_different_history_rank_the_same(
         assert ranking(where) == fresh
 
 
-def test_a_model_that_one_process_tried_is_not_tried_by_another(
+def test_a_model_tried_by_one_process_is_not_tried_again_by_another(
     url: str, config: EngineConfig, tenant: str, backend: str
 ) -> None:
     if backend == "sqlite-memory":
@@ -524,10 +524,10 @@ def test_a_model_that_one_process_tried_is_not_tried_by_another(
     with MemoryEngine(url, config=config, embedder=HashEmbedder(24)) as first:
         conversation(first.namespace(tenant))
         first.namespace(tenant).recall("which boat breaks")
-        held = first._services.retriever._indexes[tenant,].tenant
-        assert held is not None
+        cached_index = first._services.retriever._indexes[tenant,].tenant
+        assert cached_index is not None
         database = first._database
-        marked = update(trials).where(trials.c.namespace_pk == held.key).values(share=0.125)
+        marked = update(trials).where(trials.c.namespace_pk == cached_index.key).values(share=0.125)
 
         def is_marked() -> bool:
             with database.write() as connection:
@@ -542,7 +542,7 @@ def test_a_model_that_one_process_tried_is_not_tried_by_another(
             assert second._services.retriever._indexes[tenant,].vectors.trust.share != 0.125  # type: ignore[union-attr]
 
 
-def test_on_a_server_a_recall_does_not_wait_for_another_trial(
+def test_a_recall_on_postgresql_does_not_wait_for_another_trial(
     new_postgres_database: Callable[[], str], tenant: str
 ) -> None:
     with MemoryEngine(new_postgres_database(), embedder=HashEmbedder(24)) as engine:
@@ -569,7 +569,7 @@ def _is_embedded(where: Namespace) -> bool:
     return not where.recall("boat").problems
 
 
-def test_a_model_is_not_judged_before_its_vectors_are_there() -> None:
+def test_a_model_is_not_tried_before_its_vectors_are_complete() -> None:
     config = EngineConfig(embedding=EmbeddingConfig(inline_seconds=1e-9, batch_size=7))
     with (
         MemoryEngine(config=config, embedder=HashEmbedder()) as slowly,
@@ -581,9 +581,9 @@ def test_a_model_is_not_judged_before_its_vectors_are_there() -> None:
             conversation(where)
             where.recall("boat")
             wait_until(partial(_is_embedded, where), "all messages are embedded")
-            held = engine._services.retriever._indexes["a",].vectors
-            assert held is not None
-            trusts.append(held.trust)
+            cached_index = engine._services.retriever._indexes["a",].vectors
+            assert cached_index is not None
+            trusts.append(cached_index.trust)
         assert trusts[0] == trusts[1]
 
 
@@ -600,10 +600,10 @@ def test_every_database_ranks_the_same(engine: MemoryEngine, tenant: str) -> Non
             assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-5)
 
 
-def test_an_engine_lists_the_embedders_whose_vectors_it_holds(file_url: str) -> None:
+def test_an_engine_lists_the_embedders_of_its_vectors(file_url: str) -> None:
     for dimension in (4, 8):
         with MemoryEngine(file_url, embedder=HashEmbedder(dimension)) as engine:
-            filled(engine.namespace(f"by {dimension}"))
+            add_texts(engine.namespace(f"by {dimension}"))
             before = engine.embedders()
             engine.namespace(f"by {dimension}").embed()
             assert set(engine.embedders()) - set(before) == {f"hash-{dimension}"}
@@ -621,7 +621,7 @@ def test_many_new_vectors_are_indexed_in_the_background_until_the_engine_closes(
     monkeypatch.setattr("langmem_tiers.recall.embedding_backfill._MAX_UNINDEXED_VECTORS", 1)
     monkeypatch.setattr(VectorRepository, "build_index", index)
     with MemoryEngine(embedder=HashEmbedder()) as engine:
-        filled(engine.namespace("a"))
+        add_texts(engine.namespace("a"))
         engine.namespace("a").recall("red boat")
         wait_until(lambda: going_on, "the index is built")
     assert going_on[0]

@@ -1,4 +1,4 @@
-"""Filters let through what they name, exactly, whatever the strategy."""
+"""Filters are exact for every strategy."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ ALL = {f"m{number}" for number in range(8)}
         ({"tiers": {Tier.KNOWLEDGE}}, set()),
     ],
 )
-def test_a_filter_lets_through_what_it_names_whatever_the_strategy(
+def test_a_filter_applies_to_every_strategy(
     where: Namespace, filters: dict[str, Any], expected: set[str]
 ) -> None:
     for strategy in Strategy:
@@ -95,7 +95,7 @@ def test_a_promoted_message_is_long_term_until_it_is_restored(engine: MemoryEngi
     assert names(space, tiers={"long_term"}) == set()
 
 
-def test_importance_lets_through_what_matters_as_much_and_says_how_much(where: Namespace) -> None:
+def test_the_importance_filter_is_inclusive_and_entries_report_their_importance(where: Namespace) -> None:
     where.session("one").add(
         MessageDraft("user", "remember that my boat is red", id="told", created_at=START)
     )
@@ -105,7 +105,7 @@ def test_importance_lets_through_what_matters_as_much_and_says_how_much(where: N
     assert names(where, min_importance=weight) == {"told"}
 
 
-def test_what_is_filtered_out_leaves_the_scores_of_the_rest(where: Namespace) -> None:
+def test_filtered_messages_do_not_change_the_scores_of_the_others(where: Namespace) -> None:
     free = {hit.entry.id: hit.score for hit in where.recall("boat 5")}
     some = where.recall("boat 5", filters=RecallFilters(sessions=frozenset({"two"})))
     assert some.candidates == 4
@@ -133,12 +133,12 @@ def test_what_is_filtered_out_leaves_the_scores_of_the_rest(where: Namespace) ->
         ({"min_importance": float("nan")}, "nan"),
     ],
 )
-def test_a_filter_that_makes_no_sense_is_refused_by_name(filters: dict[str, Any], named: str) -> None:
+def test_an_invalid_filter_is_refused_by_name(filters: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidInputError, match=named):
         RecallFilters(**filters)
 
 
-def test_filters_hold_for_a_context_too(where: Namespace) -> None:
+def test_filters_apply_to_a_context(where: Namespace) -> None:
     context = where.build_context("boat", filters=RecallFilters(sessions=frozenset({"two"})))
     assert {hit.entry.id for hit in context.recalled} == {"m4", "m5", "m6", "m7"}
     assert context.left_out == ()

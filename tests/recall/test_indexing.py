@@ -1,4 +1,4 @@
-"""What is kept of a message: how long it is, whether it asks, who speaks."""
+"""Index rows of messages: length, question flag and speaker."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ index = Indexer(IMPORTANCE_SCORER)
     "text",
     ["Is it?", "是吗？", "你去吗", "你在哪儿", "在干什么~", "真的吗？😂", "多少", "どこですか。", "هل هذا؟"],
 )
-def test_a_question_is_known_by_its_mark_or_its_last_word(text: str) -> None:
+def test_a_question_is_recognized_by_its_mark_or_its_last_word(text: str) -> None:
     assert index(message(text)).is_question
 
 
 @pytest.mark.parametrize("text", ["It is.", "是啊。", "我去了哈尔滨", "在忙呢", "明日です。", "", "Why ask"])
-def test_what_tells_is_no_question(text: str) -> None:
+def test_a_statement_is_not_a_question(text: str) -> None:
     assert not index(message(text)).is_question
 
 
-def test_a_speaker_is_kept_by_the_words_of_the_name_and_a_chinese_name_is_one() -> None:
+def test_a_speaker_is_indexed_by_words_and_a_chinese_name_is_one_word() -> None:
     assert index(replace(message("Hi"), name="Ann Lee")).speaker == "ann lee"
     assert index(replace(message("Hi"), name="王小芳")).speaker == "王小芳"
     assert index(message("Hi")).speaker is None

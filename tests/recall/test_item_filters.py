@@ -1,4 +1,4 @@
-"""Filters on items never confuse types and never raise for what is missing."""
+"""Item filters never confuse types and never raise for missing values."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ JSON = st.recursive(
 VALUES = st.dictionaries(st.text("ab", max_size=1), JSON, max_size=3)
 
 
-def wanted(value: Any) -> Any:
+def build_filter(value: Any) -> Any:
     """A filter for exactly this part: an empty dict would fit every dict."""
     return {"$eq": value}
 
 
 @given(VALUES)
-def test_a_value_fits_the_filter_made_of_its_own_parts(value: dict[str, Any]) -> None:
-    assert matches(value, {name: wanted(part) for name, part in value.items()})
+def test_a_value_matches_a_filter_of_its_own_parts(value: dict[str, Any]) -> None:
+    assert matches(value, {name: build_filter(part) for name, part in value.items()})
 
 
 @given(VALUES, st.text("ab", max_size=1), SCALARS)
@@ -38,7 +38,7 @@ def test_equal_and_not_equal_split_the_values_that_have_the_key(
 
 
 @given(VALUES, st.text("ab", max_size=1), SCALARS, st.sampled_from(["$gt", "$gte", "$lt", "$lte"]))
-def test_a_comparison_never_raises_and_holds_for_one_kind_only(
+def test_a_comparison_never_raises_and_matches_only_equal_types(
     value: dict[str, Any], name: str, other: Any, operator: str
 ) -> None:
     if matches(value, {name: {operator: other}}):
@@ -56,6 +56,6 @@ def test_comparisons_of_numbers_agree_with_each_other(value: dict[str, Any], nam
 
 
 @pytest.mark.parametrize("wrong", ["a", 1, [("a", 1)], {1: 2}, {"a": {"$in": [1]}}, {"a": {"b": {"$x": 1}}}])
-def test_what_is_no_filter_is_refused(wrong: object) -> None:
+def test_an_invalid_filter_is_refused(wrong: object) -> None:
     with pytest.raises(InvalidInputError):
         check_filter(wrong)

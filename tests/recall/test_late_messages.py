@@ -1,4 +1,4 @@
-"""A message whose writer was slower than one who began after it comes in between, and nothing is read twice for it."""
+"""Messages committed late by a slow writer are inserted in order without reading others again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ranking(where: Namespace) -> list[tuple[str, float]]:
     return [(hit.entry.id, round(hit.score, 6)) for hit in where.recall("where is the red boat", limit=20)]
 
 
-def test_what_is_held_stays_when_a_late_message_comes_in_between(
+def test_cached_rows_stay_valid_when_a_late_message_is_committed(
     new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()
@@ -54,13 +54,13 @@ def test_what_is_held_stays_when_a_late_message_comes_in_between(
         slow.execute(COPIED)  # has its key, and is not committed
         where.session("t").add(MessageDraft("user", "The red boat sails at noon", id="sails"))
         assert "late" not in dict(ranking(where))
-        held = engine._services.retriever._indexes["acme",]
-        words, vectors = held._lexical_cache, held.vectors
+        cached_index = engine._services.retriever._indexes["acme",]
+        words, vectors = cached_index._lexical_cache, cached_index.vectors
         slow.commit()
         found = ranking(where)
         assert {"late", "about boats", "sails"} <= set(dict(found))
-        assert held._lexical_cache is words
-        assert held.vectors is vectors
+        assert cached_index._lexical_cache is words
+        assert cached_index.vectors is vectors
         with MemoryEngine(url) as fresh:
             assert ranking(fresh.namespace("acme")) == found
 
@@ -76,7 +76,7 @@ SMALL = {"small": ["hi"] * 16}
 
 
 @pytest.mark.parametrize(("first", "late"), [(TALK, {"small": ["hi"] * 8}), (SMALL, TALK)])
-def test_an_embedder_is_trusted_as_if_all_had_come_in_their_order(
+def test_the_trust_in_an_embedder_does_not_depend_on_commit_order(
     new_postgres_database: Callable[[], str], first: dict[str, list[str]], late: dict[str, list[str]]
 ) -> None:
     # The trial is made on the first messages: which those are, is another matter once late ones have come.
@@ -94,7 +94,9 @@ def test_an_embedder_is_trusted_as_if_all_had_come_in_their_order(
         where.recall("boat garden storm")
         with MemoryEngine(url) as fresh:
             fresh.namespace("acme").recall("boat garden storm")
-            kept, anew = (one.services.retriever._indexes["acme",].vectors for one in (engine, fresh))
+            kept, anew = (
+                instance.services.retriever._indexes["acme",].vectors for instance in (engine, fresh)
+            )
             assert kept is not None
             assert anew is not None
             assert kept.trust == anew.trust

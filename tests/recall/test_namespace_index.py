@@ -1,4 +1,4 @@
-"""What is held in memory for recall: nothing for who is not there, and nothing that the database no longer says."""
+"""Caches of recall: nothing for unknown namespaces, and nothing older than the database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def test_who_asks_for_what_is_not_there_leaves_nothing_behind(engine: MemoryEngine, tenant: str) -> None:
+def test_recall_in_an_unknown_namespace_caches_nothing(engine: MemoryEngine, tenant: str) -> None:
     retriever = engine.services.retriever
     for number in range(50):
         assert not engine.namespace(tenant, f"nobody {number}").recall("boat")
@@ -35,36 +35,38 @@ def test_who_asks_for_what_is_not_there_leaves_nothing_behind(engine: MemoryEngi
 
 
 @pytest.mark.soak
-def test_the_namespaces_that_were_asked_longest_ago_leave_first() -> None:
+def test_the_least_recently_used_namespaces_are_evicted_first() -> None:
     config = EngineConfig(recall=RecallConfig(index_megabytes=1))
     with MemoryEngine(config=config, embedder=None) as engine:
         for number in range(300):
             engine.session(f"n{number}", "s").add("user", "The red boat")
             assert engine.namespace(f"n{number}").recall("boat")
         retriever = engine.services.retriever
-        held = [path for (path,) in retriever._indexes]
-        assert held == [f"n{number}" for number in range(300 - len(held), 300)]
-        assert 100 < len(held) < 300
+        cached_index = [path for (path,) in retriever._indexes]
+        assert cached_index == [f"n{number}" for number in range(300 - len(cached_index), 300)]
+        assert 100 < len(cached_index) < 300
         assert retriever._total_bytes == sum(retriever._index_bytes.values()) <= 2**20
         retriever.invalidate()
         assert (retriever._total_bytes, retriever._index_bytes) == (0, {})
         assert engine.namespace("n0").recall("boat")
 
 
-def test_a_server_that_went_back_in_time_is_read_anew(new_postgres_database: Callable[[], str]) -> None:
+def test_a_server_restored_to_an_earlier_state_is_read_again(
+    new_postgres_database: Callable[[], str],
+) -> None:
     url = new_postgres_database()
     with MemoryEngine(url) as engine, psycopg.connect(url, autocommit=True) as server:
         where = engine.namespace("acme")
         where.session("s").add("user", "The red boat lies in the harbour")
         assert len(where.recall("red boat")) == 1
-        held = engine.services.retriever._indexes["acme",]
-        held._watermark += 1_000_000  # as if all that came before had been of a server that was ahead
+        cached_index = engine.services.retriever._indexes["acme",]
+        cached_index._watermark += 1_000_000  # as if all that came before had been of a server that was ahead
         where.session("s").add(MessageDraft("user", "The red boat sails at noon", id="new"))
         server.execute("UPDATE lmt_messages SET written_by = '5' WHERE id = 'new'")
         assert {hit.entry.id for hit in where.recall("red boat")} >= {"new"}
 
 
-def test_rows_of_another_servers_dump_are_taken_over_by_maintenance(
+def test_maintenance_adopts_rows_from_the_dump_of_another_server(
     new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()
@@ -93,7 +95,7 @@ class Quick(HashEmbedder):
         raise ValueError(text)
 
 
-def test_a_quick_embedder_that_raises_keeps_no_recall() -> None:
+def test_a_quick_embedder_that_raises_does_not_prevent_recall() -> None:
     with MemoryEngine(embedder=Quick(16)) as engine:
         engine.session("acme", "s").add("user", "The red boat")
         found = engine.namespace("acme").recall("red boat")
@@ -122,7 +124,7 @@ class Topics(HashEmbedder):
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("strategy", ["best", "second_look", "similarity"])
-def test_a_filter_that_the_server_does_not_know_finds_what_it_asks_for(
+def test_a_filter_that_the_server_cannot_apply_still_finds_matches(
     new_postgres_database: Callable[[], str], strategy: str
 ) -> None:
     with MemoryEngine(new_postgres_database(), embedder=Topics()) as engine:

@@ -1,4 +1,4 @@
-"""The nearest of one tenant among many on pgvector: as many as were asked for, and nothing of others."""
+"""The nearest vectors of one tenant among many on pgvector."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_tenant_with_few_rows_finds_all_of_them(engine: MemoryEngine) -> None:
     assert sorted(searching.nearest(QUERY, 10)) == searching.rows.keys.tolist()
 
 
-def test_a_session_and_a_time_are_looked_through_and_nothing_else(engine: MemoryEngine) -> None:
+def test_a_filtered_search_reads_only_its_session_and_time_range(engine: MemoryEngine) -> None:
     searching = Searching(engine, f"t{IN_SESSIONS}")
     rows = searching.rows
     session = int(rows.sessions[-1])
@@ -152,7 +152,7 @@ def test_the_order_is_that_of_the_cosines(engine: MemoryEngine) -> None:
 
 
 @pytest.mark.parametrize(("exact_numbers", "is_asked"), [(0, True), (EACH * SIZE, False)])
-def test_the_index_is_asked_only_where_a_namespace_is_large(
+def test_the_index_is_used_only_for_a_large_namespace(
     many_tenants: str, exact_numbers: int, *, is_asked: bool
 ) -> None:
     postgres = PostgresConfig(exact_numbers=exact_numbers)
@@ -178,7 +178,7 @@ def _scans(connection: psycopg.Connection[tuple[object, ...]]) -> int:
     return int(str(row[0]))
 
 
-def test_recall_within_a_session_or_a_time_finds_what_the_whole_namespace_would_hide(
+def test_recall_within_a_session_or_a_time_finds_messages_hidden_by_better_ones(
     shared_postgres: str, tenant: str
 ) -> None:
     with MemoryEngine(shared_postgres, embedder=HashEmbedder(SIZE)) as engine:

@@ -1,4 +1,4 @@
-"""Places know who stands beside whom, however the messages came in."""
+"""Positions link neighbors in any order of loading."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def part(rows: IndexRows, start: int, end: int) -> IndexRows:
     return IndexRows(*(getattr(rows, name)[start:end] for name in IndexRows.__slots__))
 
 
-def filled(rows: IndexRows, kernels: tuple[Kernel, ...] = KERNELS) -> MessagePositions:
+def build_positions(rows: IndexRows, kernels: tuple[Kernel, ...] = KERNELS) -> MessagePositions:
     """Places with these rows."""
     places = MessagePositions(kernels)
     places.extend(rows)
@@ -68,7 +68,7 @@ def filled(rows: IndexRows, kernels: tuple[Kernel, ...] = KERNELS) -> MessagePos
 
 def pair(between: float, kernel: Kernel) -> NDArray[np.float32]:
     """What three in a row lend, the middle one with so many terms."""
-    return filled(index_rows([1, 1, 1], lengths=[4, between, 4]), (kernel,)).outgoing_weights(0)
+    return build_positions(index_rows([1, 1, 1], lengths=[4, between, 4]), (kernel,)).outgoing_weights(0)
 
 
 @st.composite
@@ -82,10 +82,10 @@ def conversations(draw: st.DrawFn) -> IndexRows:
 
 
 @given(conversations(), st.data())
-def test_rows_that_come_in_parts_are_linked_as_if_they_came_at_once(
+def test_rows_added_in_parts_are_linked_like_rows_added_in_one_call(
     rows: IndexRows, data: st.DataObject
 ) -> None:
-    count, whole, places = len(rows.keys), filled(rows), MessagePositions(KERNELS)
+    count, whole, places = len(rows.keys), build_positions(rows), MessagePositions(KERNELS)
     cuts = data.draw(st.lists(st.integers(0, count), max_size=8).map(sorted))
     for start, end in zip([0, *cuts], [*cuts, count], strict=True):
         places.extend(part(rows, start, end))
@@ -102,8 +102,8 @@ def test_rows_that_come_in_parts_are_linked_as_if_they_came_at_once(
 
 
 @given(conversations())
-def test_neighbours_are_those_beside_a_message_in_its_own_session(rows: IndexRows) -> None:
-    places = filled(rows)
+def test_neighbors_are_the_adjacent_messages_in_the_same_session(rows: IndexRows) -> None:
+    places = build_positions(rows)
     sessions = rows.sessions.tolist()
     for row, session in enumerate(sessions):
         own = [other for other, of in enumerate(sessions) if of == session]
@@ -113,16 +113,16 @@ def test_neighbours_are_those_beside_a_message_in_its_own_session(rows: IndexRow
 
 
 @given(conversations())
-def test_an_answer_is_what_follows_a_question_in_its_session(rows: IndexRows) -> None:
-    places, asked = filled(rows), dict[int, bool]()
+def test_an_answer_follows_a_question_in_its_session(rows: IndexRows) -> None:
+    places, asked = build_positions(rows), dict[int, bool]()
     for row, (session, asks) in enumerate(zip(rows.sessions.tolist(), rows.asks.tolist(), strict=True)):
         assert bool(places["follows_question"][row]) is asked.get(session, False)
         asked[session] = asks
 
 
 @given(conversations())
-def test_a_message_has_its_own_terms_and_what_its_neighbours_lend(rows: IndexRows) -> None:
-    places = filled(rows)
+def test_the_length_of_a_message_includes_the_weighted_terms_of_neighbors(rows: IndexRows) -> None:
+    places = build_positions(rows)
     for kernel in range(len(KERNELS)):
         lengths = rows.lengths.astype(np.float64)
         for row, near in enumerate(places["neighbours"]):
@@ -132,8 +132,8 @@ def test_a_message_has_its_own_terms_and_what_its_neighbours_lend(rows: IndexRow
         assert places.lengths_with_neighbors(kernel) == pytest.approx(lengths, rel=1e-4)
 
 
-def test_a_message_reaches_so_many_neighbours_on_either_side_and_no_more() -> None:
-    places = filled(index_rows([1] * (2 * NEIGHBORS_PER_SIDE + 3)))
+def test_a_message_reaches_a_limited_number_of_neighbors_on_either_side() -> None:
+    places = build_positions(index_rows([1] * (2 * NEIGHBORS_PER_SIDE + 3)))
     middle = NEIGHBORS_PER_SIDE + 1
     expected = [middle + slot for slot in NEIGHBOR_OFFSETS]
     assert places["neighbours"][middle].tolist() == expected
@@ -142,7 +142,7 @@ def test_a_message_reaches_so_many_neighbours_on_either_side_and_no_more() -> No
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_what_is_lent_falls_with_the_terms_that_lie_between(kernel: Kernel) -> None:
+def test_neighbor_weights_decrease_with_the_terms_in_between(kernel: Kernel) -> None:
     first, far = NEIGHBOR_OFFSETS.index(1), NEIGHBOR_OFFSETS.index(2)
     lent = [pair(between, kernel)[0, far] for between in (0, 1, 5, 20, 100)]
     assert lent == sorted(lent, reverse=True)
@@ -152,21 +152,21 @@ def test_what_is_lent_falls_with_the_terms_that_lie_between(kernel: Kernel) -> N
     assert near[0, far] == pytest.approx(FORWARD_WEIGHT * np.exp(-9 / kernel.reach))
 
 
-def test_what_was_said_before_lends_more_than_what_was_said_after() -> None:
-    lent = filled(index_rows([1, 1])).outgoing_weights(0)
+def test_earlier_messages_have_more_weight_than_later_ones() -> None:
+    lent = build_positions(index_rows([1, 1])).outgoing_weights(0)
     assert lent[1, BEFORE] == pytest.approx(lent[0, BEHIND] * BACKWARD_WEIGHT / FORWARD_WEIGHT)
     assert lent[1, BEFORE] < lent[0, BEHIND]
 
 
-def test_a_wider_kernel_lends_more() -> None:
-    places = filled(index_rows([1, 1, 1]))
+def test_a_wider_kernel_has_larger_weights() -> None:
+    places = build_positions(index_rows([1, 1, 1]))
     there = places["neighbours"] >= 0
     assert (places.outgoing_weights(1)[there] > places.outgoing_weights(0)[there]).all()
 
 
 @given(conversations(), st.data())
-def test_rows_that_are_known_already_change_nothing(rows: IndexRows, data: st.DataObject) -> None:
-    count, whole, places = len(rows.keys), filled(rows), MessagePositions(KERNELS)
+def test_known_rows_change_nothing(rows: IndexRows, data: st.DataObject) -> None:
+    count, whole, places = len(rows.keys), build_positions(rows), MessagePositions(KERNELS)
     seen = data.draw(st.integers(0, count))
     again = data.draw(st.integers(0, seen))
     places.extend(part(rows, 0, seen))
@@ -176,9 +176,9 @@ def test_rows_that_are_known_already_change_nothing(rows: IndexRows, data: st.Da
     assert (places["neighbours"] == whole["neighbours"]).all()
 
 
-def test_rows_that_are_known_already_keep_what_follows_from_them() -> None:
+def test_known_rows_keep_the_derived_arrays() -> None:
     rows = index_rows([1, 1])
-    places = filled(rows)
+    places = build_positions(rows)
     places.derived_arrays["norms"] = np.ones(2)
     places.extend(rows)
     assert "norms" in places.derived_arrays
@@ -186,20 +186,20 @@ def test_rows_that_are_known_already_keep_what_follows_from_them() -> None:
     assert places.derived_arrays == {}
 
 
-def test_nothing_is_no_trouble() -> None:
-    places = filled(index_rows([]))
+def test_empty_positions_can_be_queried() -> None:
+    places = build_positions(index_rows([]))
     assert (places.count, places.session_count) == (0, 0)
     assert places.find_rows(np.array([1, 2])).tolist() == [-1, -1]
     assert places.find_speakers(["ann"])[0] == set()
 
 
 def test_rows_are_found_by_their_keys() -> None:
-    places = filled(index_rows([1, 2, 1], first_key=10))
+    places = build_positions(index_rows([1, 2, 1], first_key=10))
     assert places.find_rows(np.array([12, 9, 10, 13, 11, 10**12])).tolist() == [2, -1, 0, -1, 1, -1]
 
 
-def test_sessions_are_numbered_as_they_come() -> None:
-    places = filled(index_rows([70, 70, 50]))
+def test_sessions_are_numbered_in_order_of_appearance() -> None:
+    places = build_positions(index_rows([70, 70, 50]))
     places.extend(index_rows([90, 50], first_key=4))
     assert places.session_count == 3
     numbers = [places.get_session_number(key) for key in (70, 50, 90, 1)]
@@ -209,14 +209,14 @@ def test_sessions_are_numbered_as_they_come() -> None:
 
 
 def test_a_speaker_is_found_by_any_of_the_terms_of_a_name() -> None:
-    places = filled(index_rows([1] * 4, speakers=["ann lee", None, "bob lee", "ann lee"]))
-    assert _spoken(places, "ann") == ({"ann"}, [0, 3])
-    assert _spoken(places, "lee", "paint") == ({"lee"}, [0, 2, 3])
-    assert _spoken(places, "carol") == (set(), [])
+    places = build_positions(index_rows([1] * 4, speakers=["ann lee", None, "bob lee", "ann lee"]))
+    assert _find_speaker_rows(places, "ann") == ({"ann"}, [0, 3])
+    assert _find_speaker_rows(places, "lee", "paint") == ({"lee"}, [0, 2, 3])
+    assert _find_speaker_rows(places, "carol") == (set(), [])
     places.extend(index_rows([1], speakers=["carol"], first_key=5))
-    assert _spoken(places, "carol", "bob") == ({"bob", "carol"}, [2, 4])
+    assert _find_speaker_rows(places, "carol", "bob") == ({"bob", "carol"}, [2, 4])
 
 
-def _spoken(places: MessagePositions, *names: str) -> tuple[set[str], list[int]]:
+def _find_speaker_rows(places: MessagePositions, *names: str) -> tuple[set[str], list[int]]:
     known, rows = places.find_speakers(names)
     return known, np.flatnonzero(rows).tolist()

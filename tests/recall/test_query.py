@@ -1,4 +1,4 @@
-"""A query's speakers are found in it and taken out of what is looked for, also where no spaces are."""
+"""Speakers are found in a query and removed from its terms, with and without spaces."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def numbers_in(question: str, *names: str) -> set[int]:
         ("When did 王芳 move?", {1}),
     ],
 )
-def test_two_who_share_a_surname_are_told_apart(question: str, numbers: set[int]) -> None:
+def test_speakers_with_the_same_surname_are_distinguished(question: str, numbers: set[int]) -> None:
     assert numbers_in(question, "王芳", "王强") == numbers
 
 
@@ -55,16 +55,16 @@ def test_two_who_share_a_surname_are_told_apart(question: str, numbers: set[int]
         ("What does lily's 店 sell?", "Lily"),
     ],
 )
-def test_a_speaker_is_named_as_people_name_them(question: str, name: str) -> None:
+def test_a_speaker_is_found_by_common_forms_of_the_name(question: str, name: str) -> None:
     assert numbers_in(question, name, "Zoe") == {1}
 
 
 @pytest.mark.parametrize(("question", "name"), [("他带了行李", "李 小明"), ("天气明朗", "李小明")])
-def test_a_single_character_of_a_longer_name_names_nobody(question: str, name: str) -> None:
+def test_a_single_character_of_a_longer_name_matches_no_speaker(question: str, name: str) -> None:
     assert numbers_in(question, name) == set()
 
 
-def test_a_name_goes_before_what_others_are_also_called() -> None:
+def test_a_full_name_wins_over_a_nickname_of_another_speaker() -> None:
     assert numbers_in("明明在哪", "李小明", "明明") == {2}
 
 
@@ -77,7 +77,7 @@ def test_a_name_goes_before_what_others_are_also_called() -> None:
         ("What did Lily tell 王芳 about cats?", "What did tell about cats?"),
     ],
 )
-def test_names_are_taken_out_of_terms_and_text(question: str, left: str) -> None:
+def test_names_are_removed_from_terms_and_text(question: str, left: str) -> None:
     speakers, query = speakers_of("王芳", "Lily"), parse_query(question, NOW)
     names = query.find_speaker_names(speakers)
     assert "".join(query.get_text_without(names).split()) == "".join(left.split())
@@ -85,7 +85,7 @@ def test_names_are_taken_out_of_terms_and_text(question: str, left: str) -> None
     assert {"猫", "cat"} & set(query.get_terms_without(names)) == {"猫", "cat"} & set(extract_terms(left))
 
 
-def test_what_names_nobody_stays_as_it_was_asked() -> None:
+def test_a_query_without_known_names_is_unchanged() -> None:
     query = parse_query("When did  Ann paint it?", NOW)
     assert query.get_terms_without(set()) == list(query.terms) == ["ann", "paint"]
     assert query.get_text_without({"ann"}) == "When did paint it?"
@@ -94,7 +94,7 @@ def test_what_names_nobody_stays_as_it_was_asked() -> None:
     assert parse_query("ﾏｲｸ？", NOW).text == "ﾏｲｸ？"
 
 
-def test_of_a_long_query_so_many_words_are_looked_for_in_every_script() -> None:
+def test_a_long_query_is_limited_to_the_maximum_of_terms_in_every_script() -> None:
     assert len(parse_query(" ".join(f"w{n}" for n in range(100)), NOW).terms) == MAX_TERMS
     chinese = parse_query("爷爷的膝盖后来恢复得怎么样，孙子孙女分别为他老人家准备买过哪些合适礼物", NOW)
     assert {"礼物", "膝盖"} <= set(chinese.terms)

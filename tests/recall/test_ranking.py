@@ -1,4 +1,4 @@
-"""The ranking of a namespace with more messages than are weighed one by one."""
+"""The ranking of namespaces with many messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from langmem_tiers.recall.bm25 import WordScores
 from langmem_tiers.recall.ranking import MAX_EXHAUSTIVE_MESSAGES, Evidence, Weights, rank
 from langmem_tiers.recall.records import Trust
-from tests.recall.test_positions import filled, index_rows
+from tests.recall.test_positions import build_positions, index_rows
 
 if TYPE_CHECKING:
     from langmem_tiers.recall.arrays import Floats, Rows
@@ -24,7 +24,7 @@ BEST_FIRST = [MEANING, WORDS, TIME, SECOND, SESSION, SPEAKER]
 @pytest.fixture(scope="module")
 def places() -> MessagePositions:
     """Many messages of the same length, each in a session of its own."""
-    return filled(index_rows(range(1, MANY + 1)))
+    return build_positions(index_rows(range(1, MANY + 1)))
 
 
 def only(*rows: int, value: float = 1.0) -> Floats:
@@ -62,7 +62,7 @@ def test_each_signal_finds_its_message_among_thousands(places: MessagePositions)
 @pytest.mark.parametrize(
     "left", [MAX_EXHAUSTIVE_MESSAGES // 2, MAX_EXHAUSTIVE_MESSAGES + 100], ids=["few left", "many left"]
 )
-def test_among_thousands_only_what_is_allowed_is_found(places: MessagePositions, left: int) -> None:
+def test_only_allowed_rows_are_found_among_thousands(places: MessagePositions, left: int) -> None:
     allowed = np.arange(MANY) >= MANY - left
     allowed[BEST_FIRST[::2]] = True
     found = rank(places, evidence(), allowed, 3, Weights()).rows
@@ -86,7 +86,7 @@ def test_the_nearest_messages_of_a_store_are_ranked_by_the_cosines_it_computes(
     assert len(asked) < MANY / 2  # the cosines of all would cost too much
 
 
-def test_a_model_that_is_not_trusted_adds_nothing(places: MessagePositions) -> None:
+def test_an_untrusted_model_adds_nothing(places: MessagePositions) -> None:
     found = evidence()
     found.trust = Trust(share=0.0)
     ranked = rank(places, found, None, 5, Weights())
@@ -94,7 +94,7 @@ def test_a_model_that_is_not_trusted_adds_nothing(places: MessagePositions) -> N
     assert not ranked.signals["meaning"].any()
 
 
-def test_of_messages_that_are_as_good_the_newest_come_first(places: MessagePositions) -> None:
+def test_equally_scored_messages_are_sorted_newest_first(places: MessagePositions) -> None:
     nothing = np.zeros(MANY)
     words = WordScores(own=nothing, with_neighbors=(nothing, nothing), sessions=nothing)
     found = Evidence(words=words, speaker=nothing > 0, time=only(5, 7, 9))

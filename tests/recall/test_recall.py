@@ -1,4 +1,4 @@
-"""Recall through the public door: what is found, why, in what order, and for whom."""
+"""Recall through the public API: results, reasons, order and access."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def say(
     )
 
 
-def filled(where: Namespace, sessions: int = 3, each: int = 6) -> None:
+def add_filler_sessions(where: Namespace, sessions: int = 3, each: int = 6) -> None:
     """Sessions with nothing of interest in them."""
     for number in range(sessions):
         when = MONDAY + timedelta(days=40 + number)
@@ -55,7 +55,7 @@ def texts(found: Recall) -> list[str]:
 
 def test_a_message_is_found_by_its_own_words_in_any_session(engine: MemoryEngine, tenant: str) -> None:
     where = engine.namespace(tenant)
-    filled(where)
+    add_filler_sessions(where)
     say(where, "cats", "I have adopted a kitten called Oliver.")
     hit = where.recall("Who is Oliver the kitten?")[0]
     assert hit.entry.content == "I have adopted a kitten called Oliver."
@@ -65,7 +65,7 @@ def test_a_message_is_found_by_its_own_words_in_any_session(engine: MemoryEngine
 
 def test_an_answer_is_found_by_the_words_of_its_question(words: MemoryEngine) -> None:
     where = words.namespace("a")
-    filled(where)
+    add_filler_sessions(where)
     say(where, "talk", "How long have you been playing the cello?", "Three years now, with a break.")
     found = {hit.entry.content: hit for hit in where.recall("playing cello", limit=2)}
     answer = found["Three years now, with a break."]
@@ -73,7 +73,7 @@ def test_an_answer_is_found_by_the_words_of_its_question(words: MemoryEngine) ->
     assert answer.signals["message"] == 0
 
 
-def test_what_somebody_said_is_found_by_their_name(words: MemoryEngine) -> None:
+def test_messages_are_found_by_the_name_of_their_speaker(words: MemoryEngine) -> None:
     where = words.namespace("a")
     for name in ("Caroline", "Melanie"):
         say(where, f"with {name}", "I painted a sunrise over the lake.", name=name)
@@ -93,7 +93,7 @@ def test_what_somebody_said_is_found_by_their_name(words: MemoryEngine) -> None:
         (("Mike🐻", "sara_k"), "what did sara see"),
     ],
 )
-def test_who_is_meant_is_known_in_every_script(
+def test_the_speaker_in_a_query_is_recognized_in_every_script(
     words: MemoryEngine, names: tuple[str, str], asked: str
 ) -> None:
     where = words.namespace("a")
@@ -114,7 +114,7 @@ def test_who_is_meant_is_known_in_every_script(
         ("What happened last week?", datetime(2023, 5, 17, tzinfo=UTC)),
     ],
 )
-def test_what_was_said_at_the_time_of_the_question_comes_first(
+def test_messages_from_the_time_named_in_the_query_rank_first(
     words: MemoryEngine, query: str, now: datetime | None
 ) -> None:
     where = words.namespace("a")
@@ -131,7 +131,7 @@ def test_what_was_said_at_the_time_of_the_question_comes_first(
 def test_every_hit_explains_its_score(strategy: Strategy) -> None:
     with MemoryEngine(embedder=HashEmbedder(), clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_filler_sessions(where)
         say(where, "talk", "Is the ferry late?", "Yes, an hour at least.", name="Ann")
         found = where.recall("When did Ann say that the ferry is late?", strategy=strategy)
     assert len(found) > 0
@@ -154,14 +154,14 @@ def test_word_forms_accents_and_scripts_without_spaces_are_found(
     engine: MemoryEngine, tenant: str, said: str, asked: str
 ) -> None:
     where = engine.namespace(tenant)
-    filled(where, 1)
+    add_filler_sessions(where, 1)
     say(where, "talk", said)
     assert where.search(asked)[0].entry.content == said
     assert texts(where.recall(asked))[0] == said
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_summaries_never_come(strategy: Strategy) -> None:
+def test_summaries_are_never_recalled(strategy: Strategy) -> None:
     with MemoryEngine(embedder=HashEmbedder(), clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         added = session.add_many(MessageDraft("user", f"The boat number {n} is red.") for n in range(4))
@@ -171,10 +171,10 @@ def test_summaries_never_come(strategy: Strategy) -> None:
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_the_same_question_has_the_same_answer_and_keeps_its_limit(strategy: Strategy) -> None:
+def test_the_same_query_has_the_same_results_within_its_limit(strategy: Strategy) -> None:
     with MemoryEngine(embedder=HashEmbedder(), clock=FrozenClock()) as engine:
         where = engine.namespace("a")
-        filled(where)
+        add_filler_sessions(where)
         first, again, more = (where.recall("the late ferry", strategy=strategy, limit=n) for n in (5, 5, 12))
     assert first == again
     assert len(first) == 5
@@ -185,7 +185,7 @@ def test_the_same_question_has_the_same_answer_and_keeps_its_limit(strategy: Str
         assert more.hits[:5] == first.hits
 
 
-def test_recency_gives_the_newest_first_whatever_the_order_of_writing(words: MemoryEngine) -> None:
+def test_recency_returns_the_newest_first_in_any_order_of_writing(words: MemoryEngine) -> None:
     where = words.namespace("a")
     for day in (3, 1, 4, 2):
         say(where, "s", f"day {day}", when=MONDAY + timedelta(days=day))
@@ -194,7 +194,7 @@ def test_recency_gives_the_newest_first_whatever_the_order_of_writing(words: Mem
     assert found.strategy is Strategy.RECENCY
 
 
-def test_importance_gives_the_most_important_first(words: MemoryEngine) -> None:
+def test_importance_returns_the_most_important_first(words: MemoryEngine) -> None:
     where = words.namespace("a")
     say(where, "s", "ok", "Remember that my name is Ann and I prefer tea.", "fine")
     found = where.recall(" ", strategy="importance")
@@ -203,7 +203,7 @@ def test_importance_gives_the_most_important_first(words: MemoryEngine) -> None:
     assert weights == sorted(weights, reverse=True) == [hit.score for hit in found]
 
 
-def test_importance_fades_within_two_days_and_grows_with_use(clock: FrozenClock) -> None:
+def test_importance_decreases_within_two_days_and_increases_with_use(clock: FrozenClock) -> None:
     with MemoryEngine(embedder=None, clock=clock) as engine:
         where = engine.namespace("a")
 
@@ -226,7 +226,7 @@ def test_importance_fades_within_two_days_and_grows_with_use(clock: FrozenClock)
             assert importance() == pytest.approx(old + more)
 
 
-def test_similarity_is_the_cosine_and_without_an_embedder_it_says_so(words: MemoryEngine) -> None:
+def test_similarity_is_the_cosine_and_requires_an_embedder(words: MemoryEngine) -> None:
     embedder = HashEmbedder()
     with MemoryEngine(embedder=embedder) as engine:
         for opened in (engine, words):
@@ -254,15 +254,13 @@ def test_hybrid_adds_up_recency_similarity_and_importance_by_their_weights() -> 
     assert best.signals["importance"] == pytest.approx(0.2 * best.entry.importance, abs=1e-6)
 
 
-def test_tf_idf_prefers_what_holds_more_and_rarer_words_of_the_question(words: MemoryEngine) -> None:
+def test_tf_idf_prefers_messages_with_more_and_rarer_query_words(words: MemoryEngine) -> None:
     where = words.namespace("a")
     say(where, "s", "a boat", "a boat and a zebra", "a boat in town", "nothing")
     assert texts(where.recall("boat zebra", strategy="tf_idf"))[0] == "a boat and a zebra"
 
 
-def test_words_and_search_bring_only_what_holds_a_word_of_the_query(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_words_and_search_return_only_messages_with_a_query_word(engine: MemoryEngine, tenant: str) -> None:
     where = engine.namespace(tenant)
     say(where, "s", "the red boat", "next to it", "boats and more boats", "gone")
     found = where.recall("boat", strategy=Strategy.WORDS)
@@ -272,9 +270,9 @@ def test_words_and_search_bring_only_what_holds_a_word_of_the_query(
     assert where.search("zebra") == where.search("  ") == ()
 
 
-def test_other_tenants_change_no_rank_and_no_score(engine: MemoryEngine, tenant: str) -> None:
+def test_other_namespaces_do_not_change_ranks_or_scores(engine: MemoryEngine, tenant: str) -> None:
     where = engine.namespace(tenant, "mine")
-    filled(where)
+    add_filler_sessions(where)
     say(where, "talk", "The red boat sails at noon.", "Who told you that?", "The harbour master.")
     before = where.recall("When does the red boat sail?")
     for number in range(200):
@@ -284,7 +282,7 @@ def test_other_tenants_change_no_rank_and_no_score(engine: MemoryEngine, tenant:
     assert after == before
 
 
-def test_of_a_deleted_session_nothing_is_recalled(engine: MemoryEngine, tenant: str) -> None:
+def test_messages_of_a_deleted_session_are_not_recalled(engine: MemoryEngine, tenant: str) -> None:
     where = engine.namespace(tenant)
     say(where, "gone", "the red boat", "sails at noon")
     say(where, "stays", "the green boat")
@@ -297,7 +295,7 @@ def test_of_a_deleted_session_nothing_is_recalled(engine: MemoryEngine, tenant: 
 
 
 @pytest.mark.parametrize("backend", ON_DISK)
-def test_what_one_engine_writes_or_erases_another_knows_at_once(
+def test_writes_and_erasures_of_one_engine_are_visible_to_another_immediately(
     url: str, config: EngineConfig, tenant: str
 ) -> None:
     with MemoryEngine(url, config=config) as one, MemoryEngine(url, config=config) as two:
@@ -329,7 +327,7 @@ def test_accesses_are_counted_on_close_and_do_not_change_the_best(file_url: str)
     assert [(hit.entry.id, hit.score) for hit in after] == [(hit.entry.id, hit.score) for hit in before]
 
 
-def test_a_second_look_follows_what_the_first_found(words: MemoryEngine) -> None:
+def test_a_second_look_follows_entities_found_by_the_first(words: MemoryEngine) -> None:
     where = words.namespace("a")
     said = [
         ("Peter", "The town library closes early on Monday."),
@@ -353,7 +351,7 @@ def test_a_second_look_follows_what_the_first_found(words: MemoryEngine) -> None
     assert by_text[found].score == pytest.approx(sum(by_text[found].signals.values()))
 
 
-def test_what_was_recalled_here_counts_here_once_it_is_written(file_url: str) -> None:
+def test_accesses_count_after_they_are_written(file_url: str) -> None:
     by_access = RecallConfig(tf_idf=TfIdfWeights(semantic=0, keyword=0, recency=0, importance=0, access=1))
     config = EngineConfig(recall=by_access)
     with MemoryEngine(file_url, embedder=None, config=config, clock=FrozenClock()) as engine:
@@ -363,12 +361,14 @@ def test_what_was_recalled_here_counts_here_once_it_is_written(file_url: str) ->
             where.recall("boat", limit=1)
         assert [hit.score for hit in where.recall("boat", strategy="tf_idf")] == [0, 0]
         engine._services.retriever._write_accesses()
-        held = where.recall("boat", strategy="tf_idf")
+        first_recall = where.recall("boat", strategy="tf_idf")
         with MemoryEngine(file_url, embedder=None, config=config, clock=FrozenClock()) as other:
             fresh = other.namespace("a").recall("boat", strategy="tf_idf")
-        assert texts(held) == ["the red boat", "the green house"]
-        assert [hit.score for hit in held] == pytest.approx([0.5, 0.1])
-        assert [(hit.entry.id, hit.score) for hit in held] == [(hit.entry.id, hit.score) for hit in fresh]
+        assert texts(first_recall) == ["the red boat", "the green house"]
+        assert [hit.score for hit in first_recall] == pytest.approx([0.5, 0.1])
+        assert [(hit.entry.id, hit.score) for hit in first_recall] == [
+            (hit.entry.id, hit.score) for hit in fresh
+        ]
 
 
 class Shrinking(RecallIndexRepository):
@@ -382,9 +382,9 @@ class Shrinking(RecallIndexRepository):
         return super().get_messages(tenant, keys)
 
 
-def test_who_meets_an_erasure_each_time_is_told_so(words: MemoryEngine) -> None:
+def test_a_recall_disturbed_by_repeated_erasures_reports_a_problem(words: MemoryEngine) -> None:
     where = words.namespace("a")
-    filled(where, sessions=9)
+    add_filler_sessions(where, sessions=9)
     store = words._services.retriever.index = Shrinking(words._database)
     store.where = where
     found = where.recall("ferry")

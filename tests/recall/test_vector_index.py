@@ -1,4 +1,4 @@
-"""Vectors say what they can, and as much as they have shown to know."""
+"""The vector index and the trust in an embedder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from langmem_tiers.recall.vector_index import (
     iter_trial_sizes,
     normalize_vectors,
 )
-from tests.recall.test_positions import filled, index_rows
+from tests.recall.test_positions import build_positions, index_rows
 
 SIZE = 32
 SESSIONS, EACH = 20, 12
@@ -41,7 +41,7 @@ def topical(noise: float = 0.5) -> np.ndarray[tuple[int, int], np.dtype[np.float
 
 def talks() -> MessagePositions:
     """Sessions one after the other, of messages that are long enough to be tried on."""
-    return filled(
+    return build_positions(
         index_rows(np.repeat(np.arange(1, SESSIONS + 1), EACH).tolist(), lengths=[6] * SESSIONS * EACH)
     )
 
@@ -81,28 +81,28 @@ def test_a_unit_vector_has_the_length_one_and_its_direction(given: list[list[flo
             assert after == pytest.approx(before / length, abs=1e-5)
 
 
-def test_a_vector_without_direction_stays_without() -> None:
+def test_a_zero_vector_stays_zero() -> None:
     assert normalize_vectors(np.zeros((2, 3), np.float32)).tolist() == [[0, 0, 0], [0, 0, 0]]
     assert normalize_vectors(np.zeros((0, 3), np.float32)).shape == (0, 3)
     assert normalize_vectors(np.array([3, 4], np.float32)).tolist() == pytest.approx([0.6, 0.8])
 
 
-def test_a_lone_message_is_as_near_as_its_own_vector() -> None:
-    places = filled(index_rows([1, 2, 3]))
+def test_a_message_without_neighbors_has_its_own_similarity() -> None:
+    places = build_positions(index_rows([1, 2, 3]))
     cosines = np.array([0.9, -0.2, 0.4])
     assert combine_neighbor_cosines(places, 0, cosines, np.array([0, 1, 2])) == pytest.approx(cosines)
     assert combine_neighbor_cosines(places, 0, cosines, np.array([2])) == pytest.approx([0.4])
 
 
-def test_a_message_is_nearer_for_near_neighbours_and_farther_for_far_ones() -> None:
-    places = filled(index_rows([1] * 3 + [2] * 3 + [3]))
+def test_near_neighbors_raise_and_far_neighbors_lower_the_similarity() -> None:
+    places = build_positions(index_rows([1] * 3 + [2] * 3 + [3]))
     cosines = np.array([0.5, 0.5, 0.5, -0.5, 0.5, -0.5, 0.5])
     near, far, alone = combine_neighbor_cosines(places, 0, cosines, np.array([1, 4, 6]))
     assert near > alone > far
 
 
-def test_a_pair_is_taken_together_as_far_as_one_lends_to_the_other() -> None:
-    places = filled(index_rows([1, 1]))
+def test_a_pair_is_combined_by_the_weight_of_the_neighbor() -> None:
+    places = build_positions(index_rows([1, 1]))
     cosines = np.array([0.8, 0.2])
     share = float(places.outgoing_weights(0)[0, 4])
     expected = (0.2 + share * 0.8) / np.sqrt(1 + share**2 + 0.5 * 2 * share)
@@ -110,11 +110,11 @@ def test_a_pair_is_taken_together_as_far_as_one_lends_to_the_other() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_vectors_by_chance_are_hardly_trusted(seed: int) -> None:
+def test_random_vectors_are_hardly_trusted(seed: int) -> None:
     assert trust_in(vectors(SESSIONS * EACH, seed), words_by_topic()).share < 0.1
 
 
-def test_vectors_that_tell_topics_apart_are_trusted() -> None:
+def test_vectors_that_separate_topics_are_trusted() -> None:
     assert trust_in(topical(), words_by_topic()).share > 0.9
 
 
@@ -122,7 +122,7 @@ def test_vectors_that_are_all_the_same_are_not_trusted() -> None:
     assert trust_in(np.ones((SESSIONS * EACH, SIZE), np.float32), words_by_topic()).share == 0
 
 
-def test_less_noise_is_never_trusted_less() -> None:
+def test_less_noise_never_lowers_the_trust() -> None:
     shares = [trust_in(topical(noise), words_by_topic()).share for noise in (0.2, 1, 3, 9)]
     assert shares == sorted(shares, reverse=True)
 
@@ -132,7 +132,7 @@ def test_cosines_that_differ_little_are_stretched_more() -> None:
     assert trust_in(crowded, words_by_topic()).scale > trust_in(topical(), words_by_topic()).scale
 
 
-def test_the_first_messages_give_the_same_sample_however_many_follow() -> None:
+def test_the_trial_sample_does_not_depend_on_later_messages() -> None:
     few = MessagePositions(talks().kernels)
     few.extend(index_rows(np.repeat(np.arange(1, 12), EACH).tolist(), lengths=[6] * 11 * EACH))
     one, other = draw_trial_sample(talks(), 128), draw_trial_sample(few, 128)
@@ -141,7 +141,7 @@ def test_the_first_messages_give_the_same_sample_however_many_follow() -> None:
     assert all((a == b).all() for a, b in zip(one.parts, other.parts, strict=True))
 
 
-def test_a_model_is_tried_each_time_there_are_twice_as_many_messages() -> None:
+def test_a_model_is_tried_each_time_the_messages_double() -> None:
     assert [list(iter_trial_sizes(count)) for count in (0, 15, 16, 31, 32, 100)] == [
         [],
         [],
@@ -152,7 +152,7 @@ def test_a_model_is_tried_each_time_there_are_twice_as_many_messages() -> None:
     ]
 
 
-def test_a_sample_holds_messages_with_the_one_before_them_in_their_session() -> None:
+def test_a_sample_contains_messages_with_their_predecessor_in_the_session() -> None:
     places = talks()
     picked = draw_trial_sample(places, 128)
     assert picked is not None
@@ -163,16 +163,16 @@ def test_a_sample_holds_messages_with_the_one_before_them_in_their_session() -> 
     assert max(rows.max() for rows in picked.parts) < 128
 
 
-def test_too_few_messages_are_not_tried_on() -> None:
+def test_a_model_is_not_tried_on_too_few_messages() -> None:
     assert draw_trial_sample(MessagePositions(talks().kernels), 0) is None
     for count, least in ((MIN_SAMPLE_PAIRS, None), (MIN_SAMPLE_PAIRS + 1, MIN_SAMPLE_PAIRS)):
-        picked = draw_trial_sample(filled(index_rows([1] * count, lengths=[6] * count)), count)
+        picked = draw_trial_sample(build_positions(index_rows([1] * count, lengths=[6] * count)), count)
         assert (None if picked is None else len(picked.rows)) == least
-    assert draw_trial_sample(filled(index_rows([1] * 99, lengths=[3] * 99)), 99) is None
+    assert draw_trial_sample(build_positions(index_rows([1] * 99, lengths=[3] * 99)), 99) is None
     assert VectorIndex(SIZE).trust.share == DEFAULT_TRUST_SHARE
 
 
-def test_what_has_no_vectors_yet_is_left_out_and_much_of_it_puts_the_trial_off() -> None:
+def test_messages_without_vectors_are_skipped_and_many_of_them_postpone_the_trial() -> None:
     whole = draw_trial_sample(talks(), 128)
     assert whole is not None
     there = np.ones(SESSIONS * EACH, np.bool_)
@@ -187,23 +187,23 @@ def test_what_has_no_vectors_yet_is_left_out_and_much_of_it_puts_the_trial_off()
     assert whole.restrict_to(there) is None
 
 
-def test_in_a_short_session_nothing_can_be_told_apart_and_the_model_stays_untried() -> None:
-    places = filled(index_rows([1] * MIN_FAR_MESSAGES, lengths=[6] * MIN_FAR_MESSAGES))
+def test_a_model_is_not_tried_on_a_short_session() -> None:
+    places = build_positions(index_rows([1] * MIN_FAR_MESSAGES, lengths=[6] * MIN_FAR_MESSAGES))
     assert trust_in(topical(), words_by_topic(), places) == Trust(DEFAULT_TRUST_SHARE, 1.0)
 
 
-def test_in_one_long_session_a_model_is_tried_on_what_lies_far_apart() -> None:
-    places = filled(index_rows([1] * 96, lengths=[6] * 96))
+def test_a_model_is_tried_on_distant_messages_of_one_long_session() -> None:
+    places = build_positions(index_rows([1] * 96, lengths=[6] * 96))
     assert trust_in(topical(), words_by_topic(), places).share > 0.9
     assert trust_in(vectors(96), words_by_topic(), places).share < 0.1
 
 
-def test_where_neither_words_nor_vectors_tell_anything_apart_the_model_stays_untried() -> None:
+def test_a_model_is_not_tried_if_neither_words_nor_vectors_separate_messages() -> None:
     unlike = [[f"w{row}n{n}" for n in range(6)] for row in range(SESSIONS * EACH)]
     assert trust_in(vectors(SESSIONS * EACH), unlike).share == DEFAULT_TRUST_SHARE
 
 
-def test_vectors_stay_where_they_are_as_messages_are_added() -> None:
+def test_vectors_keep_their_rows_as_messages_are_added() -> None:
     places, index, table = MessagePositions(talks().kernels), VectorIndex(SIZE), vectors(100)
     for start, end in ((0, 1), (1, 3), (3, 40), (40, 100)):
         places.extend(index_rows([1] * (end - start), first_key=start + 1))
@@ -215,7 +215,7 @@ def test_vectors_stay_where_they_are_as_messages_are_added() -> None:
     )
 
 
-def test_where_a_store_keeps_the_vectors_messages_can_be_added_too() -> None:
+def test_messages_can_be_added_without_vectors_in_memory() -> None:
     places, index = MessagePositions(talks().kernels), VectorIndex(SIZE)
     for start, end in ((0, 2), (2, 3), (3, 40), (40, 41)):
         places.extend(index_rows([1] * (end - start), first_key=start + 1))
@@ -226,8 +226,8 @@ def test_where_a_store_keeps_the_vectors_messages_can_be_added_too() -> None:
     assert not index.is_in_memory
 
 
-def test_a_message_without_a_vector_is_like_the_average() -> None:
-    places, index, table = filled(index_rows([1] * 5)), VectorIndex(SIZE), vectors(3)
+def test_a_message_without_a_vector_has_the_average_similarity() -> None:
+    places, index, table = build_positions(index_rows([1] * 5)), VectorIndex(SIZE), vectors(3)
     index.put(places, np.array([1, 2, 4]), table)
     query = normalize_vectors(vectors(1, seed=5)[0])
     cosines = normalize_vectors(table) @ query
@@ -238,8 +238,8 @@ def test_a_message_without_a_vector_is_like_the_average() -> None:
     assert not index.is_complete(places)
 
 
-def test_messages_that_came_since_vectors_were_loaded_have_none() -> None:
-    places, index, table = filled(index_rows([1] * 3)), VectorIndex(SIZE), vectors(3)
+def test_messages_newer_than_the_loaded_vectors_have_none() -> None:
+    places, index, table = build_positions(index_rows([1] * 3)), VectorIndex(SIZE), vectors(3)
     index.put(places, places["keys"], table)
     places.extend(index_rows([1] * 40, first_key=4))
     query = normalize_vectors(vectors(1, seed=5)[0])
@@ -247,19 +247,19 @@ def test_messages_that_came_since_vectors_were_loaded_have_none() -> None:
         [(normalize_vectors(table) @ query).mean()] * 40, abs=1e-6
     )
     index = VectorIndex(SIZE)
-    index.put(filled(index_rows([1] * 3)), np.array([1, 2, 3]), None)
+    index.put(build_positions(index_rows([1] * 3)), np.array([1, 2, 3]), None)
     assert index.mark_lost(np.array([2, 41])) == 1
     assert index.list_missing_keys(places).tolist() == list(range(3, 44))
 
 
-def test_without_any_vector_all_messages_are_alike() -> None:
-    places, index = filled(index_rows([1] * 3)), VectorIndex(SIZE)
+def test_without_vectors_all_cosines_are_0() -> None:
+    places, index = build_positions(index_rows([1] * 3)), VectorIndex(SIZE)
     assert index.list_missing_keys(places).tolist() == [1, 2, 3]
     assert index.compute_cosines(3, normalize_vectors(vectors(1)[0])).tolist() == [0, 0, 0]
 
 
-def test_vectors_of_messages_that_are_not_here_are_left_out() -> None:
-    places, index = filled(index_rows([1] * 2)), VectorIndex(SIZE)
+def test_vectors_of_unknown_messages_are_ignored() -> None:
+    places, index = build_positions(index_rows([1] * 2)), VectorIndex(SIZE)
     index.put(places, np.array([99, 2]), vectors(2))
     assert index.list_missing_keys(places).tolist() == [1]
     assert index.get_vectors(np.array([1])) == pytest.approx(normalize_vectors(vectors(2))[1:], abs=1e-6)

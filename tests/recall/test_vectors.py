@@ -1,4 +1,4 @@
-"""What a model gives is checked before it counts as vectors."""
+"""The output of a model is validated before it is used as vectors."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_the_table_is_not_the_models_own_array() -> None:
     assert cached.tolist() == [[1.0, 1.0, 1.0]]
 
 
-def test_no_texts_give_no_rows_of_the_right_length() -> None:
+def test_no_texts_give_an_empty_table_of_the_right_dimension() -> None:
     assert validate_vectors([], 0, 5).shape == (0, 5)
 
 
-def test_any_length_will_do_if_none_is_asked_for() -> None:
+def test_any_dimension_is_accepted_if_none_is_required() -> None:
     assert validate_vectors([[0.0] * 7], 1, None).shape == (1, 7)
 
 
@@ -68,7 +68,7 @@ def test_another_count_is_refused_with_both_numbers(given: list[list[float]]) ->
     ],
     ids=lambda given: type(given).__name__,
 )
-def test_what_is_no_table_of_numbers_is_refused(given: Any) -> None:
+def test_an_invalid_table_of_numbers_is_refused(given: Any) -> None:
     with pytest.raises(InvalidInputError, match="returned invalid vectors"):
         validate_vectors(given, 2, None)
 
@@ -79,7 +79,7 @@ def test_another_length_is_refused_with_both_numbers() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf"), 1e39])
-def test_what_float32_cannot_compare_is_refused_with_its_place(bad: float) -> None:
+def test_a_non_finite_vector_is_refused_with_its_position(bad: float) -> None:
     with pytest.raises(InvalidInputError, match="not finite for text 2 of 3"):
         validate_vectors([[1.0], [bad], [bad]], 3, 1)
 

@@ -62,9 +62,9 @@ class ApiClient:
 
 def get_error_kind(answer: Response) -> str:
     """What is wrong, in one word; nothing else may be in it but a sentence."""
-    told = answer.json()
-    assert set(told) == {"error"}
-    assert set(told["error"]) == {"kind", "message"}
+    body = answer.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"kind", "message"}
     assert "Traceback" not in answer.text
     assert ".py" not in answer.text
-    return str(told["error"]["kind"])
+    return str(body["error"]["kind"])

@@ -1,4 +1,4 @@
-"""What the server says about contexts is what goes to the model."""
+"""Contexts of the server equal those sent to the model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reason_of(one: dict[str, Any]) -> str:
     return str(one["reason"]).partition(":")[0]
 
 
-def test_what_is_left_out_is_told_with_its_true_reason(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_omitted_messages_have_their_actual_reason(ask: ApiClient, memory: MemoryEngine) -> None:
     before = memory.session(("acme", "alice"), "before")
     said = [
         f"The harbour boats have red sails, number {n}, " + f"seen at pier {n} again " * 12 for n in range(9)
@@ -35,69 +35,77 @@ def test_what_is_left_out_is_told_with_its_true_reason(ask: ApiClient, memory: M
     known.store("domain", "harbour boats", "moored at the pier")
     known.store("domain", "red sails", "sewn by Nora " * 40)
     memory.session(("acme", "alice"), "now").add("user", QUESTION)
-    told = ask.post_json("/context", namespace=ALICE, session="now", question=QUESTION, budget=800)
-    out = told["left_out"]
-    assert {reason_of(one) for one in out} >= {"summarized", "duplicate", "knowledge"}
-    assert {one["origin"] for one in out if reason_of(one) == "summarized"} == {"compressed"}
-    assert {one["origin"] for one in out if reason_of(one) != "summarized"} == {"dropped"}
-    (unknown,) = (one for one in out if reason_of(one) == "knowledge")
+    body = ask.post_json("/context", namespace=ALICE, session="now", question=QUESTION, budget=800)
+    out = body["left_out"]
+    assert {reason_of(entry) for entry in out} >= {"summarized", "duplicate", "knowledge"}
+    assert {entry["origin"] for entry in out if reason_of(entry) == "summarized"} == {"compressed"}
+    assert {entry["origin"] for entry in out if reason_of(entry) != "summarized"} == {"dropped"}
+    (unknown,) = (entry for entry in out if reason_of(entry) == "knowledge")
     assert (unknown["id"], unknown["session"], unknown["role"]) == ("domain/red sails", None, None)
     assert unknown["tokens"] > 100
     context = memory.session(("acme", "alice"), "now").preview(QUESTION, budget=TokenBudget.of(800)).context
-    assert len(out) == len({(one["session"], one["id"]) for one in out}) == told["left_out_count"]
-    names = [one["id"] if one["session"] is None else f"{one['session']}/{one['id']}" for one in out]
-    assert [one["reason"] for one in out] == [context.reasons[name] for name in names]
+    assert len(out) == len({(entry["session"], entry["id"]) for entry in out}) == body["left_out_count"]
+    names = [
+        entry["id"] if entry["session"] is None else f"{entry['session']}/{entry['id']}" for entry in out
+    ]
+    assert [entry["reason"] for entry in out] == [context.reasons[name] for name in names]
     without = {
         name for name, why in context.reasons.items() if not why.startswith(("recalled", "known", "in full"))
     }
     assert without <= set(names)
 
 
-def test_what_has_too_little_to_do_with_the_question_is_told_as_that(
+def test_irrelevant_memories_are_reported_as_not_relevant_enough(
     ask: ApiClient, memory: MemoryEngine
 ) -> None:
     talk(memory, 3)
     memory.session(("acme", "alice"), "now").add("user", "What is the weather of a cat called?")
-    told = ask.post_json("/context", namespace=ALICE, session="now", budget=2_000)
-    assert "not relevant enough" in {reason_of(one) for one in told["left_out"]}
+    body = ask.post_json("/context", namespace=ALICE, session="now", budget=2_000)
+    assert "not relevant enough" in {reason_of(entry) for entry in body["left_out"]}
 
 
 @pytest.mark.soak
-def test_all_that_is_left_out_of_a_very_long_session_is_counted(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_all_omitted_messages_of_a_very_long_session_are_counted(
+    ask: ApiClient, memory: MemoryEngine
+) -> None:
     session = talk(memory, 5_000)
     for question in (None, "Which message is about boats?"):
         asked = {"namespace": ALICE, "session": "long", "question": question, "budget": 500}
-        told = ask.post_json("/context", **asked)
+        body = ask.post_json("/context", **asked)
         context = session.build_context(question, budget=TokenBudget.of(500))
         there = len(context.full) + len(context.compressed)
         there += sum(hit.session == "long" and hit.message is not None for hit in context.recalled)
-        assert len(told["left_out"]) == 200
-        others = sum(one["session"] != "long" for one in told["left_out"])
-        assert told["left_out_count"] == 5_000 - there + others
-        (warned,) = (one for one in told["warnings"] if " messages did not fit" in one)
+        assert len(body["left_out"]) == 200
+        others = sum(entry["session"] != "long" for entry in body["left_out"])
+        assert body["left_out_count"] == 5_000 - there + others
+        (warned,) = (warning for warning in body["warnings"] if " messages did not fit" in warning)
         # What is told in a few words has some room.
-        in_few_words = sum(one["origin"] == "compressed" for one in told["left_out"])
+        in_few_words = sum(entry["origin"] == "compressed" for entry in body["left_out"])
         assert 5_000 - there - in_few_words <= int(warned.split()[0]) <= 5_000 - there
 
 
-def test_what_was_replaced_in_a_very_long_session_is_not_counted(
+def test_removed_messages_of_a_very_long_session_are_not_counted(
     ask: ApiClient, memory: MemoryEngine
 ) -> None:
     session = talk(memory, 3_000)
     session.transcript.move([f"m{n}" for n in range(1_000, 1_500)], Listing.REMOVED)
-    told = ask.post_json("/context", namespace=ALICE, session="long", budget=500)
-    there = sum(one["origin"] in {"full", "compressed"} for one in told["messages"])
+    body = ask.post_json("/context", namespace=ALICE, session="long", budget=500)
+    there = sum(message["origin"] in {"full", "compressed"} for message in body["messages"])
     recalled = session.preview(budget=TokenBudget.of(500)).context.recalled
     there += sum(hit.session == "long" for hit in recalled)
-    others = sum(one["session"] != "long" for one in told["left_out"])
-    assert told["left_out_count"] == 2_500 - there + others
+    others = sum(entry["session"] != "long" for entry in body["left_out"])
+    assert body["left_out_count"] == 2_500 - there + others
 
 
-def test_what_was_taken_out_of_the_conversation_is_told_as_that(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_messages_removed_from_the_conversation_have_their_own_state(
+    ask: ApiClient, memory: MemoryEngine
+) -> None:
     session = talk(memory, 6)
     session.transcript.move(["m0"], Listing.REMOVED)
     session.transcript.replace([MessageDraft("user", "Another talk.", id="other")])
-    listed = {one["id"]: one for one in ask.get_all("/sessions/long/timeline", namespace=ALICE, limit=2)}
+    listed = {
+        entry["id"]: entry for entry in ask.get_all("/sessions/long/timeline", namespace=ALICE, limit=2)
+    }
     for n in range(6):
         assert (listed[f"m{n}"]["state"], listed[f"m{n}"]["reason"]) == (
             "dropped",
@@ -124,9 +132,11 @@ def test_a_context_is_divided_as_the_optimizer_has_learned(tmp_path: Path) -> No
         revision = session.info().revision
         built = session.build_context("Which boats?")
         assert session.info().revision == revision
-        assert [one["text"] for one in seen["messages"]] == [one.content for one in built.messages]
-        assert [one["reason"] for one in seen["messages"]] == [
-            built.reasons[one.id] for one in built.messages
+        assert [message["text"] for message in seen["messages"]] == [
+            message.content for message in built.messages
+        ]
+        assert [message["reason"] for message in seen["messages"]] == [
+            built.reasons[message.id] for message in built.messages
         ]
         assert built.reasons["m89"] == f"in full: among the newest {window}"
 
@@ -139,8 +149,10 @@ def test_the_pages_of_a_timeline_are_of_one_context() -> None:
         asked = {"namespace": ALICE, "question": "Which message is about boats?", "budget": 300, "limit": 10}
 
         def recalls() -> float:
-            (family,) = (one for one in registry.collect() if one.name == METRIC_NAMES[RETRIEVE_DURATION])
-            return sum(one.value for one in family.samples if one.name.endswith("_count"))
+            (family,) = (
+                metric for metric in registry.collect() if metric.name == METRIC_NAMES[RETRIEVE_DURATION]
+            )
+            return sum(sample.value for sample in family.samples if sample.name.endswith("_count"))
 
         page = ask.get_json("/sessions/long/timeline", **asked)
         once = recalls()
@@ -174,12 +186,12 @@ def test_a_system_prompt_counts_with_its_frame(
         talk(memory, 200)
     for budget in range(300, 320):
         asked = {"namespace": ALICE, "session": "long", "question": "Hi.", "budget": budget}
-        told = ask.post_json("/context", **asked, system="Be brief.")
-        prompt = REPLY + sum(one["tokens"] + FRAME for one in told["messages"])
-        assert prompt == told["used"] <= budget
+        body = ask.post_json("/context", **asked, system="Be brief.")
+        prompt = REPLY + sum(message["tokens"] + FRAME for message in body["messages"])
+        assert prompt == body["used"] <= budget
 
 
-def test_a_budget_that_no_model_has_is_refused(ask: ApiClient) -> None:
+def test_a_budget_above_two_million_tokens_is_refused(ask: ApiClient) -> None:
     for tokens, status in ((2_000_000, 200), (2_000_001, 422)):
         asked = {"namespace": ALICE, "session": "monday", "budget": tokens}
         answer = ask.post("/context", **asked)

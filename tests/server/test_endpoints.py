@@ -26,7 +26,7 @@ def talk(memory: MemoryEngine, count: int, name: str = "long") -> Session:
     return session
 
 
-def test_health_says_what_it_serves(ask: ApiClient) -> None:
+def test_health_reports_version_and_database(ask: ApiClient) -> None:
     assert ask.get_json("/health") == {"status": "ok", "version": __version__, "database": "sqlite"}
 
 
@@ -46,13 +46,13 @@ def test_the_status_of_the_optimizer_has_exactly_the_fields_of_the_design(
     }
 
 
-def test_a_run_of_the_optimizer_is_told_and_kept_in_its_history(ask: ApiClient) -> None:
+def test_an_optimizer_run_is_returned_and_kept_in_the_history(ask: ApiClient) -> None:
     runs = [ask.post_json("/learning/optimizer/run", namespace=ALICE) for _ in range(5)]
     assert ask.get_all("/learning/optimizer/history", namespace=ALICE, limit=2) == runs[::-1]
     assert ask.get_json("/learning/optimizer/status", namespace=ALICE)["totalOptimizations"] == 5
 
 
-def test_figures_come_from_the_registry_that_was_handed_in() -> None:
+def test_metrics_come_from_the_given_registry() -> None:
     registry = CollectorRegistry()
     with MemoryEngine(embedder=None, metrics=PrometheusMetrics(registry, cache_seconds=0.001)) as engine:
         engine.session("bob", "tuesday").add("user", "Hello.")
@@ -61,7 +61,7 @@ def test_figures_come_from_the_registry_that_was_handed_in() -> None:
     assert 'memory_episodic_count{engine="main"} 1.0' in answer.text
 
 
-def test_without_a_registry_there_are_no_figures(ask: ApiClient) -> None:
+def test_metrics_are_not_found_without_a_registry(ask: ApiClient) -> None:
     assert ask.get("/metrics").status_code == 404
 
 
@@ -69,12 +69,12 @@ def test_namespaces_are_listed_page_by_page(ask: ApiClient, memory: MemoryEngine
     for label in ("a/b", "c\\d", "é"):
         memory.session((label, "x"), "s").add("user", "Hello.")
     listed = ask.get_all("/namespaces", limit=1)
-    assert [one["namespace"] for one in listed] == ["a\\/b/x", "acme/alice", "bob", "c\\\\d/x", "é/x"]
-    for one in listed:
-        assert ask.get_json("/sessions", namespace=one["namespace"])["items"]
+    assert [item["namespace"] for item in listed] == ["a\\/b/x", "acme/alice", "bob", "c\\\\d/x", "é/x"]
+    for item in listed:
+        assert ask.get_json("/sessions", namespace=item["namespace"])["items"]
 
 
-def test_sessions_are_listed_newest_first_whatever_they_are_called(ask: ApiClient) -> None:
+def test_sessions_with_any_name_are_listed_newest_first(ask: ApiClient) -> None:
     names = [
         "plain",
         "with/slash",
@@ -89,19 +89,19 @@ def test_sessions_are_listed_newest_first_whatever_they_are_called(ask: ApiClien
         path = f"/sessions/{quoted(name)}/messages"
         assert ask.post_json(path, namespace="new", messages=[{"role": "user", "content": name}])["ids"]
     listed = ask.get_all("/sessions", namespace="new", limit=2)
-    assert [one["session"] for one in listed] == names[::-1]
+    assert [item["session"] for item in listed] == names[::-1]
     for name in names:
         (message,) = ask.get_json(f"/sessions/{quoted(name)}/messages", namespace="new")["items"]
         assert message["text"] == name
 
 
-def test_messages_come_oldest_first_with_their_positions(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_messages_are_listed_oldest_first_with_their_positions(ask: ApiClient, memory: MemoryEngine) -> None:
     talk(memory, 7)
     listed = ask.get_all("/sessions/long/messages", namespace=ALICE, limit=3)
-    assert [(one["id"], one["position"]) for one in listed] == [(f"m{n}", n + 1) for n in range(7)]
+    assert [(item["id"], item["position"]) for item in listed] == [(f"m{n}", n + 1) for n in range(7)]
 
 
-def test_an_id_that_ends_a_line_is_not_the_one_without(ask: ApiClient) -> None:
+def test_an_id_with_a_trailing_newline_is_distinct(ask: ApiClient) -> None:
     new = [{"role": "user", "content": "The plain one.", "id": "m"}]
     ask.post_json("/sessions/s/messages", namespace=ALICE, messages=new)
     assert ask.get("/entries/m%0A", namespace=ALICE).status_code == 404
@@ -111,7 +111,7 @@ def test_an_id_that_ends_a_line_is_not_the_one_without(ask: ApiClient) -> None:
     assert ask.post_json("/entries/m%0A/promote", namespace=ALICE)["text"] == "The other one."
 
 
-def test_a_long_name_or_source_is_cut_in_lists(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_a_long_name_or_source_is_truncated_in_lists(ask: ApiClient, memory: MemoryEngine) -> None:
     monday = memory.session(("acme", "alice"), "monday")
     stored = monday.add(MessageDraft("user", "Hello.", name="x" * 5000))
     item = ask.get_all("/sessions/monday/messages", namespace=ALICE)[-1]
@@ -138,7 +138,7 @@ def test_messages_that_are_added_again_are_stored_once(ask: ApiClient) -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("question", [None, "Which message is about boats?"])
 @pytest.mark.parametrize("budget", [120, 2_000, None])
-def test_a_timeline_says_of_each_message_what_the_context_does_with_it(
+def test_a_timeline_shows_the_context_state_of_each_message(
     ask: ApiClient, memory: MemoryEngine, question: str | None, budget: int | None
 ) -> None:
     session = talk(memory, 60)
@@ -152,38 +152,36 @@ def test_a_timeline_says_of_each_message_what_the_context_does_with_it(
         tidy=False,
     )
     recalled = {hit.entry.id for hit in context.recalled if hit.session == "long"}
-    told = {"full": set(context.full), "compressed": set(context.compressed), "recalled": recalled}
+    states = {"full": set(context.full), "compressed": set(context.compressed), "recalled": recalled}
     listed = ask.get_all("/sessions/long/timeline", namespace=ALICE, limit=25, **asked)
-    assert [one["position"] for one in listed] == list(range(1, 61))
-    for one in listed:
-        assert one["reason"]
-        assert one["state"] == next((name for name, ids in told.items() if one["id"] in ids), "dropped")
+    assert [item["position"] for item in listed] == list(range(1, 61))
+    for item in listed:
+        assert item["reason"]
+        assert item["state"] == next((name for name, ids in states.items() if item["id"] in ids), "dropped")
     newest = ask.get_all("/sessions/long/timeline", namespace=ALICE, limit=25, order="newest", **asked)
-    assert newest == [{**one, "position": None} for one in reversed(listed)]
+    assert newest == [{**item, "position": None} for item in reversed(listed)]
 
 
-def test_what_stands_behind_a_summary_is_compressed_in_a_timeline(
-    ask: ApiClient, memory: MemoryEngine
-) -> None:
+def test_summarized_messages_are_compressed_in_a_timeline(ask: ApiClient, memory: MemoryEngine) -> None:
     session = talk(memory, 10)
     session.compress("m6", "They spoke of boats.")
-    listed = {one["id"]: one for one in ask.get_all("/sessions/long/timeline", namespace=ALICE)}
+    listed = {entry["id"]: entry for entry in ask.get_all("/sessions/long/timeline", namespace=ALICE)}
     assert {listed[f"m{n}"]["state"] for n in range(6)} == {"compressed"}
     assert {listed[f"m{n}"]["state"] for n in range(6, 10)} == {"full"}
     assert "summary" in listed["m0"]["reason"]
 
 
-def test_recall_tells_what_was_found_and_why(ask: ApiClient) -> None:
-    told = ask.post_json("/recall", namespace=ALICE, query="What is the cat called?")
-    best = told["hits"][0]
+def test_recall_returns_hits_with_signals_and_reasons(ask: ApiClient) -> None:
+    body = ask.post_json("/recall", namespace=ALICE, query="What is the cat called?")
+    best = body["hits"][0]
     assert (best["text"], best["session"], best["role"]) == ("My cat is called Tom.", "monday", "user")
     assert best["signals"]
     assert best["why"].startswith("found by")
-    assert told["seconds"] >= 0
-    assert not any("tea" in hit["text"] for hit in told["hits"])
+    assert body["seconds"] >= 0
+    assert not any("tea" in hit["text"] for hit in body["hits"])
 
 
-def test_a_hit_is_explained_by_the_three_signals_that_gave_most() -> None:
+def test_a_hit_is_explained_by_its_three_strongest_signals() -> None:
     signal = Signal("dog", lambda subject: 0.1 if "dog" in subject.content else -1)
     scoring, clock = Scoring(importance=Scorer((signal,))), FrozenClock()
     with MemoryEngine(embedder=None, clock=clock, scoring=scoring) as engine:
@@ -200,7 +198,7 @@ def test_a_hit_is_explained_by_the_three_signals_that_gave_most() -> None:
     assert told["tf_idf"]["My dog."] == "found by semantic: semantic +0.400, keyword +0.300, recency +0.170"
 
 
-def test_recall_keeps_to_a_session_and_to_times(ask: ApiClient) -> None:
+def test_recall_filters_by_session_and_time(ask: ApiClient) -> None:
     asked = {"namespace": ALICE, "query": "cat"}
     assert ask.post_json("/recall", **asked, session="monday", since="2000-01-01T00:00:00Z")["hits"]
     assert not ask.post_json("/recall", **asked, until="2000-01-01T00:00:00+02:00")["hits"]
@@ -209,27 +207,27 @@ def test_recall_keeps_to_a_session_and_to_times(ask: ApiClient) -> None:
     assert get_error_kind(backwards) == "invalid"
 
 
-def test_a_context_keeps_to_its_budget_and_tells_what_it_leaves_out(
+def test_a_context_respects_its_budget_and_lists_omitted_messages(
     ask: ApiClient, memory: MemoryEngine
 ) -> None:
     talk(memory, 200)
     asked = {"namespace": ALICE, "session": "long", "question": "Where is the cat?", "budget": 1000}
     ask.post_json("/knowledge", namespace=ALICE, category="domain", key="cat", value="sits on the mat")
-    told = ask.post_json("/context", **asked, system="Be brief.")
-    assert told["used"] <= told["budget"] == 1000
-    assert sum(one["tokens"] for one in told["sections"]) == told["used"]
-    assert {one["origin"] for one in told["messages"]} >= {"system", "full", "knowledge", "recalled"}
-    origins = {one["origin"]: one["text"] for one in told["messages"]}
+    body = ask.post_json("/context", **asked, system="Be brief.")
+    assert body["used"] <= body["budget"] == 1000
+    assert sum(section["tokens"] for section in body["sections"]) == body["used"]
+    assert {message["origin"] for message in body["messages"]} >= {"system", "full", "knowledge", "recalled"}
+    origins = {message["origin"]: message["text"] for message in body["messages"]}
     assert "sits on the mat" in origins["knowledge"]
     assert "called Tom" in origins["recalled"]
-    assert told["messages"][0]["text"] == "Be brief."
-    assert told["left_out"]
-    there = {one["id"] for one in told["messages"]}
-    assert not there & {one["id"] for one in told["left_out"]}
-    assert all(one["reason"] for one in (*told["left_out"], *told["messages"]))
+    assert body["messages"][0]["text"] == "Be brief."
+    assert body["left_out"]
+    there = {message["id"] for message in body["messages"]}
+    assert not there & {entry["id"] for entry in body["left_out"]}
+    assert all(entry["reason"] for entry in (*body["left_out"], *body["messages"]))
 
 
-def test_looking_at_a_context_changes_nothing(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_previewing_a_context_changes_nothing(ask: ApiClient, memory: MemoryEngine) -> None:
     session = talk(memory, 200)
     before = session.info()
     ask.post_json("/context", namespace=ALICE, session="long", budget=50)
@@ -237,7 +235,7 @@ def test_looking_at_a_context_changes_nothing(ask: ApiClient, memory: MemoryEngi
     assert session.info() == before
 
 
-def test_what_is_known_is_stored_listed_and_found(ask: ApiClient) -> None:
+def test_knowledge_is_stored_listed_and_found(ask: ApiClient) -> None:
     for category, key in (("domain", "a"), ("domain", "b/c"), ("error_pattern", "a")):
         stored = ask.post_json(
             "/knowledge", namespace=ALICE, category=category, key=key, value=f"{key} is red"
@@ -248,7 +246,7 @@ def test_what_is_known_is_stored_listed_and_found(ask: ApiClient) -> None:
         found = ask.get_json(f"/entries/{quoted(stored['id'])}", namespace=ALICE)
         assert (found["tier"], found["kind"]) == ("knowledge", "knowledge")
     listed = ask.get_all("/knowledge", namespace=ALICE, limit=1)
-    assert [(one["category"], one["key"]) for one in listed] == [
+    assert [(item["category"], item["key"]) for item in listed] == [
         ("domain", "a"),
         ("domain", "b/c"),
         ("error_pattern", "a"),
@@ -259,7 +257,7 @@ def test_what_is_known_is_stored_listed_and_found(ask: ApiClient) -> None:
 def test_a_summary_is_not_promoted(ask: ApiClient, memory: MemoryEngine) -> None:
     session = talk(memory, 10)
     session.compress("m6", "They spoke of boats.")
-    (summary,) = [one for one in session.view() if one.is_summary]
+    (summary,) = [message for message in session.view() if message.is_summary]
     answer = ask.post(f"/entries/{quoted(summary.id)}/promote", namespace=ALICE, session="long")
     assert (answer.status_code, get_error_kind(answer)) == (422, "invalid")
     assert "summary" in answer.json()["error"]["message"]
@@ -268,10 +266,12 @@ def test_a_summary_is_not_promoted(ask: ApiClient, memory: MemoryEngine) -> None
 def test_a_message_is_promoted_by_its_id(ask: ApiClient) -> None:
     first = ask.get_all("/sessions/monday/messages", namespace=ALICE)[0]
     assert ask.get_json(f"/entries/{first['id']}", namespace=ALICE)["tier"] == "short_term"
-    told = ask.post_json(f"/entries/{first['id']}/promote", namespace=ALICE)
-    assert (told["tier"], told["text"]) == ("long_term", "My cat is called Tom.")
-    held = {one["tier"]: one["entries"] for one in ask.get_json("/overview", namespace=ALICE)["tiers"]}
-    assert held == {"short_term": 1, "long_term": 1}
+    body = ask.post_json(f"/entries/{first['id']}/promote", namespace=ALICE)
+    assert (body["tier"], body["text"]) == ("long_term", "My cat is called Tom.")
+    entry_counts = {
+        tier["tier"]: tier["entries"] for tier in ask.get_json("/overview", namespace=ALICE)["tiers"]
+    }
+    assert entry_counts == {"short_term": 1, "long_term": 1}
 
 
 def test_an_id_that_two_sessions_have_needs_the_session(ask: ApiClient) -> None:
@@ -282,19 +282,19 @@ def test_an_id_that_two_sessions_have_needs_the_session(ask: ApiClient) -> None:
     assert ask.get_json("/entries/same", namespace=ALICE, session="two")["text"] == "I am of two."
 
 
-def test_the_overview_counts_what_is_there(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_the_overview_counts_the_stored_records(ask: ApiClient, memory: MemoryEngine) -> None:
     talk(memory, 10)
     ask.post_json("/knowledge", namespace=ALICE, category="domain", key="a", value="b")
-    told = ask.get_json("/overview", namespace=ALICE)
-    assert (told["sessions"], told["messages"], told["knowledge"]) == (2, 12, 1)
-    assert sum(one["messages"] for one in told["growth"]) == 12
-    assert sum(one["tokens"] for one in told["growth"]) == told["tokens"]
-    assert told["growth_is_whole"]
-    assert told["optimizer"] == ask.get_json("/learning/optimizer/status", namespace=ALICE)
-    assert told["budget"] == memory.config.budget.available
+    body = ask.get_json("/overview", namespace=ALICE)
+    assert (body["sessions"], body["messages"], body["knowledge"]) == (2, 12, 1)
+    assert sum(day["messages"] for day in body["growth"]) == 12
+    assert sum(day["tokens"] for day in body["growth"]) == body["tokens"]
+    assert body["growth_is_whole"]
+    assert body["optimizer"] == ask.get_json("/learning/optimizer/status", namespace=ALICE)
+    assert body["budget"] == memory.config.budget.available
 
 
-def test_recorded_tasks_are_told_step_by_step_with_their_loops(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_recorded_tasks_are_listed_with_steps_and_loops(ask: ApiClient, memory: MemoryEngine) -> None:
     for name in ("first", "second"):
         with AgentMemory(engine=memory, namespace=("acme", "alice"), task=name) as agent:
             agent.start_task("Buy shoes")
@@ -302,9 +302,9 @@ def test_recorded_tasks_are_told_step_by_step_with_their_loops(ask: ApiClient, m
                 tool = "click" if number > 3 else f"open{number}"
                 agent.record_cycle("I try", AgentAction(tool, {"selector": "#buy"}), "nothing", "failure")
     listed = ask.get_all("/tasks", namespace=ALICE, limit=1)
-    assert [(one["task"], one["cycles"]) for one in listed] == [("second", 12), ("first", 12)]
+    assert [(item["task"], item["cycles"]) for item in listed] == [("second", 12), ("first", 12)]
     steps = ask.get_all("/tasks/first/cycles", namespace=ALICE, limit=5)
-    assert [one["number"] for one in steps] == list(range(1, 13))
+    assert [step["number"] for step in steps] == list(range(1, 13))
     assert steps == ask.get_all("/tasks/first/cycles", namespace=ALICE)
     assert (steps[0]["action"], steps[0]["success"], steps[0]["loop"]) == ("open0", False, None)
     assert "12" in steps[-1]["loop"]
@@ -323,7 +323,7 @@ def forget(what: str, ask: ApiClient) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("what", ["whole", "session", "message", "knowledge"])
-def test_something_is_forgotten_only_once_that_is_confirmed(ask: ApiClient, what: str) -> None:
+def test_forget_requires_a_confirmation(ask: ApiClient, what: str) -> None:
     ask.post_json("/knowledge", namespace=ALICE, category="domain", key="cat", value="Tom")
     asked = {"namespace": ALICE, **forget(what, ask)}
     before = ask.get_json("/overview", namespace=ALICE)
@@ -334,8 +334,8 @@ def test_something_is_forgotten_only_once_that_is_confirmed(ask: ApiClient, what
     receipt = ask.post_json("/forget", **asked, confirm=True)
     assert receipt["is_complete"]
     assert receipt["counts"]
-    gone = ask.post("/forget", **asked, confirm=True)
-    assert (gone.status_code, get_error_kind(gone)) == (404, "not_found")
+    erased = ask.post("/forget", **asked, confirm=True)
+    assert (erased.status_code, get_error_kind(erased)) == (404, "not_found")
 
 
 def test_the_app_can_be_mounted_in_another(memory: MemoryEngine) -> None:
@@ -354,7 +354,7 @@ def test_the_app_can_be_mounted_in_another(memory: MemoryEngine) -> None:
     )
 
 
-def test_a_preview_of_a_very_long_session_is_the_context_that_all_of_it_would_give() -> None:
+def test_a_preview_of_a_very_long_session_equals_its_full_context() -> None:
     with MemoryEngine(embedder=None) as engine:
         session = engine.session("bob", "long")
         session.add("system", "You know boats.")

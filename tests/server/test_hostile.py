@@ -1,4 +1,4 @@
-"""What is wrong with a request, or with the database, is said; and the server goes on."""
+"""Invalid requests and database faults are reported, and the server continues."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ JSON = {"content-type": "application/json"}
         b'{"query": "a"}',
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_a_sentence(ask: ApiClient, body: bytes) -> None:
+def test_an_invalid_request_body_is_refused_with_a_short_message(ask: ApiClient, body: bytes) -> None:
     answer = ask.client.post("/recall", content=body, headers=JSON)
     assert answer.status_code in (400, 422)
     assert get_error_kind(answer) == "invalid"
@@ -99,7 +99,7 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(ask: ApiClient, body: byt
         ("/nothing", {}, 404),
     ],
 )
-def test_what_is_not_there_or_makes_no_sense_has_its_status(
+def test_unknown_records_and_invalid_values_have_their_status(
     ask: ApiClient, path: str, values: dict[str, Any], status: int
 ) -> None:
     answer = ask.get(path, namespace=ALICE, **values)
@@ -111,7 +111,7 @@ def test_what_is_not_there_or_makes_no_sense_has_its_status(
 @pytest.mark.parametrize(
     "path", ["/overview", "/sessions", "/knowledge", "/tasks", "/learning/optimizer/status"]
 )
-def test_an_unknown_namespace_is_not_found_and_not_made(
+def test_an_unknown_namespace_is_not_found_and_not_created(
     ask: ApiClient, memory: MemoryEngine, path: str
 ) -> None:
     before = memory.namespaces()
@@ -136,7 +136,7 @@ def test_an_unknown_namespace_is_not_found_and_not_made(
         {"messages": [{"role": "user", "content": "Hello."}] * 1001},
     ],
 )
-def test_what_is_no_message_is_not_stored(
+def test_an_invalid_message_is_not_stored(
     ask: ApiClient, memory: MemoryEngine, values: dict[str, Any]
 ) -> None:
     assert ask.post("/sessions/new/messages", namespace=ALICE, **values).status_code == 422
@@ -147,11 +147,11 @@ def test_what_is_no_message_is_not_stored(
     "values",
     [{}, {"whole": True, "session": "monday"}, {"entry": "a", "knowledge": {"category": "a", "key": "b"}}],
 )
-def test_to_forget_takes_exactly_one_thing(ask: ApiClient, values: dict[str, Any]) -> None:
+def test_forget_requires_exactly_one_target(ask: ApiClient, values: dict[str, Any]) -> None:
     assert get_error_kind(ask.post("/forget", namespace=ALICE, confirm=True, **values)) == "invalid"
 
 
-def test_any_text_that_json_holds_comes_back(ask: ApiClient) -> None:
+def test_any_json_text_is_returned_unchanged(ask: ApiClient) -> None:
     text = "<script>alert(1)</script> \0 \x1b[31m \u202e \u2028 😀 ' \" \\ {{7*7}}"
     new = [{"role": "user", "content": text, "name": text}]
     (message_id,) = ask.post_json("/sessions/s/messages", namespace=ALICE, messages=new)["ids"]
@@ -159,9 +159,7 @@ def test_any_text_that_json_holds_comes_back(ask: ApiClient) -> None:
     assert (found["text"], found["name"]) == (text, text)
 
 
-def test_what_no_json_can_be_written_of_is_told_with_a_mark_in_its_place(
-    ask: ApiClient, memory: MemoryEngine
-) -> None:
+def test_lone_surrogates_are_returned_as_replacement_characters(ask: ApiClient, memory: MemoryEngine) -> None:
     memory.session(("acme", "alice"), "half\ud800").add("user", "half \udcff a pair of cats")
     memory.namespace("acme", "alice").knowledge.store("domain", "k\ud800", "v\ud800 cats", source="\ud800")
     assert ask.get_json("/sessions", namespace=ALICE)["items"][0]["session"] == "half\ufffd"
@@ -180,7 +178,7 @@ def test_a_closed_engine_is_unavailable(memory: MemoryEngine) -> None:
         assert answer.headers["retry-after"]
 
 
-def test_a_database_that_another_program_locks_is_busy_and_works_again_afterwards(tmp_path: Path) -> None:
+def test_a_locked_database_is_busy_and_works_after_the_lock_is_released(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     new = {"namespace": "bob", "messages": [{"role": "user", "content": "Hello."}]}
     with MemoryEngine(path, embedder=None, config=EngineConfig(busy_timeout_seconds=0.02)) as engine:
@@ -196,7 +194,7 @@ def test_a_database_that_another_program_locks_is_busy_and_works_again_afterward
         assert len(ask.get_all("/sessions/s/messages", namespace="bob")) == 2
 
 
-def test_a_database_file_that_is_gone_is_unavailable_and_nothing_is_lost_until_it_is_back(
+def test_a_missing_database_file_is_unavailable_and_loses_nothing_when_restored(
     tmp_path: Path,
 ) -> None:
     path, aside = tmp_path / "memory.db", tmp_path / "aside.db"
@@ -237,12 +235,12 @@ def test_a_stopped_server_is_unavailable_and_loses_nothing() -> None:
             assert (answer.status_code, get_error_kind(answer)) == (503, "unavailable")
         server.start()
         wait_until(lambda: ask.get("/health").status_code == 200, "the server is healthy again")
-        assert [one["text"] for one in ask.get_all("/sessions/s/messages", namespace=ALICE)] == [
+        assert [message["text"] for message in ask.get_all("/sessions/s/messages", namespace=ALICE)] == [
             "The boat is red."
         ]
 
 
-def test_a_fault_of_ours_is_told_without_its_trace_and_logged(
+def test_an_internal_error_is_logged_and_returned_without_its_trace(
     ask: ApiClient, memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object, **__: object) -> None:
@@ -258,7 +256,7 @@ def test_a_fault_of_ours_is_told_without_its_trace_and_logged(
     assert ask.get("/learning/optimizer/status", namespace=ALICE).status_code == 200
 
 
-def test_when_all_threads_are_taken_others_are_told_so_and_health_answers(
+def test_requests_are_rejected_when_all_threads_are_busy_and_health_answers(
     memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, leave = threading.Semaphore(0), threading.Event()
@@ -297,7 +295,7 @@ def test_when_all_threads_are_taken_others_are_told_so_and_health_answers(
         assert ask.get("/sessions", namespace=ALICE).status_code == 200
 
 
-def test_a_write_that_takes_too_long_is_told_as_what_it_is_and_never_stored_if_it_may_be_sent_again(
+def test_a_write_that_times_out_is_not_stored_later_if_it_can_be_repeated(
     tmp_path: Path,
 ) -> None:
     path, answers = tmp_path / "memory.db", {}
@@ -322,7 +320,9 @@ def test_a_write_that_takes_too_long_is_told_as_what_it_is_and_never_stored_if_i
             wait_until(is_one_begun, "one of two writes begins")
             other.rollback()
             # Of two on one thread one is begun, and is done once it can be; the other may be sent again.
-            assert {(one.status_code, get_error_kind(one)) for one in answers.values()} == {(503, "timeout")}
+            assert {(response.status_code, get_error_kind(response)) for response in answers.values()} == {
+                (503, "timeout")
+            }
             begun, waited = sorted(answers, key=lambda name: "retry-after" in answers[name].headers)
             assert "may still succeed" in answers[begun].text
             assert "retry-after" not in answers[begun].headers
@@ -336,10 +336,10 @@ def test_a_write_that_takes_too_long_is_told_as_what_it_is_and_never_stored_if_i
                 return listed[-1].status_code == 200
 
             wait_until(is_listed, "the begun write is done")
-    assert [one["text"] for one in listed[-1].json()["items"]] == [begun]
+    assert [item["text"] for item in listed[-1].json()["items"]] == [begun]
 
 
-def test_what_takes_too_long_is_answered_all_the_same(
+def test_a_slow_request_gets_a_timeout_response(
     memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave = threading.Event()
@@ -354,13 +354,13 @@ def test_what_takes_too_long_is_answered_all_the_same(
 @pytest.mark.parametrize(
     "longest", ["\x01" * 1_020, "é" * 510, "%" * 340], ids=["control", "accent", "percent"]
 )
-def test_whatever_can_be_known_is_listed_told_and_forgotten(ask: ApiClient, longest: str) -> None:
+def test_knowledge_with_the_longest_names_is_listed_read_and_forgotten(ask: ApiClient, longest: str) -> None:
     for number in range(3):
         ask.post_json("/knowledge", namespace=ALICE, category=f"{longest}{number}", key=longest, value="tea")
     listed = ask.get_all("/knowledge", namespace=ALICE, limit=1)
     assert len(listed) == 3
-    for one in listed:
-        assert ask.get_json(f"/entries/{quote(one['id'])}", namespace=ALICE)["text"].endswith("tea")
-        named = {"category": one["category"], "key": one["key"]}
+    for item in listed:
+        assert ask.get_json(f"/entries/{quote(item['id'])}", namespace=ALICE)["text"].endswith("tea")
+        named = {"category": item["category"], "key": item["key"]}
         assert ask.post_json("/forget", namespace=ALICE, knowledge=named, confirm=True)
     assert ask.get_all("/knowledge", namespace=ALICE) == []

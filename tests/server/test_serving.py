@@ -1,4 +1,4 @@
-"""``langmem-tiers serve``: a real process, asked over the network of this machine, and stopped."""
+"""``langmem-tiers serve`` as a real process: requests over the local network, and shutdown."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def serving(*words: object, **environment: str) -> Iterator[tuple[subprocess.Pop
     )
     try:
         assert process.stdout is not None
-        told = [process.stdout.readline() for _ in range(3)]
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/", told[0])
-        assert found is not None, (told, process.stderr and process.stderr.read())
-        yield process, int(found[1]), told
+        lines = [process.stdout.readline() for _ in range(3)]
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/", lines[0])
+        assert found is not None, (lines, process.stderr and process.stderr.read())
+        yield process, int(found[1]), lines
     finally:
         process.kill()
         process.communicate()
 
 
-def asked(port: int, path: str, token: str | None = None, **body: Any) -> tuple[int, Any]:
+def request_json(port: int, path: str, token: str | None = None, **body: Any) -> tuple[int, Any]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_SECONDS)
     headers = {"Content-Type": "application/json"}
     headers |= {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -84,22 +84,29 @@ def looked_at(port: int, path: str) -> tuple[int, bytes]:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_process_serves_until_it_is_told_to_end_and_closes_its_memory(
+def test_a_process_serves_until_terminated_and_closes_its_memory(
     database: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(f"\ufeff{TOKEN} acme\r\n", "utf-8")  # as an editor on Windows writes it
     words = ("--database", database, "--token-file", tokens)
     with serving(*words, LANGMEM_TIERS_TOKEN=ENVIRONMENT_TOKEN) as (process, port, told):
-        assert asked(port, "/health")[0] == 200
+        assert request_json(port, "/health")[0] == 200
         assert [looked_at(port, path) for path in ("/health", "/")] == [(200, b""), (307, b"")]
-        assert asked(port, "/namespaces")[0] == 401
-        assert asked(port, "/sessions?namespace=acme/alice", TOKEN)[1]["items"][0]["session"] == "monday"
-        assert asked(port, "/namespaces", ENVIRONMENT_TOKEN)[1]["items"] == [{"namespace": "acme/alice"}]
-        status, found = asked(port, "/recall", TOKEN, namespace="acme/alice", query="cat")
+        assert request_json(port, "/namespaces")[0] == 401
+        assert (
+            request_json(port, "/sessions?namespace=acme/alice", TOKEN)[1]["items"][0]["session"] == "monday"
+        )
+        assert request_json(port, "/namespaces", ENVIRONMENT_TOKEN)[1]["items"] == [
+            {"namespace": "acme/alice"}
+        ]
+        status, found = request_json(port, "/recall", TOKEN, namespace="acme/alice", query="cat")
         assert (status, found["hits"][0]["text"]) == (200, "My cat is called Tom.")
         new = [{"role": "user", "content": "Tom is grey."}]
-        assert asked(port, "/sessions/monday/messages", TOKEN, namespace="acme/alice", messages=new)[0] == 200
+        assert (
+            request_json(port, "/sessions/monday/messages", TOKEN, namespace="acme/alice", messages=new)[0]
+            == 200
+        )
         process.send_signal(how)
         out, err = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 0, err
@@ -111,7 +118,7 @@ def test_a_process_serves_until_it_is_told_to_end_and_closes_its_memory(
         assert engine.session(("acme", "alice"), "monday").count() == 2
 
 
-def test_the_database_is_given_up_before_the_request_is(
+def test_the_database_timeout_is_shorter_than_the_request_timeout(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -137,7 +144,7 @@ def test_a_port_in_use_is_named(database: Path) -> None:
 
 
 @pytest.mark.allow_hosts(["0.0.0.0"])  # noqa: S104 - it is refused
-def test_others_than_this_machine_need_a_token(database: Path) -> None:
+def test_other_hosts_require_a_token(database: Path) -> None:
     done = run("serve", "-d", database, "--host", "0.0.0.0", "--port", 0)  # noqa: S104 - it is refused
     assert done.code == 1
     assert "--token-file" in done.err
@@ -155,7 +162,7 @@ def test_others_than_this_machine_need_a_token(database: Path) -> None:
         (("-d", "{database}", "--host", "not an address"), "cannot listen"),
     ],
 )
-def test_what_cannot_be_served_is_said_in_a_line(
+def test_startup_errors_are_printed_in_one_line(
     database: Path, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "empty").write_text("# nobody\n")
@@ -168,7 +175,7 @@ def test_what_cannot_be_served_is_said_in_a_line(
     assert TOKEN not in done.err + done.out
 
 
-def test_a_token_of_the_file_and_of_the_environment_is_refused_without_being_told(
+def test_a_token_in_file_and_environment_is_refused_without_showing_it(
     database: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "tokens").write_text(f"{TOKEN} acme\n")
@@ -179,10 +186,10 @@ def test_a_token_of_the_file_and_of_the_environment_is_refused_without_being_tol
 
 
 @pytest.mark.soak
-def test_the_budget_of_the_agents_is_what_the_optimizer_goes_by(database: Path) -> None:
+def test_the_optimizer_uses_the_budget_of_the_command_line(database: Path) -> None:
     with serving("-d", database, "--budget", 1000) as (_, port, _):
-        assert asked(port, "/overview")[1]["budget"] == 1000
-        run_of_it = asked(port, "/learning/optimizer/run", namespace="acme/alice")[1]
+        assert request_json(port, "/overview")[1]["budget"] == 1000
+        run_of_it = request_json(port, "/learning/optimizer/run", namespace="acme/alice")[1]
     assert run_of_it["usage_before"] == run_of_it["tokens_before"] / 1000 > 0
 
 
@@ -196,7 +203,7 @@ def test_a_missing_extra_is_named_with_its_command(
     assert "pip install 'langmem-tiers[server]'" in done.err
 
 
-def test_without_the_extra_of_figures_it_serves_all_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_metrics_extra_all_other_endpoints_work(monkeypatch: pytest.MonkeyPatch) -> None:
     from langmem_tiers.cli.commands.serve import _build_metrics
 
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
@@ -204,14 +211,14 @@ def test_without_the_extra_of_figures_it_serves_all_the_rest(monkeypatch: pytest
 
 
 @pytest.mark.soak
-def test_a_memory_with_vectors_of_another_embedder_is_ranked_by_words_and_gets_no_others(
+def test_a_memory_with_vectors_of_another_embedder_is_ranked_by_words(
     database: Path,
 ) -> None:
     with MemoryEngine(database, embedder=HashEmbedder()) as engine:
         engine.namespace("acme", "alice").embed()
         (own,) = engine.embedders()
     with serving("-d", database) as (process, port, _):
-        assert asked(port, "/recall", namespace="acme/alice", query="Which cat?")[1]["hits"]
+        assert request_json(port, "/recall", namespace="acme/alice", query="Which cat?")[1]["hits"]
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=LIMIT_SECONDS)
     (line,) = said.splitlines()
@@ -224,7 +231,7 @@ def test_a_memory_with_vectors_of_another_embedder_is_ranked_by_words_and_gets_n
 @pytest.mark.soak
 def test_a_memory_without_vectors_gets_those_of_the_offline_embedder(database: Path) -> None:
     with serving("-d", database) as (process, port, _):
-        assert asked(port, "/recall", namespace="acme/alice", query="Which cat?")[1]["hits"]
+        assert request_json(port, "/recall", namespace="acme/alice", query="Which cat?")[1]["hits"]
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=LIMIT_SECONDS)[1] == ""
     with MemoryEngine(database, embedder=None) as engine:

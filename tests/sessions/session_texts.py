@@ -1,4 +1,4 @@
-"""What tests of lists look at: a session by its texts."""
+"""Helpers that read a session as texts."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_key_facts_of_low_relevance_are_not_promoted(session: Session, clock: Fr
     assert kinds(session) == {}
 
 
-def test_what_was_promoted_never_falls_by_age(session: Session, clock: FrozenClock) -> None:
+def test_promoted_messages_never_lose_relevance_with_age(session: Session, clock: FrozenClock) -> None:
     add(session, KEY_FACT)
     session.apply(session.analyze())
     clock.advance(days=400)
@@ -105,7 +105,7 @@ def test_what_was_promoted_never_falls_by_age(session: Session, clock: FrozenClo
     assert session.entries()[0].relevance == 1.0
 
 
-def test_of_two_that_say_the_same_the_older_is_compressed(session: Session) -> None:
+def test_the_older_of_two_duplicates_is_compressed(session: Session) -> None:
     text = "We walked along the shore for a long time and talked about boats and birds and rain."
     older, newer = add(session, text), add(session, text.upper())
     plan = session.analyze()
@@ -113,7 +113,7 @@ def test_of_two_that_say_the_same_the_older_is_compressed(session: Session) -> N
     assert plan.actions[0].reason == f"duplicate of {newer}"
 
 
-def test_every_action_comes_with_its_score_and_reason(session: Session) -> None:
+def test_every_action_has_a_score_and_a_reason(session: Session) -> None:
     add(session, "ok")
     (action,) = session.analyze().actions
     assert dict(action.score.parts) == {"recency": 0.2, "short": -0.2, "small talk": -0.3}
@@ -121,7 +121,7 @@ def test_every_action_comes_with_its_score_and_reason(session: Session) -> None:
     assert str(action.score) == "0.20 = 0.50 +0.20 recency -0.20 short -0.30 small talk"
 
 
-def test_expand_gives_the_original_back_whatever_happened(session: Session, clock: FrozenClock) -> None:
+def test_expand_always_returns_the_original(session: Session, clock: FrozenClock) -> None:
     name = add(session, LONG_CHAT)
     original = session.get(name)
     clock.advance(days=2)
@@ -159,7 +159,7 @@ def test_restore_undoes_compress_drop_and_promote(session: Session, clock: Froze
     assert kinds(session) == {}  # and analysis leaves them alone
 
 
-def test_what_was_dropped_is_still_found_by_search(engine: MemoryEngine, tenant: str) -> None:
+def test_dropped_messages_are_still_found_by_search(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     add(session, "ok walrus")
     session.apply(session.analyze())
@@ -184,7 +184,7 @@ def test_a_tool_call_and_its_results_are_dropped_together_or_not_at_all(
     assert states(session)["result"] == "short_term/full"
 
 
-def test_a_plan_made_before_somebody_compressed_is_refused(session: Session) -> None:
+def test_a_plan_made_before_a_compression_is_refused(session: Session) -> None:
     names = [add(session, text) for text in ("ok", "something to say here", "the last word of all")]
     plan = session.analyze()
     session.compress(names[1], "one message")
@@ -222,7 +222,7 @@ def test_a_plan_is_applied_once(session: Session) -> None:
 
 
 @pytest.mark.parametrize("verb", ["promote", "restore"])
-def test_what_a_person_did_meanwhile_is_not_undone_by_a_plan(session: Session, verb: str) -> None:
+def test_a_plan_does_not_undo_later_manual_changes(session: Session, verb: str) -> None:
     name = add(session, "ok")
     plan = session.analyze()
     getattr(session, verb)(name)
@@ -232,7 +232,7 @@ def test_what_a_person_did_meanwhile_is_not_undone_by_a_plan(session: Session, v
     assert session.entries() == before
 
 
-def test_all_of_a_plan_is_written_or_nothing(session: Session) -> None:
+def test_a_plan_is_applied_completely_or_not_at_all(session: Session) -> None:
     add(session, "ok")
     plan = session.analyze()
     stray = {**plan.overrides, 10**12: next(iter(plan.overrides.values()))}
@@ -241,13 +241,13 @@ def test_all_of_a_plan_is_written_or_nothing(session: Session) -> None:
     assert set(states(session).values()) == {"short_term/full"}
 
 
-def test_an_entry_that_is_not_there_is_named(session: Session) -> None:
+def test_an_unknown_entry_is_named_in_the_error(session: Session) -> None:
     for verb in (session.expand, session.restore, session.promote):
         with pytest.raises(MessageNotFoundError, match="'nowhere'"):
             verb("nowhere")
 
 
-def test_promoting_by_hand_brings_an_archived_entry_back(session: Session) -> None:
+def test_promoting_manually_restores_an_archived_entry(session: Session) -> None:
     name = add(session, "ok")
     session.apply(session.analyze())
     session.apply(session.analyze())
@@ -255,7 +255,7 @@ def test_promoting_by_hand_brings_an_archived_entry_back(session: Session) -> No
     assert states(session) == {name: "long_term/full"}
 
 
-def test_the_summary_of_a_session_is_never_touched(session: Session, clock: FrozenClock) -> None:
+def test_the_summary_of_a_session_is_never_changed_by_a_plan(session: Session, clock: FrozenClock) -> None:
     names = [add(session, text) for text in ("a remark about boats", "another one", "ok")]
     session.compress(names[2], "ok")
     clock.advance(days=3)
@@ -280,7 +280,7 @@ def test_signals_and_key_facts_of_your_own_decide(tmp_path: Path) -> None:
         assert action.reason == "key facts: shout"
 
 
-def test_entries_carry_the_importance_of_what_they_say(session: Session) -> None:
+def test_entries_have_the_importance_of_their_content(session: Session) -> None:
     add(session, "My name is Ada and I prefer tea over coffee.")
     add(session, "It rains again in the whole of the country.")
     important, other = session.entries()

@@ -1,4 +1,4 @@
-"""The four steps of the design document, with numbers made by hand: a budget of 100 unless said otherwise."""
+"""The four steps of the design document, with a budget of 100 by default."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def singles(*tokens: int) -> list[GroupSize]:
     return [GroupSize(1, count) for count in tokens]
 
 
-def test_nothing_is_divided_into_nothing() -> None:
+def test_no_groups_give_an_empty_partition() -> None:
     assert partition_groups([], budget_of(30)) == Partition((), (), (), 0)
 
 
@@ -52,7 +52,7 @@ def test_step_1_the_window_stays_full(window: int, tokens: list[int], used: int)
         ([6, 10, 20, 50], Partition((1, 2, 3), (0,), (), 82)),
     ],
 )
-def test_step_2_older_ones_stay_full_up_to_85_percent(tokens: list[int], parts: Partition) -> None:
+def test_step_2_older_messages_stay_full_up_to_85_percent(tokens: list[int], parts: Partition) -> None:
     assert partition_groups(singles(*tokens), budget_of(1)) == parts
 
 
@@ -72,11 +72,11 @@ def test_step_3_others_are_compressed_up_to_95_percent(tokens: list[int], parts:
 @pytest.mark.parametrize(
     ("tokens", "size"), [(60, 12), (61, 13), (64, 13), (65, 13), (66, 14), (99, 20), (100, 20), (101, 21)]
 )
-def test_a_compressed_one_takes_20_percent_rounded_up(tokens: int, size: int) -> None:
+def test_a_compressed_message_takes_20_percent_rounded_up(tokens: int, size: int) -> None:
     assert partition_groups(singles(tokens, 30), budget_of(1)) == Partition((1,), (0,), (), 30 + size)
 
 
-def test_the_least_of_messages_takes_a_token_when_compressed() -> None:
+def test_the_smallest_message_takes_one_token_when_compressed() -> None:
     assert partition_groups(singles(1, 94), budget_of(1)) == Partition((1,), (0,), (), 95)
     assert partition_groups(singles(1, 95), budget_of(1)) == Partition((1,), (), (0,), 95)
 
@@ -89,16 +89,16 @@ def test_the_least_of_messages_takes_a_token_when_compressed() -> None:
         ([1, 100], Partition((1,), (), (0,), 100)),  # the window took everything
     ],
 )
-def test_step_4_what_fits_neither_way_is_dropped(tokens: list[int], parts: Partition) -> None:
+def test_step_4_messages_that_do_not_fit_compressed_are_dropped(tokens: list[int], parts: Partition) -> None:
     assert partition_groups(singles(*tokens), budget_of(1)) == parts
 
 
-def test_an_older_one_may_be_full_behind_a_compressed_one() -> None:
+def test_an_older_message_can_be_full_before_a_compressed_one() -> None:
     # 50, then 90 > 85: 58, then 78
     assert partition_groups(singles(20, 40, 50), budget_of(1)) == Partition((0, 2), (1,), (), 78)
 
 
-def test_an_older_one_may_be_compressed_behind_a_dropped_one() -> None:
+def test_an_older_message_can_be_compressed_before_a_dropped_one() -> None:
     # 85, then 97 > 95, then 93
     assert partition_groups(singles(40, 60, 85), budget_of(1)) == Partition((2,), (0,), (1,), 93)
 
@@ -123,7 +123,7 @@ def test_a_message_without_tokens_stays_full_as_long_as_others_do() -> None:
         (5, Partition((0, 1, 2), (), (), 100)),
     ],
 )
-def test_the_window_is_counted_in_messages_and_kept_in_groups(window: int, parts: Partition) -> None:
+def test_the_window_is_counted_in_messages_and_extended_to_groups(window: int, parts: Partition) -> None:
     groups = [GroupSize(1, 10), GroupSize(3, 40), GroupSize(1, 50)]
     assert partition_groups(groups, budget_of(window)) == parts
 
@@ -136,7 +136,9 @@ def test_the_window_is_counted_in_messages_and_kept_in_groups(window: int, parts
         ([10, 40, 40, 40], Partition((0, 2, 3), (1,), (), 98)),  # 120 > 100: 88, then 98 in the window
     ],
 )
-def test_a_window_larger_than_the_budget_gives_its_oldest_up(tokens: list[int], parts: Partition) -> None:
+def test_a_window_larger_than_the_budget_drops_its_oldest_messages(
+    tokens: list[int], parts: Partition
+) -> None:
     assert partition_groups(singles(*tokens), budget_of(30)) == parts
 
 
@@ -154,7 +156,7 @@ def test_a_message_larger_than_the_budget_is_compressed_or_dropped(tokens: int, 
     assert partition_groups(singles(tokens), budget_of(1)) == parts
 
 
-def test_a_message_larger_than_the_budget_does_not_cost_its_neighbours_their_place() -> None:
+def test_a_message_larger_than_the_budget_does_not_displace_its_neighbors() -> None:
     assert partition_groups(singles(10, 5_000, 10), budget_of(3)) == Partition((0, 2), (), (1,), 20)
 
 
@@ -167,11 +169,11 @@ def test_a_message_larger_than_the_budget_does_not_cost_its_neighbours_their_pla
         (100, [1, 1], Partition((), (), (0, 1), 100)),
     ],
 )
-def test_what_is_in_use_already_is_counted_first(pinned: int, tokens: list[int], parts: Partition) -> None:
+def test_pinned_tokens_are_counted_first(pinned: int, tokens: list[int], parts: Partition) -> None:
     assert partition_groups(singles(*tokens), budget_of(1), pinned_tokens=pinned) == parts
 
 
-def test_compressed_sizes_may_be_known_better() -> None:
+def test_compressed_sizes_can_be_given() -> None:
     sizes = {0: 5, 1: 9}
     parts = partition_groups(singles(80, 80, 80), budget_of(1), compressed_tokens=sizes.__getitem__)
     assert parts == Partition((2,), (0, 1), (), 94)
@@ -219,11 +221,11 @@ def names(parts: tuple[tuple[Message, ...], ...]) -> list[list[str]]:
     return [[m.id for m in part] for part in parts]
 
 
-def test_no_messages_are_divided_into_nothing() -> None:
+def test_no_messages_give_an_empty_partition() -> None:
     assert partition_messages([], TokenBudget()) == ((), (), ())
 
 
-def test_messages_come_back_as_they_were_oldest_first() -> None:
+def test_partitioned_messages_are_unchanged_and_oldest_first() -> None:
     messages = [message("a", 45), message("b", 60), message("c", 10), message("d", 75)]
     # 75, then 85, then 97: dropped, then 94
     assert partition_messages(messages, budget_of(1)) == (
@@ -249,7 +251,7 @@ def test_a_call_and_its_results_are_measured_and_moved_together() -> None:
     ]
 
 
-def test_a_group_that_the_window_cuts_stays_full() -> None:
+def test_a_group_cut_by_the_window_stays_full() -> None:
     messages = [
         message("question", 20),
         message("call", 10, calls="x"),
@@ -259,6 +261,6 @@ def test_a_group_that_the_window_cuts_stays_full() -> None:
     assert names(partition_messages(messages, budget_of(2))) == [["call", "x", "thanks"], ["question"], []]
 
 
-def test_a_group_that_does_not_fit_is_dropped_whole() -> None:
+def test_a_group_that_does_not_fit_is_dropped_completely() -> None:
     messages = [message("call", 1, calls="x"), message("x", 900, answers="x"), message("thanks", 20)]
     assert names(partition_messages(messages, budget_of(30))) == [["thanks"], [], ["call", "x"]]

@@ -1,4 +1,4 @@
-"""What was taken and waits in this process is stored before it is forgotten, backed up or moved."""
+"""Pending writes of a process are stored before they are forgotten, backed up or moved."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def stored(engine: MemoryEngine, *labels: str, session: str = "s") -> list[str]:
 
 
 @pytest.mark.parametrize("what", [*ASKED, "user"])
-def test_what_waits_in_a_writer_is_forgotten(
+def test_messages_pending_in_a_writer_are_forgotten(
     engine: MemoryEngine, tenant: str, tmp_path: Path, what: str
 ) -> None:
     report = tmp_path / "unsaved.jsonl"
@@ -68,7 +68,7 @@ def test_what_waits_in_a_writer_is_forgotten(
     assert stored(engine, tenant) == []
 
 
-def test_the_file_of_a_writer_that_never_rests_holds_nothing_that_was_forgotten(
+def test_the_report_of_a_busy_writer_contains_no_forgotten_message(
     engine: MemoryEngine, tenant: str, tmp_path: Path
 ) -> None:
     report = tmp_path / "unsaved.jsonl"
@@ -82,25 +82,27 @@ def test_the_file_of_a_writer_that_never_rests_holds_nothing_that_was_forgotten(
     engine.services.erasers.insert(0, goes_on)
     engine.forget(namespace=tenant, scrub=False)
     assert SECRET not in report.read_text()
-    assert [one.session for one in writer.unsaved] == [tenant]
+    assert [batch.session for batch in writer.unsaved] == [tenant]
     assert "Hi." in report.read_text()
 
 
-def test_what_a_writer_was_refused_is_forgotten(engine: MemoryEngine, tenant: str, tmp_path: Path) -> None:
+def test_messages_refused_by_a_writer_are_forgotten(
+    engine: MemoryEngine, tenant: str, tmp_path: Path
+) -> None:
     report = tmp_path / "unsaved.jsonl"
     writer = engine.writer(report_path=report)
     engine.session(tenant, "s").add(MessageDraft("user", "Hello.", id="m"))
     with pytest.raises(MessageConflictError):
         writer.add(tenant, "s", MessageDraft("user", SECRET, id="m"), MessageDraft("user", "Bye.", id="n"))
     engine.forget(namespace=tenant, session="s", message="m", scrub=False)
-    assert [message.id for one in writer.unsaved for message in one.messages] == ["n"]
+    assert [message.id for batch in writer.unsaved for message in batch.messages] == ["n"]
     engine.forget(namespace=tenant, session="s", scrub=False)
     assert not writer.unsaved
     writer.close()
     assert not report.exists()
 
 
-def test_a_receipt_reports_messages_that_were_not_stored_in_time(
+def test_a_receipt_reports_messages_not_stored_in_time(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_store, append_all = threading.Event(), BatchRepository.append_all
@@ -121,7 +123,7 @@ def test_a_receipt_reports_messages_that_were_not_stored_in_time(
 
 
 @pytest.mark.timeout(120)
-def test_a_closed_writer_keeps_nobody_waiting(file_url: str, tmp_path: Path) -> None:
+def test_a_closed_writer_does_not_delay_others(file_url: str, tmp_path: Path) -> None:
     with MemoryEngine(file_url, embedder=None) as engine:
         writer = engine.writer(timeout_seconds=3600)
         engine.session("acme", "s").add(MessageDraft("user", "Hello.", id="m"))
@@ -134,7 +136,7 @@ def test_a_closed_writer_keeps_nobody_waiting(file_url: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("what", ASKED)
-def test_what_is_only_in_working_memory_is_forgotten(engine: MemoryEngine, tenant: str, what: str) -> None:
+def test_messages_only_in_working_memory_are_forgotten(engine: MemoryEngine, tenant: str, what: str) -> None:
     engine.working.append(tenant, "s", MessageDraft("user", SECRET, id="m"))
     engine.working.append("bob", tenant, "user", "At hand.")
     receipt = engine.forget(namespace=tenant, **ASKED[what], scrub=False)
@@ -145,7 +147,7 @@ def test_what_is_only_in_working_memory_is_forgotten(engine: MemoryEngine, tenan
     engine.forget(namespace="bob", session=tenant, scrub=False)
 
 
-def test_a_call_in_working_memory_goes_with_its_result(engine: MemoryEngine, tenant: str) -> None:
+def test_a_call_in_working_memory_is_forgotten_with_its_result(engine: MemoryEngine, tenant: str) -> None:
     waits, result = make_tool_call(1)
     engine.working.append(tenant, "s", "user", "Look it up.")
     engine.working.append(tenant, "s", waits)
@@ -157,7 +159,7 @@ def test_a_call_in_working_memory_goes_with_its_result(engine: MemoryEngine, ten
 
 
 @pytest.mark.parametrize("where", ["at hand", "stored"])
-def test_notes_stay_when_a_message_goes_and_go_with_their_session(
+def test_notes_outlive_forgotten_messages_and_are_deleted_with_their_session(
     engine: MemoryEngine, tenant: str, where: str
 ) -> None:
     engine.session(tenant, "s").add(MessageDraft("user", SECRET, id="m"))
@@ -172,7 +174,7 @@ def test_notes_stay_when_a_message_goes_and_go_with_their_session(
     assert engine.namespace(tenant).sessions().sessions == ()
 
 
-def test_maintenance_leaves_live_sessions_their_notes_and_what_is_at_hand(clock: FrozenClock) -> None:
+def test_maintenance_keeps_notes_and_working_memory_of_active_sessions(clock: FrozenClock) -> None:
     with MemoryEngine(embedder=None, clock=clock) as engine:
         for session in ("s", "t"):
             engine.session("acme", session).add("user", "Long ago.")
@@ -198,7 +200,7 @@ def fill(engine: MemoryEngine) -> BatchWriter:
     return writer
 
 
-def test_one_verb_stores_all_that_waits(engine: MemoryEngine, tenant: str) -> None:
+def test_flush_stores_all_pending_messages(engine: MemoryEngine, tenant: str) -> None:
     writer = patient(engine)
     writer.add(tenant, "s", MessageDraft("user", "In a writer."))
     engine.working.append(tenant, "s", "user", "At hand.")
@@ -208,7 +210,7 @@ def test_one_verb_stores_all_that_waits(engine: MemoryEngine, tenant: str) -> No
 
 
 @pytest.mark.parametrize("way", ["backup", "move_to", "snapshot"])
-def test_what_waits_comes_along(tmp_path: Path, way: str) -> None:
+def test_pending_messages_are_included_in_copies(tmp_path: Path, way: str) -> None:
     place = tmp_path / ("copy.db" if way == "snapshot" else "b.gz")
     with MemoryEngine(tmp_path / "one.db", embedder=None) as engine:
         writer = fill(engine)
@@ -228,7 +230,9 @@ def test_what_waits_comes_along(tmp_path: Path, way: str) -> None:
 
 
 @pytest.mark.parametrize("scope", [{}, {"namespace": "acme"}, {"namespace": "acme", "prefix": True}])
-def test_what_waited_is_not_written_into_what_was_restored(tmp_path: Path, scope: dict[str, Any]) -> None:
+def test_pending_messages_are_not_written_into_a_restored_memory(
+    tmp_path: Path, scope: dict[str, Any]
+) -> None:
     with MemoryEngine(tmp_path / "one.db", embedder=None) as engine:
         engine.session("acme", "s").add("user", "Then.")
         engine.backup(tmp_path / "b.gz", **scope)
@@ -242,7 +246,7 @@ def test_what_waited_is_not_written_into_what_was_restored(tmp_path: Path, scope
         assert stored(engine, "other") == (["Of another."] if scope else [])
 
 
-def test_nothing_of_what_was_replaced_is_left_in_redis(tmp_path: Path) -> None:
+def test_redis_keeps_nothing_of_a_replaced_memory(tmp_path: Path) -> None:
     with TemporaryRedis() as server:
         config = EngineConfig(
             cache=CacheConfig(max_characters=0),
@@ -256,7 +260,7 @@ def test_nothing_of_what_was_replaced_is_left_in_redis(tmp_path: Path) -> None:
                 engine.session(tenant, "s").add("user", word)
             engine.restore(tmp_path / "b.gz", replace=True)
             with server.client as client:
-                held = b"".join(client.dump(key) for key in client.scan_iter("*"))
-            assert SECRET.encode() not in held
-            assert b"walrus" in held
-            assert [one.content for one in engine.session("acme", "s").latest(9)] == ["Then."]
+                content = b"".join(client.dump(key) for key in client.scan_iter("*"))
+            assert SECRET.encode() not in content
+            assert b"walrus" in content
+            assert [message.content for message in engine.session("acme", "s").latest(9)] == ["Then."]

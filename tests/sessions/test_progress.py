@@ -1,4 +1,4 @@
-"""Whoever waits for long work is told how far it is."""
+"""Long operations report their progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_maintenance_and_embedding_tell_how_many_messages_are_done(tmp_path: Path) -> None:
+def test_maintenance_and_embedding_report_their_progress(tmp_path: Path) -> None:
     erased, embedded = list[int](), list[tuple[int, int]]()
     with MemoryEngine(tmp_path / "m.db") as engine:
         long_ago = SystemClock().now() - timedelta(days=100)

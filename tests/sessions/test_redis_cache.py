@@ -1,4 +1,4 @@
-"""Redis holds copies of what was said last: written through, filled when cold, gone with what is erased."""
+"""Redis caches the latest messages: written through, filled when cold, erased with the session."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def client(server: TemporaryRedis) -> Iterator[Any]:
         yield opened
 
 
-def opened(
+def open_engine(
     url: object, server: TemporaryRedis, clock: FrozenClock | None = None, **redis: object
 ) -> MemoryEngine:
     given = RedisConfig(**{"url": server.url, "timeout_seconds": LIMIT_SECONDS, **redis})  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def opened(
 
 @pytest.fixture
 def engine(tmp_path: Path, server: TemporaryRedis, client: Any, clock: FrozenClock) -> Iterator[MemoryEngine]:
-    with opened(tmp_path / "memory.db", server, clock) as one:
+    with open_engine(tmp_path / "memory.db", server, clock) as one:
         yield one
 
 
@@ -68,15 +68,15 @@ def status(engine: MemoryEngine) -> RedisStatus:
     return engine.redis
 
 
-def said(engine: MemoryEngine, count: int = 9) -> list[str]:
+def list_contents(engine: MemoryEngine, count: int = 9) -> list[str]:
     return [message.content for message in engine.session("acme", "s").latest(count)]
 
 
-def test_what_was_just_added_comes_from_redis(engine: MemoryEngine, client: Any) -> None:
+def test_just_added_messages_are_read_from_redis(engine: MemoryEngine, client: Any) -> None:
     session = engine.session("acme", "s")
     session.add("user", "one")
     session.add_many([MessageDraft("user", "two"), MessageDraft("user", "three")])
-    assert said(engine) == ["one", "two", "three"]
+    assert list_contents(engine) == ["one", "two", "three"]
     assert (status(engine).hits, status(engine).misses) == (1, 0)
     (key,) = client.keys()
     assert key.decode() == f"langmem-tiers:episodic:{engine.database_id}:{session.key}"
@@ -84,15 +84,15 @@ def test_what_was_just_added_comes_from_redis(engine: MemoryEngine, client: Any)
     assert 86_400 - 60 < client.ttl(key) <= 86_400
 
 
-def test_what_a_writer_stored_is_there_for_other_engines(
+def test_messages_stored_by_a_writer_are_visible_to_other_engines(
     tmp_path: Path, server: TemporaryRedis, client: Any
 ) -> None:
     def reads(session: str) -> list[str]:
         return [message.content for message in other.session("acme", session).latest(9)]
 
     with (
-        opened(tmp_path / "memory.db", server) as one,
-        opened(tmp_path / "memory.db", server) as other,
+        open_engine(tmp_path / "memory.db", server) as one,
+        open_engine(tmp_path / "memory.db", server) as other,
         one.writer(acknowledge="queued", max_wait_ms=3_600_000) as writer,
     ):
         one.session("acme", "old").add("user", "before")
@@ -115,14 +115,14 @@ def test_what_a_writer_stored_is_there_for_other_engines(
 def test_a_writer_needs_no_redis_that_answers(tmp_path: Path) -> None:
     with (
         TemporaryRedis() as server,
-        opened(tmp_path / "memory.db", server) as engine,
+        open_engine(tmp_path / "memory.db", server) as engine,
         engine.writer() as writer,
     ):
         for n in range(6):
             if n == 3:
                 server.kill()
             writer.add("acme", "s", MessageDraft("user", f"{n}"))
-        assert said(engine) == [f"{n}" for n in range(6)]
+        assert list_contents(engine) == [f"{n}" for n in range(6)]
         assert writer.report.retries == 0
         assert status(engine).failures == 1
 
@@ -130,15 +130,15 @@ def test_a_writer_needs_no_redis_that_answers(tmp_path: Path) -> None:
 def test_a_cold_window_is_filled_from_the_database(engine: MemoryEngine, client: Any) -> None:
     engine.session("acme", "s").add_many(MessageDraft("user", str(n)) for n in range(9))
     client.flushall()
-    assert said(engine, 3) == ["6", "7", "8"]
-    assert said(engine, 2) == ["7", "8"]
+    assert list_contents(engine, 3) == ["6", "7", "8"]
+    assert list_contents(engine, 2) == ["7", "8"]
     assert (status(engine).hits, status(engine).misses) == (1, 1)
-    assert said(engine, 20) == [str(n) for n in range(9)]  # fewer are held, so the database answers
-    assert said(engine, 20) == [str(n) for n in range(9)]
+    assert list_contents(engine, 20) == [str(n) for n in range(9)]  # fewer are held, so the database answers
+    assert list_contents(engine, 20) == [str(n) for n in range(9)]
     assert (status(engine).hits, status(engine).misses) == (2, 2)
 
 
-def test_the_set_is_scored_by_time_and_ordered_as_the_record(engine: MemoryEngine, client: Any) -> None:
+def test_the_window_is_scored_by_time_and_ordered_by_the_record(engine: MemoryEngine, client: Any) -> None:
     noon = datetime(2025, 1, 15, 12, tzinfo=UTC)
     times = [noon, noon + timedelta(seconds=2), noon, noon, noon + timedelta(hours=1)]
     session = engine.session("acme", "s")
@@ -157,20 +157,20 @@ def test_the_set_is_scored_by_time_and_ordered_as_the_record(engine: MemoryEngin
         scores = [round(score) for _, score in client.zrange(client.keys()[0], 1, -1, withscores=True)]
         assert scores == expected
         client.flushall()
-        assert said(engine) == ["0", "1", "2", "3", "4"]
+        assert list_contents(engine) == ["0", "1", "2", "3", "4"]
 
 
 @pytest.mark.parametrize("year", [1, 1969, 9999])
-def test_any_time_keeps_its_order(engine: MemoryEngine, year: int) -> None:
+def test_messages_of_any_year_keep_their_order(engine: MemoryEngine, year: int) -> None:
     session = engine.session("acme", "s")
     for n in range(5):
         session.add(MessageDraft("user", str(n), created_at=datetime(year, 6, 1, tzinfo=UTC)))
     session.add("user", "5")
-    assert said(engine) == [str(n) for n in range(6)]
+    assert list_contents(engine) == [str(n) for n in range(6)]
     assert status(engine).misses == 0
 
 
-def test_a_message_comes_back_without_loss() -> None:
+def test_a_message_is_read_back_equal() -> None:
     message = Message(
         id="i\0",
         role=Role.ASSISTANT,
@@ -192,33 +192,33 @@ def test_a_message_comes_back_without_loss() -> None:
     assert to_scores([message, message]) == [to_scores([message])[0], to_scores([message])[0] + 1]
 
 
-def test_a_window_takes_no_more_than_it_may(tmp_path: Path, server: TemporaryRedis, client: Any) -> None:
-    with opened(tmp_path / "memory.db", server, window=4, max_window_bytes=2000) as engine:
+def test_a_window_respects_its_limits(tmp_path: Path, server: TemporaryRedis, client: Any) -> None:
+    with open_engine(tmp_path / "memory.db", server, window=4, max_window_bytes=2000) as engine:
         session = engine.session("acme", "s")
         for n in range(6):
             session.add("user", str(n))
         (key,) = client.keys()
         assert client.zcard(key) == 5
-        assert said(engine, 4) == ["2", "3", "4", "5"]
+        assert list_contents(engine, 4) == ["2", "3", "4", "5"]
         session.add("user", "x" * 1500)
         assert client.zcard(key) < 5
         session.add("user", "y" * 5000)  # more than a window: not cached, and read all the same
-        assert [len(text) for text in said(engine, 3)] == [1, 1500, 5000]
+        assert [len(text) for text in list_contents(engine, 3)] == [1, 1500, 5000]
         assert sum(len(member) for member in client.zrange(key, 0, -1)) < 2200
         session.add_many(MessageDraft("user", str(n)) for n in range(10))
-        assert said(engine, 12)[-10:] == [str(n) for n in range(10)]
+        assert list_contents(engine, 12)[-10:] == [str(n) for n in range(10)]
 
 
-def test_a_write_that_redis_did_not_see_is_seen(tmp_path: Path, server: TemporaryRedis, client: Any) -> None:
-    with opened(tmp_path / "memory.db", server) as one, MemoryEngine(tmp_path / "memory.db") as without:
+def test_a_write_that_bypassed_redis_is_visible(tmp_path: Path, server: TemporaryRedis, client: Any) -> None:
+    with open_engine(tmp_path / "memory.db", server) as one, MemoryEngine(tmp_path / "memory.db") as without:
         one.session("acme", "s").add("user", "first")
         without.session("acme", "s").add("user", "second")
-        assert said(one) == ["first", "second"]
+        assert list_contents(one) == ["first", "second"]
         one.session("acme", "s").add("user", "third")
-        assert said(one) == ["first", "second", "third"]
+        assert list_contents(one) == ["first", "second", "third"]
 
 
-def test_a_slower_fill_does_not_replace_what_was_written_after_it(engine: MemoryEngine, client: Any) -> None:
+def test_a_slow_fill_does_not_replace_later_writes(engine: MemoryEngine, client: Any) -> None:
     session = engine.session("acme", "s")
     session.add("user", "one")
     windows, stamps = engine._redis._windows, engine._redis._tails.versions  # type: ignore[union-attr]
@@ -231,24 +231,24 @@ def test_a_slower_fill_does_not_replace_what_was_written_after_it(engine: Memory
     session.add("user", "two")
     windows.put(session.key, stamp, old, head=found.head, whole=True)  # who was slower comes now
     before = status(engine).hits
-    assert said(engine) == ["one", "two"]
+    assert list_contents(engine) == ["one", "two"]
     assert status(engine).hits == before + 1
 
 
-def test_engines_that_take_turns_keep_the_window_as_it_is(
+def test_engines_that_write_in_turns_keep_the_window_correct(
     shared_postgres: str, server: TemporaryRedis, client: Any, tenant: str
 ) -> None:
-    with opened(shared_postgres, server) as one, opened(shared_postgres, server) as two:
+    with open_engine(shared_postgres, server) as one, open_engine(shared_postgres, server) as two:
         for number in range(4):
             for engine in (one, two):
                 engine.session(tenant, "s").add("user", f"{number}")
-        with opened(shared_postgres, server) as reader:
+        with open_engine(shared_postgres, server) as reader:
             found = reader.session(tenant, "s").latest(9)
             assert [message.content for message in found] == [*"00112233"]
             assert (status(reader).hits, status(reader).misses) == (1, 0)
 
 
-def test_writers_that_overtake_each_other_leave_no_wrong_window(engine: MemoryEngine) -> None:
+def test_writers_out_of_order_leave_no_wrong_window(engine: MemoryEngine) -> None:
     session = engine.session("acme", "s")
     session.add("user", "zero")
     windows, stamps = engine._redis._windows, engine._redis._tails.versions  # type: ignore[union-attr]
@@ -268,40 +268,43 @@ def test_writers_that_overtake_each_other_leave_no_wrong_window(engine: MemoryEn
         assert before is not None
         assert after is not None
         windows.extend([SessionWrite(session.key, before, after, batches[place])])
-        assert said(engine) == ["zero", "one", "two"]
+        assert list_contents(engine) == ["zero", "one", "two"]
 
 
 @pytest.mark.parametrize("unread", [0, 1, 2, 3])
-def test_a_database_that_was_restored_is_not_mixed_with_what_redis_remembers(
+def test_a_restored_database_is_not_mixed_with_old_redis_data(
     tmp_path: Path, server: TemporaryRedis, client: Any, clock: FrozenClock, unread: int
 ) -> None:
     path, copy = tmp_path / "memory.db", tmp_path / "copy.db"
-    with opened(path, server, clock) as engine:
+    with open_engine(path, server, clock) as engine:
         engine.session("acme", "s").add("user", "one")
     shutil.copy(path, copy)
-    with opened(path, server, clock) as engine:
+    with open_engine(path, server, clock) as engine:
         for text in ("lost", "and lost"):
             clock.advance(seconds=1)
             engine.session("acme", "s").add("user", text)
     shutil.copy(copy, path)
     clock.advance(seconds=1)
-    with opened(path, server, clock) as engine:
+    with open_engine(path, server, clock) as engine:
         for n in range(unread):  # through the same revisions as before
             clock.advance(seconds=0.5)
             engine.session("acme", "s").add("user", str(n))
-        assert said(engine) == ["one", *map(str, range(unread))]
+        assert list_contents(engine) == ["one", *map(str, range(unread))]
         clock.advance(seconds=1)
         engine.session("acme", "s").add("user", "last")
-        assert said(engine) == ["one", *map(str, range(unread)), "last"]
+        assert list_contents(engine) == ["one", *map(str, range(unread)), "last"]
 
 
-def test_a_copy_of_a_database_with_other_sessions_under_its_keys_shows_its_own(
+def test_a_copied_database_with_reused_keys_shows_its_own_sessions(
     tmp_path: Path, server: TemporaryRedis, client: Any, clock: FrozenClock
 ) -> None:
-    with opened(tmp_path / "1.db", server, clock):
+    with open_engine(tmp_path / "1.db", server, clock):
         pass
     shutil.copy(tmp_path / "1.db", tmp_path / "2.db")
-    with opened(tmp_path / "1.db", server, clock) as one, opened(tmp_path / "2.db", server, clock) as other:
+    with (
+        open_engine(tmp_path / "1.db", server, clock) as one,
+        open_engine(tmp_path / "2.db", server, clock) as other,
+    ):
         one.session("alice", "s").add("user", "hers")
         other.session("bob", "s").add("user", "his")
         assert one.session("alice", "s").key == other.session("bob", "s").key
@@ -309,7 +312,7 @@ def test_a_copy_of_a_database_with_other_sessions_under_its_keys_shows_its_own(
         assert [m.content for m in other.session("bob", "s").latest()] == ["his"]
 
 
-def test_what_is_erased_is_in_redis_no_more(
+def test_erased_messages_are_removed_from_redis(
     engine: MemoryEngine, server: TemporaryRedis, client: Any
 ) -> None:
     doomed = engine.session("acme", "s")
@@ -324,7 +327,7 @@ def test_what_is_erased_is_in_redis_no_more(
     assert status(engine).unremoved == 0
 
 
-def test_who_read_it_before_does_not_bring_back_what_is_erased(engine: MemoryEngine, client: Any) -> None:
+def test_a_stale_reader_does_not_restore_erased_messages(engine: MemoryEngine, client: Any) -> None:
     session = engine.session("acme", "s")
     session.add("user", "a secret")
     client.flushall()
@@ -342,26 +345,29 @@ def test_who_read_it_before_does_not_bring_back_what_is_erased(engine: MemoryEng
     assert b"secret" not in everything(client)
 
 
-def test_a_session_that_is_made_anew_begins_empty(engine: MemoryEngine) -> None:
+def test_a_recreated_session_is_empty(engine: MemoryEngine) -> None:
     engine.session("acme", "s").add("user", "old")
     engine.session("acme", "s").delete()
-    assert said(engine) == []
+    assert list_contents(engine) == []
     engine.session("acme", "s").add("user", "new")
-    assert said(engine) == ["new"]
+    assert list_contents(engine) == ["new"]
     engine.session("acme", "s").set_aside()
-    assert said(engine) == []
+    assert list_contents(engine) == []
 
 
-def test_two_databases_share_a_redis_and_see_nothing_of_each_other(
+def test_two_databases_sharing_a_redis_are_isolated(
     tmp_path: Path, server: TemporaryRedis, client: Any, clock: FrozenClock
 ) -> None:
-    with opened(tmp_path / "1.db", server, clock) as one, opened(tmp_path / "2.db", server, clock) as other:
+    with (
+        open_engine(tmp_path / "1.db", server, clock) as one,
+        open_engine(tmp_path / "2.db", server, clock) as other,
+    ):
         one.session("acme", "s").add("user", "mine")
         other.session("acme", "s").add("user", "theirs")
-        assert (said(one), said(other)) == (["mine"], ["theirs"])
+        assert (list_contents(one), list_contents(other)) == (["mine"], ["theirs"])
 
 
-def test_many_threads_on_one_session_see_what_they_wrote(engine: MemoryEngine) -> None:
+def test_concurrent_threads_on_one_session_see_their_own_writes(engine: MemoryEngine) -> None:
     missing: list[str] = []
 
     def work(name: str) -> None:
@@ -378,7 +384,7 @@ def test_many_threads_on_one_session_see_what_they_wrote(engine: MemoryEngine) -
     for worker in workers:
         worker.join()
     assert missing == []
-    assert said(engine, 500) == [m.content for m in engine.session("acme", "s").messages()]
+    assert list_contents(engine, 500) == [m.content for m in engine.session("acme", "s").messages()]
     assert status(engine).failures == 0
 
 
@@ -395,12 +401,12 @@ def test_many_threads_on_one_session_see_what_they_wrote(engine: MemoryEngine) -
         (6379, "must be a str, got int"),
     ],
 )
-def test_a_url_that_is_none_is_refused_at_once(url: str, message: str) -> None:
+def test_an_invalid_url_is_refused(url: str, message: str) -> None:
     with pytest.raises(InvalidConfigError, match=message):
         RedisConfig(url=url)
 
 
-def test_a_setting_in_the_url_that_is_none_is_refused_without_its_secret(tmp_path: Path) -> None:
+def test_an_unknown_url_parameter_is_refused_without_showing_secrets(tmp_path: Path) -> None:
     config = EngineConfig(redis=RedisConfig(url="redis://u:hidden@host?nonsense=1"))
     with pytest.raises(InvalidConfigError, match=r"redis://host.*remove the query string") as caught:
         MemoryEngine(tmp_path / "memory.db", config=config)
@@ -411,14 +417,14 @@ def test_a_setting_in_the_url_that_is_none_is_refused_without_its_secret(tmp_pat
     "settings",
     [{"prefix": ""}, {"prefix": "a\0"}, {"ttl_seconds": 0}, {"window": 0}, {"timeout_seconds": -1}],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, object]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(InvalidConfigError, match=next(iter(settings))):
         RedisConfig(**settings)  # type: ignore[arg-type]
     with pytest.raises(InvalidConfigError, match="redis must be a RedisConfig or None"):
         EngineConfig(redis="redis://localhost")  # type: ignore[arg-type]
 
 
-def test_a_redis_that_failed_is_left_alone_for_a_while_and_then_asked_once(
+def test_a_failed_redis_is_retried_once_after_a_pause(
     tmp_path: Path, clock: FrozenClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = RedisConfig(url=f"unix://{tmp_path}/no.sock", retry_seconds=5.0)
@@ -449,7 +455,7 @@ def test_a_redis_that_failed_is_left_alone_for_a_while_and_then_asked_once(
     link.close()
 
 
-def test_an_engine_without_redis_says_none() -> None:
+def test_an_engine_without_redis_has_no_redis_status() -> None:
     with MemoryEngine() as engine:
         assert engine.redis is None
 

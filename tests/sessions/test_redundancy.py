@@ -1,4 +1,4 @@
-"""What a newer text says again may go; what only looks the same must stay."""
+"""Duplicates of newer texts are redundant; texts that only look similar are kept."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_a_text_that_turns_the_meaning_around_is_no_duplicate(name: str) -> None:
+def test_a_text_with_the_opposite_meaning_is_not_a_duplicate(name: str) -> None:
     older, newer = differ(*DIFFERENT[name])
     assert len(set(re.findall(r"[\w'’]+", older.lower()))) >= 20
     assert jaccard(older, newer) >= 0.9, "too different to prove anything"
@@ -140,7 +140,7 @@ def test_a_text_that_turns_the_meaning_around_is_no_duplicate(name: str) -> None
         ("Привет, мир", "привет мир"),
     ],
 )
-def test_a_text_that_says_the_same_is_redundant(older: str, newer: str) -> None:
+def test_a_text_with_the_same_meaning_is_redundant(older: str, newer: str) -> None:
     assert find_redundant([older, newer]) == {0: 1}
 
 
@@ -153,7 +153,7 @@ def test_a_text_that_says_the_same_is_redundant(older: str, newer: str) -> None:
         ("ok", "fine"),
     ],
 )
-def test_a_text_that_says_something_else_is_not_redundant(older: str, newer: str) -> None:
+def test_a_text_with_another_meaning_is_not_redundant(older: str, newer: str) -> None:
     assert find_redundant([older, newer]) == {}
 
 
@@ -190,13 +190,13 @@ def test_at_a_threshold_of_1_only_the_same_words_are_duplicates() -> None:
     assert find_redundant(texts, 1) == {1: 2}
 
 
-def test_the_older_one_is_marked() -> None:
+def test_the_older_of_two_duplicates_is_redundant() -> None:
     older, newer = differ("the gate is locked", "the gate is closely locked")
     assert find_redundant([older, newer]) == {0: 1}
     assert find_redundant([newer, older]) == {0: 1}
 
 
-def test_of_many_only_the_newest_stays() -> None:
+def test_only_the_newest_of_several_duplicates_is_kept() -> None:
     texts = ["red gate", "blue hat", "Red gate!", "red gate", "blue hat", "green door"]
     assert find_redundant(texts).keys() == {0, 1, 2}
 
@@ -221,7 +221,7 @@ def test_texts_without_words_are_never_redundant(texts: list[str]) -> None:
     ids=lambda value: repr(value)[:20],
 )
 @pytest.mark.parametrize("texts", [[], ["red gate", "red gate"]])
-def test_a_threshold_that_makes_no_sense_is_refused(threshold: Any, texts: list[str]) -> None:
+def test_an_invalid_threshold_is_refused(threshold: Any, texts: list[str]) -> None:
     with pytest.raises(InvalidConfigError, match="threshold") as caught:
         find_redundant(texts, threshold)
     assert (repr(threshold) if threshold else "0") in str(caught.value)
@@ -257,14 +257,14 @@ def marked_by_all_pairs(texts: list[str], threshold: float) -> set[int]:
 
 @examples(250)
 @given(families(), st.sampled_from([0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0]))
-def test_the_index_finds_exactly_what_all_pairs_find(texts: list[str], threshold: float) -> None:
+def test_the_index_finds_the_same_duplicates_as_all_pairs(texts: list[str], threshold: float) -> None:
     found = find_redundant(texts, threshold)
     assert found.keys() == marked_by_all_pairs(texts, threshold)
 
 
 @examples(100)
 @given(families(), st.sampled_from([0.5, 0.7, 0.9, 1.0]))
-def test_whatever_is_marked_names_a_newer_duplicate(texts: list[str], threshold: float) -> None:
+def test_each_redundant_text_has_a_newer_duplicate(texts: list[str], threshold: float) -> None:
     prints = [compute_fingerprint(text) for text in texts]
     for older, newer in find_redundant(texts, threshold).items():
         assert older < newer
@@ -272,16 +272,16 @@ def test_whatever_is_marked_names_a_newer_duplicate(texts: list[str], threshold:
 
 
 @given(families(), st.sampled_from([0.5, 0.7, 0.9, 1.0]))
-def test_whatever_is_marked_is_as_similar_as_the_threshold(texts: list[str], threshold: float) -> None:
+def test_each_redundant_text_reaches_the_similarity_threshold(texts: list[str], threshold: float) -> None:
     for older, newer in find_redundant(texts, threshold).items():
         words, others = (set(re.findall(r"\w+(?:'\w+)*", texts[n].lower())) for n in (older, newer))
         assert len(words & others) >= threshold * len(words | others) - 1e-9
 
 
 @given(families())
-def test_being_duplicates_goes_both_ways(texts: list[str]) -> None:
-    for one, other in pairwise(map(compute_fingerprint, texts)):
-        assert are_duplicates(one, other, 0.5) == are_duplicates(other, one, 0.5)
+def test_duplicates_are_symmetric(texts: list[str]) -> None:
+    for first, second in pairwise(map(compute_fingerprint, texts)):
+        assert are_duplicates(first, second, 0.5) == are_duplicates(second, first, 0.5)
 
 
 @pytest.mark.sample(1)

@@ -1,4 +1,4 @@
-"""What went wrong once, or would for somebody who is careless or unlucky."""
+"""Regressions and unusual use of sessions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def window(tokens: int, messages: int) -> TokenBudget:
 
 
 @pytest.mark.soak
-def test_one_lost_tool_result_does_not_stop_an_agent_that_works_alone() -> None:
+def test_one_lost_tool_result_does_not_block_compression() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         session.add("user", "go")
@@ -51,7 +51,7 @@ def test_one_lost_tool_result_does_not_stop_an_agent_that_works_alone() -> None:
             assert session.build_context(recall=False).token_count <= 2000
 
 
-def test_call_ids_that_are_used_again_do_not_tie_turns_together() -> None:
+def test_reused_call_ids_do_not_group_turns() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         for n in range(100):
@@ -70,7 +70,7 @@ class Words:
         return len(text.split())
 
 
-def test_the_budget_holds_when_the_counter_changes(tmp_path: Path) -> None:
+def test_the_budget_is_respected_when_the_counter_changes(tmp_path: Path) -> None:
     path, chars = tmp_path / "m.db", CharCounter()
     tuned = TuningParameters(min_relevance=0.7, full_message_window=2)
     with MemoryEngine(path, counter=chars) as engine:
@@ -85,7 +85,7 @@ def test_the_budget_holds_when_the_counter_changes(tmp_path: Path) -> None:
         assert 3 + sum(4 + chars.count(message.content) for message in context.messages) <= 1500
 
 
-def test_what_is_compressed_is_compressed_from_the_original_and_loses_nothing() -> None:
+def test_messages_are_compressed_from_the_original_without_losing_facts() -> None:
     text = "\n".join(
         [
             "Sure, notes on the release, " + "as agreed with the team " * 6,
@@ -116,7 +116,7 @@ def test_what_is_compressed_is_compressed_from_the_original_and_loses_nothing() 
 
 
 @pytest.mark.soak
-def test_a_large_import_keeps_the_summary_that_was_in_force() -> None:
+def test_a_large_import_keeps_the_current_summary() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         session.add("user", "The vault is at https://vault.example/secret-path-1")
@@ -135,7 +135,7 @@ def test_a_large_import_keeps_the_summary_that_was_in_force() -> None:
 
 
 @pytest.mark.parametrize("verb", ["restore", "promote"])
-def test_an_archived_tool_call_comes_back_with_its_result(verb: str) -> None:
+def test_an_archived_tool_call_is_restored_with_its_result(verb: str) -> None:
     clock = FrozenClock()
     with MemoryEngine(clock=clock) as engine:
         session = engine.session("a", "s")
@@ -157,7 +157,7 @@ def test_an_archived_tool_call_comes_back_with_its_result(verb: str) -> None:
         assert shown[:2] == ["call", "result"]
 
 
-def test_errors_do_not_carry_what_was_said() -> None:
+def test_errors_do_not_contain_message_content() -> None:
     with MemoryEngine() as engine:
         session = engine.session("a", "s")
         session.add("user", "SECRET hunter2")
@@ -190,7 +190,7 @@ def test_knowledge_cannot_close_its_fence(closing: str) -> None:
         assert len(re.findall(r"<\s*/?\s*memory", text, re.IGNORECASE)) == 2
 
 
-def test_knowledge_never_pushes_the_newest_message_out() -> None:
+def test_knowledge_never_displaces_the_newest_message() -> None:
     with MemoryEngine(config=EngineConfig(budget=TokenBudget.of(1000))) as engine:
         space = engine.namespace("a")
         space.knowledge.store("d", "wombat", "w " * 40)
@@ -200,7 +200,7 @@ def test_knowledge_never_pushes_the_newest_message_out() -> None:
         assert session.build_context().messages == alone.messages
 
 
-def test_one_shared_word_is_no_answer() -> None:
+def test_one_shared_word_does_not_select_knowledge() -> None:
     with MemoryEngine() as engine:
         space = engine.namespace("a")
         space.knowledge.store("domain", "shop opening hours", "the mirror shop opens at nine")
@@ -211,7 +211,7 @@ def test_one_shared_word_is_no_answer() -> None:
         assert len(session.build_context().knowledge) == 1
 
 
-def test_a_view_with_a_budget_of_ones_own_counts_no_use(clock: FrozenClock) -> None:
+def test_a_context_with_a_custom_budget_counts_no_use(clock: FrozenClock) -> None:
     with MemoryEngine(clock=clock) as engine:
         space = engine.namespace("a")
         space.knowledge.store("domain", "wombat", "a marsupial")
@@ -233,7 +233,7 @@ def test_the_message_of_recalled_knowledge_has_the_same_id_for_the_same_question
         assert ids == {"recalled-q1"}
 
 
-def test_a_result_without_its_call_is_reported_as_left_out() -> None:
+def test_a_result_without_its_call_is_reported_as_dropped() -> None:
     with MemoryEngine() as engine:
         session = engine.session("a", "s")
         session.add(MessageDraft("tool", "the result", id="r", tool_call_id="nope"))
@@ -242,7 +242,7 @@ def test_a_result_without_its_call_is_reported_as_left_out() -> None:
 
 
 @pytest.mark.soak
-def test_a_summary_of_a_large_budget_is_told_again_for_a_small_one() -> None:
+def test_a_summary_of_a_large_budget_is_shortened_for_a_small_one() -> None:
     with MemoryEngine(config=EngineConfig(budget=TokenBudget.of(20_000)), clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         session.add_many(
@@ -268,7 +268,7 @@ def test_the_smallest_budgets_show_the_newest_message(tokens: int) -> None:
             assert context.token_count <= tokens
 
 
-def test_what_was_promoted_by_hand_stays_in_the_summaries() -> None:
+def test_manually_promoted_messages_stay_in_the_summaries() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         session.add(MessageDraft("user", "Always call me Captain Ada, please.", id="m"))
@@ -279,7 +279,7 @@ def test_what_was_promoted_by_hand_stays_in_the_summaries() -> None:
         assert "Always call me Captain Ada, please." in context.messages[0].content
 
 
-def test_summaries_do_not_come_up_in_a_search_and_the_record_stays_small() -> None:
+def test_summaries_are_not_searchable_and_the_record_stays_small() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         for n in range(100):
@@ -293,7 +293,7 @@ def test_summaries_do_not_come_up_in_a_search_and_the_record_stays_small() -> No
         assert all(message.payload is None for message in summaries)
 
 
-def test_who_somebody_is_and_what_was_decided_stays_in_the_summary() -> None:
+def test_identity_and_decisions_stay_in_the_summary() -> None:
     with MemoryEngine(config=EngineConfig(budget=TokenBudget.of(4000)), clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         session.add("system", "You are Bob, a pirate who helps with taxes.")
@@ -316,7 +316,7 @@ def test_a_newest_message_that_had_to_be_compressed_is_named() -> None:
         assert "the newest message was compressed" in session.build_context().problems[0]
 
 
-def test_what_the_user_prefers_comes_along_with_every_question() -> None:
+def test_user_preferences_are_in_every_context() -> None:
     with MemoryEngine(clock=FrozenClock()) as engine:
         space = engine.namespace("a")
         space.knowledge.store("user_preference", "language", "answers in British English")
@@ -332,14 +332,14 @@ def test_what_the_user_prefers_comes_along_with_every_question() -> None:
     "bad",
     [{"relevance": [1]}, {"importance": None}, {"facts": [re.compile("x")]}, {"key_facts": "x"}],
 )
-def test_tables_that_cannot_work_are_refused_at_once(bad: dict[str, object]) -> None:
+def test_invalid_tables_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(LangmemTiersError, match=next(iter(bad))):
         Scoring(**bad)  # type: ignore[arg-type]
     with pytest.raises(LangmemTiersError, match="must be a function"):
         Signal("x", 0.3)  # type: ignore[arg-type]
 
 
-def said(session: Session, number: int, word: str = "Remark") -> tuple[Message, ...]:
+def add_remarks(session: Session, number: int, word: str = "Remark") -> tuple[Message, ...]:
     report = session.add_many(
         MessageDraft("user", f"{word} {n} about the road and the sea and the weather there.")
         for n in range(number)
@@ -347,10 +347,10 @@ def said(session: Session, number: int, word: str = "Remark") -> tuple[Message, 
     return report.stored
 
 
-def test_restoring_or_promoting_a_summary_leaves_it_as_it_is() -> None:
+def test_restoring_or_promoting_a_summary_changes_nothing() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
-        said(session, 200)
+        add_remarks(session, 200)
         session.build_context()
         summary = session.entries()[0]
         session.restore(summary)
@@ -360,7 +360,7 @@ def test_restoring_or_promoting_a_summary_leaves_it_as_it_is() -> None:
             .messages[0]
             .content.startswith("[CONTEXT SUMMARY]")
         )
-        said(session, 100, "More")
+        add_remarks(session, 100, "More")
         context = session.build_context(recall=False)
         count = re.search(r"Summary of (\d+)", context.messages[0].content)
         assert count is not None
@@ -368,30 +368,30 @@ def test_restoring_or_promoting_a_summary_leaves_it_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("behind", [1, 2, 90])
-def test_a_summary_that_somebody_wrote_counts_all_that_stand_behind_it(behind: int) -> None:
+def test_a_manual_summary_counts_all_messages_it_replaces(behind: int) -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
-        ids = [message.id for message in said(session, 100)]
+        ids = [message.id for message in add_remarks(session, 100)]
         session.compress(ids[behind], "some remarks")
-        said(session, 150, "More")
+        add_remarks(session, 150, "More")
         context = session.build_context(recall=False)
         count = re.search(r"Summary of (\d+)", context.messages[0].content)
         assert count is not None
         assert int(count[1]) + len(context.messages) - 1 == 250
 
 
-def test_a_summary_that_was_added_with_nothing_behind_it_counts_as_one_message() -> None:
+def test_an_added_summary_without_messages_counts_as_one_message() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         session.add("system", "[CONTEXT SUMMARY]\nEarlier, elsewhere.")
-        said(session, 200)
+        add_remarks(session, 200)
         context = session.build_context(recall=False)
         count = re.search(r"Summary of (\d+)", context.messages[0].content)
         assert count is not None
         assert int(count[1]) + len(context.messages) - 1 == 201
 
 
-def test_a_summary_tells_how_the_system_began_in_200_characters_and_what_was_promoted_in_1000() -> None:
+def test_a_summary_limits_system_text_to_200_and_promoted_text_to_1000_characters() -> None:
     with MemoryEngine(config=EngineConfig(budget=TokenBudget.of(4000)), clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         session.add("system", "B" * 300)
@@ -399,13 +399,13 @@ def test_a_summary_tells_how_the_system_began_in_200_characters_and_what_was_pro
             added = session.add("user", letter * length).message
             if letter != "M":
                 session.promote(added.id)
-        said(session, 250)
+        add_remarks(session, 250)
         summary = session.build_context(recall=False).messages[0].content
         told = {run[0]: len(run) for run in re.findall(r"B{9,}\.*|K{9,}\.*|L{9,}|M{9,}", summary)}
         assert told == {"B": 200, "K": 1000, "L": 200}
 
 
-def test_what_is_promoted_while_a_summary_is_written_is_in_it() -> None:
+def test_messages_promoted_during_summarization_are_in_the_summary() -> None:
     class Promoting:
         """A person promotes a message while the model thinks."""
 
@@ -422,11 +422,11 @@ def test_what_is_promoted_while_a_summary_is_written_is_in_it() -> None:
     with MemoryEngine(config=config, model=Promoting(), clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         session.add(MessageDraft("user", "Always call me Captain Ada, please.", id="m"))
-        said(session, 200)
+        add_remarks(session, 200)
         assert "Always call me Captain Ada, please." in session.build_context().messages[0].content
 
 
-def test_a_late_result_is_never_shown_as_that_of_an_older_call() -> None:
+def test_a_late_result_is_never_assigned_to_an_older_call() -> None:
     clock = FrozenClock()
     with MemoryEngine(clock=clock) as engine:
         session = engine.session("a", "s")
@@ -457,10 +457,10 @@ def test_a_late_result_is_never_shown_as_that_of_an_older_call() -> None:
 
 
 class TestOptimizer:
-    def test_a_run_that_finds_nothing_loses_no_savings(self, clock: FrozenClock) -> None:
+    def test_a_run_without_changes_keeps_the_savings(self, clock: FrozenClock) -> None:
         with MemoryEngine(config=SMALL, clock=clock) as engine:
             session = engine.session("a", "s")
-            said(session, 200)
+            add_remarks(session, 200)
             session.build_context()
             engine.optimizer.run("a", "typo")
             engine.optimizer.run("a")
@@ -474,14 +474,14 @@ class TestOptimizer:
 
         config = EngineConfig(budget=TokenBudget.of(2000), summary=SummaryConfig(strategy="simple"))  # type: ignore[arg-type]
         with MemoryEngine(config=config, model=Deleting(), clock=clock) as engine:
-            said(engine.session("a", "s"), 200)
+            add_remarks(engine.session("a", "s"), 200)
             clock.advance(seconds=10)
             engine.session("a", "t").add("user", "ok")
             engine.optimizer.run("a")
             assert engine.namespaces() == ()
 
     @pytest.mark.soak
-    def test_every_session_that_changed_is_looked_at(self, clock: FrozenClock) -> None:
+    def test_every_changed_session_is_optimized(self, clock: FrozenClock) -> None:
         with MemoryEngine(config=SMALL, clock=clock) as engine:
             for n in range(250):
                 engine.session("a", f"s{n}").add("user", "ok")
@@ -499,7 +499,7 @@ class TestOptimizer:
             engine.optimizer.run("a")
             assert engine.session("a", "other").entries()[0].state == "compressed"
 
-    def test_a_session_that_changes_during_a_run_is_seen_by_the_next(self, clock: FrozenClock) -> None:
+    def test_a_session_changed_during_a_run_is_optimized_by_the_next(self, clock: FrozenClock) -> None:
         class Late:
             """Writes to another session while the optimizer waits for its answer."""
 
@@ -523,7 +523,7 @@ class TestOptimizer:
             engine.optimizer.run("a")
             assert engine.session("a", "late").entries()[0].state == "compressed"
 
-    def test_a_clock_that_is_set_back_hides_nothing(self, clock: FrozenClock) -> None:
+    def test_a_clock_set_back_hides_no_session(self, clock: FrozenClock) -> None:
         with MemoryEngine(config=SMALL, clock=clock) as engine:
             engine.session("a", "s").add("user", "something to say here and now")
             engine.optimizer.run("a")
@@ -532,7 +532,7 @@ class TestOptimizer:
             engine.optimizer.run("a")
             assert engine.session("a", "new").entries()[0].state == "compressed"
 
-    def test_who_lost_the_lease_writes_nothing(self, clock: FrozenClock) -> None:
+    def test_a_runner_that_lost_its_lease_writes_nothing(self, clock: FrozenClock) -> None:
         class Slow:
             """Takes so long that another runner takes over."""
 
@@ -570,7 +570,7 @@ class TestOptimizer:
             assert snapshot is not None
             assert engine.optimizer.report("a").total_optimizations == 1
 
-    def test_a_namespace_that_is_gone_does_not_come_back(self) -> None:
+    def test_a_deleted_namespace_is_not_recreated(self) -> None:
         with MemoryEngine() as engine:
             engine.session("b", "s").add("user", "x")
             engine.namespace("b").delete()
@@ -590,7 +590,7 @@ class TestOptimizer:
             assert item is not None
             assert item.confidence == 0.4
 
-    def test_a_round_in_the_background_tries_again_where_another_is_at_work(self, clock: FrozenClock) -> None:
+    def test_a_background_run_retries_a_namespace_leased_by_another_runner(self, clock: FrozenClock) -> None:
         config = EngineConfig(optimizer=OptimizerConfig(lease_seconds=60))
         with MemoryEngine(config=config, clock=clock) as engine:
             engine.session("a", "s").add("user", "ok")

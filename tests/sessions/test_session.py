@@ -1,4 +1,4 @@
-"""Sessions through the public door, on every database."""
+"""Sessions through the public API, on every database."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_a_message_gets_id_time_and_count(engine: MemoryEngine, clock: FrozenClo
     assert report.tokens == 5
 
 
-def test_a_session_is_the_same_for_everyone_who_asks(engine: MemoryEngine, tenant: str) -> None:
+def test_all_handles_of_a_session_see_the_same_messages(engine: MemoryEngine, tenant: str) -> None:
     engine.session(tenant, "s").add("user", "one")
     engine.namespace(tenant).session("s").add("assistant", "two")
     assert [m.content for m in engine.session((tenant,), "s").latest()] == ["one", "two"]
 
 
-def test_a_batch_is_stored_whole_or_not_at_all(engine: MemoryEngine, tenant: str) -> None:
+def test_a_batch_is_stored_completely_or_not_at_all(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     session.add(MessageDraft("user", "one", id="a"))
     with pytest.raises(MessageConflictError):
@@ -70,7 +70,7 @@ def test_adding_again_is_harmless(engine: MemoryEngine, tenant: str) -> None:
     assert session.count() == 3
 
 
-def test_a_count_that_the_caller_has_is_kept(engine: MemoryEngine, tenant: str) -> None:
+def test_a_token_count_of_the_caller_is_kept(engine: MemoryEngine, tenant: str) -> None:
     message = engine.session(tenant, "s").add(MessageDraft("user", "hi", token_count=77)).message
     assert (message.token_count, message.token_counter) == (77, "caller")
 
@@ -92,7 +92,7 @@ def test_latest_is_right_before_after_and_beyond_the_cache(engine: MemoryEngine,
     assert len(session.latest(500)) == 123
 
 
-def test_pages_walk_the_whole_record(engine: MemoryEngine, tenant: str) -> None:
+def test_pages_cover_the_whole_record(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     ids = fill(session, 25)
     seen, after = [], None
@@ -135,7 +135,7 @@ def test_compressing_shows_a_summary_and_keeps_the_originals(
     assert (info.message_count, info.compressed_count, info.updated_at) == (11, 7, clock.now())
 
 
-def test_compressing_again_takes_the_old_summary_along(engine: MemoryEngine, tenant: str) -> None:
+def test_compressing_again_includes_the_old_summary(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     ids = fill(session, 6)
     session.compress(older_than=ids[2], summary="first")
@@ -152,7 +152,7 @@ def test_compressing_again_takes_the_old_summary_along(engine: MemoryEngine, ten
     assert [m.content for m in session.messages() if not m.is_summary] == [f"message {n}" for n in range(6)]
 
 
-def test_compressing_what_is_compressed_changes_nothing(engine: MemoryEngine, tenant: str) -> None:
+def test_compressing_compressed_messages_changes_nothing(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     ids = fill(session, 6)
     session.compress(older_than=ids[4], summary="sum")
@@ -164,7 +164,7 @@ def test_compressing_what_is_compressed_changes_nothing(engine: MemoryEngine, te
     assert session.info() == before
 
 
-def test_compressing_never_parts_a_call_from_its_results(engine: MemoryEngine, tenant: str) -> None:
+def test_compressing_never_separates_a_call_from_its_results(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     calls = [ToolCall("c1", "search"), ToolCall("c2", "read")]
     session.add_many(
@@ -183,7 +183,7 @@ def test_compressing_never_parts_a_call_from_its_results(engine: MemoryEngine, t
     assert [m.id for m in session.view(limit=5)][1:] == ["a", "t1", "t2", "d"]
 
 
-def test_a_result_that_comes_after_its_call_was_compressed_is_not_shown_alone(
+def test_a_result_added_after_its_call_was_compressed_is_not_shown_alone(
     engine: MemoryEngine, tenant: str
 ) -> None:
     session = engine.session(tenant, "s")
@@ -196,7 +196,7 @@ def test_a_result_that_comes_after_its_call_was_compressed_is_not_shown_alone(
     assert session.get("late").content == "late"
 
 
-def test_a_view_is_of_one_moment_while_others_compress(engine: MemoryEngine, tenant: str) -> None:
+def test_a_view_is_consistent_during_concurrent_compression(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     ids = fill(session, 60)
     done = threading.Event()
@@ -218,7 +218,7 @@ def test_a_view_is_of_one_moment_while_others_compress(engine: MemoryEngine, ten
     worker.join()
 
 
-def test_a_limited_view_keeps_the_summary_and_the_newest(engine: MemoryEngine, tenant: str) -> None:
+def test_a_limited_view_keeps_the_summary_and_the_newest_messages(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     ids = fill(session, 40)
     assert [m.id for m in session.view(limit=5)] == ids[-5:]
@@ -230,7 +230,7 @@ def test_a_limited_view_keeps_the_summary_and_the_newest(engine: MemoryEngine, t
     assert len(session.view(limit=1)) == 1
 
 
-def test_two_who_compress_at_once_leave_one_summary_in_force(engine: MemoryEngine, tenant: str) -> None:
+def test_concurrent_compressions_leave_one_current_summary(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     ids = fill(session, 30)
     workers = [
@@ -247,7 +247,7 @@ def test_two_who_compress_at_once_leave_one_summary_in_force(engine: MemoryEngin
     assert [m.id for m in session.messages() if not m.is_summary] == ids
 
 
-def test_deleting_a_session_takes_everything(engine: MemoryEngine, tenant: str) -> None:
+def test_deleting_a_session_deletes_everything(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     session.add("user", "the walrus")
     report = session.delete()
@@ -278,7 +278,7 @@ def test_sessions_are_listed_newest_first_in_pages(engine: MemoryEngine, tenant:
         namespace.sessions(after="gone")
 
 
-def test_a_namespace_is_deleted_without_its_neighbours(engine: MemoryEngine, tenant: str) -> None:
+def test_a_namespace_is_deleted_without_its_neighbors(engine: MemoryEngine, tenant: str) -> None:
     for labels in ((tenant, "a"), (tenant, "a", "b"), (tenant, "A"), (tenant, "a%")):
         engine.session(labels, "s").add("user", "x")
     assert engine.namespace(tenant, "a").delete().messages == 1
@@ -286,7 +286,7 @@ def test_a_namespace_is_deleted_without_its_neighbours(engine: MemoryEngine, ten
     assert engine.namespaces(tenant, after=(tenant, "A"), limit=1) == ((tenant, "a%"),)
 
 
-def test_search_finds_across_sessions_and_ignores_marks(engine: MemoryEngine, tenant: str) -> None:
+def test_search_covers_all_sessions_and_ignores_punctuation(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     namespace.session("monday").add("user", "We decided on PostgreSQL for bookings.")
     namespace.session("tuesday").add("user", "Lunch was good.")
@@ -297,7 +297,7 @@ def test_search_finds_across_sessions_and_ignores_marks(engine: MemoryEngine, te
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, None, 2**63])
-def test_a_limit_that_is_none_is_refused(limit: Any, tenant: str) -> None:
+def test_an_invalid_limit_is_refused(limit: Any, tenant: str) -> None:
     with MemoryEngine() as engine:
         namespace = engine.namespace(tenant)
         session = namespace.session("s")
@@ -312,7 +312,7 @@ def test_a_limit_that_is_none_is_refused(limit: Any, tenant: str) -> None:
                 use()
 
 
-def test_what_is_not_there_is_said_by_name(engine: MemoryEngine, tenant: str) -> None:
+def test_unknown_messages_are_named_in_errors(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     session.add("user", "x")
     with pytest.raises(MessageNotFoundError, match="'nope'"):
@@ -323,9 +323,7 @@ def test_what_is_not_there_is_said_by_name(engine: MemoryEngine, tenant: str) ->
         session.compress(older_than="nope", summary="x")
 
 
-def test_wrong_kinds_are_refused_by_their_name_and_nothing_is_written(
-    engine: MemoryEngine, tenant: str
-) -> None:
+def test_wrong_types_are_refused_by_name_and_nothing_is_written(engine: MemoryEngine, tenant: str) -> None:
     namespace: Any = engine.namespace(tenant)
     session: Any = namespace.session("s")
     message = session.add("user", "x").message
@@ -358,7 +356,7 @@ def test_wrong_kinds_are_refused_by_their_name_and_nothing_is_written(
     assert session.count() == 1
 
 
-def test_a_list_that_breaks_off_is_not_stored(engine: MemoryEngine, tenant: str) -> None:
+def test_a_list_that_raises_while_iterated_is_not_stored(engine: MemoryEngine, tenant: str) -> None:
     def broken() -> Iterator[MessageDraft]:
         yield MessageDraft("user", "one")
         raise RuntimeError("broke off")
@@ -369,7 +367,7 @@ def test_a_list_that_breaks_off_is_not_stored(engine: MemoryEngine, tenant: str)
     assert session.count() == 0
 
 
-def test_a_session_can_be_looked_for_without_making_it(engine: MemoryEngine, tenant: str) -> None:
+def test_find_session_does_not_create_a_session(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace((tenant, "a"))
     assert namespace.path == engine.namespace(tenant, "a").path
     assert namespace.find_session("s") is None
@@ -379,7 +377,7 @@ def test_a_session_can_be_looked_for_without_making_it(engine: MemoryEngine, ten
     assert found.count() == 1
 
 
-def test_bad_input_writes_nothing(engine: MemoryEngine, tenant: str) -> None:
+def test_invalid_input_writes_nothing(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     first = session.add("user", "x").message
     with pytest.raises(InvalidMessageError, match="expects a role and a text"):
@@ -422,7 +420,7 @@ def test_the_cache_can_be_switched_off(url: str, tenant: str) -> None:
         assert len(session.latest(2)) == len(session.latest(2)) == 2
 
 
-def test_messages_that_were_not_new_after_all_are_stored_once(engine: MemoryEngine, tenant: str) -> None:
+def test_messages_declared_new_that_already_exist_are_stored_once(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     session.add(MessageDraft("user", "one", id="1"))
     drafts = [

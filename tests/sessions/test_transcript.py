@@ -1,4 +1,4 @@
-"""A session as the list that a framework keeps of it, through the public door, on every database."""
+"""Sessions as message lists of a framework, through the public API, on every database."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def session(engine: MemoryEngine, tenant: str) -> Session:
     return engine.session(tenant, "s")
 
 
-def test_what_is_added_stands_at_the_end_of_the_list(session: Session) -> None:
+def test_added_messages_are_appended_to_the_list(session: Session) -> None:
     assert (list_texts(session), list_texts(session, *Listing)) == ([], [])
     session.add("user", "one")
     report = session.transcript.add(drafts("two", "three"))
@@ -50,7 +50,7 @@ def test_what_is_added_stands_at_the_end_of_the_list(session: Session) -> None:
     assert (list_texts(session, ACTIVE), list_texts(session, ARCHIVED)) == (["one", "two", "three"], [])
 
 
-def test_a_list_is_read_in_parts(session: Session) -> None:
+def test_a_list_is_read_in_pages(session: Session) -> None:
     session.transcript.add(drafts(*"abcdef"))
     session.transcript.move_oldest(2, ARCHIVED)
     session.transcript.move(ids(session, "d"), REPLACED)
@@ -64,7 +64,7 @@ def test_a_list_is_read_in_parts(session: Session) -> None:
 
 
 @pytest.mark.parametrize("listing", [ARCHIVED, REPLACED, REMOVED])
-def test_messages_are_added_as_what_they_are_said_to_be(session: Session, listing: Listing) -> None:
+def test_messages_are_added_with_the_given_listing(session: Session, listing: Listing) -> None:
     session.transcript.add(drafts("one"))
     report = session.transcript.add(drafts("two", "three"), listing)
     assert report.stored == session.transcript.messages((listing,))
@@ -98,7 +98,7 @@ def test_the_oldest_active_messages_are_archived(session: Session) -> None:
     assert [message.content for message in moved] == ["a", "c"]
     assert [message.content for message in session.transcript.move_oldest(1, REPLACED)] == ["d"]
     assert session.transcript.move_oldest(0, ARCHIVED) == ()
-    assert [list_texts(session, one) for one in Listing] == [["e"], ["a", "c"], ["d"], ["b"]]
+    assert [list_texts(session, listing) for listing in Listing] == [["e"], ["a", "c"], ["d"], ["b"]]
     assert len(session.transcript.move_oldest(99, ARCHIVED)) == 1
     assert session.transcript.move_oldest(99, ARCHIVED) == ()
 
@@ -109,7 +109,7 @@ def test_archived_messages_stay_in_list_view_and_context(session: Session) -> No
     assert list_texts(session) == view_texts(session) == context(session) == list("abc")
 
 
-def test_a_message_comes_back_to_its_own_place(session: Session) -> None:
+def test_a_message_returns_to_its_original_position(session: Session) -> None:
     session.transcript.add(drafts(*"abcd"))
     session.transcript.move(ids(session, "b", "c"), REMOVED)
     assert list_texts(session) == view_texts(session) == context(session) == ["a", "d"]
@@ -129,9 +129,7 @@ def test_moving_an_unknown_message_changes_nothing(session: Session) -> None:
 
 
 @pytest.mark.parametrize("former", ["", "a", "abc", "abcabc"])
-def test_a_list_that_is_handed_back_with_more_at_its_end_costs_only_those(
-    session: Session, former: str
-) -> None:
+def test_replacing_a_list_with_a_longer_one_adds_only_the_new_messages(session: Session, former: str) -> None:
     before = session.transcript.add(drafts(*former)).stored
     report = session.transcript.replace(drafts(*former, "x", "y"))
     assert report is not None
@@ -167,7 +165,7 @@ def test_the_same_list_again_writes_nothing(session: Session) -> None:
         ("", "aa", ""),
     ],
 )
-def test_a_list_keeps_what_both_have_in_the_same_order(
+def test_replacing_a_list_keeps_the_common_messages_in_order(
     session: Session, former: str, new: str, kept: str
 ) -> None:
     before = {message.id for message in session.transcript.add(drafts(*former)).stored}
@@ -202,7 +200,7 @@ def test_a_list_keeps_what_both_have_in_the_same_order(
     ],
     ids=str,
 )
-def test_a_message_is_the_same_only_if_all_that_it_says_is(session: Session, other: dict[str, Any]) -> None:
+def test_a_message_is_kept_only_if_all_its_content_is_equal(session: Session, other: dict[str, Any]) -> None:
     said: dict[str, Any] = {
         "role": "assistant",
         "content": "x",
@@ -218,7 +216,7 @@ def test_a_message_is_the_same_only_if_all_that_it_says_is(session: Session, oth
         assert (report.kept, len(report.added), report.replaced) == (kept, 1 - kept, 1 - kept)
 
 
-def test_who_hands_a_message_back_under_another_id_gets_the_one_that_is_there(session: Session) -> None:
+def test_an_equal_message_with_another_id_keeps_the_stored_one(session: Session) -> None:
     session.transcript.add([MessageDraft("user", "a", id="1")])
     report = session.transcript.replace(
         [MessageDraft("user", "a", id="2"), MessageDraft("user", "b", id="3")]
@@ -227,7 +225,7 @@ def test_who_hands_a_message_back_under_another_id_gets_the_one_that_is_there(se
     assert [message.id for message in session.transcript.messages()] == ["1", "3"]
 
 
-def test_a_list_with_an_id_of_the_record_for_another_message_is_refused(session: Session) -> None:
+def test_a_list_that_reuses_an_id_for_another_message_is_refused(session: Session) -> None:
     session.transcript.add([MessageDraft("user", "a", id="1"), MessageDraft("user", "b", id="2")])
     before = session.info()
     for wrong in (
@@ -240,7 +238,7 @@ def test_a_list_with_an_id_of_the_record_for_another_message_is_refused(session:
     assert (session.info(), list_texts(session)) == (before, ["a", "b"])
 
 
-def test_all_messages_of_a_list_become_what_is_asked(session: Session) -> None:
+def test_all_messages_of_a_replacing_list_get_the_given_listing(session: Session) -> None:
     session.transcript.add(drafts(*"abcd"))
     session.transcript.move_oldest(2, ARCHIVED)
     kept = session.transcript.messages()[:3]
@@ -254,7 +252,7 @@ def test_all_messages_of_a_list_become_what_is_asked(session: Session) -> None:
     assert session.info() == before
 
 
-def test_what_a_context_had_injected_is_no_part_of_a_list(session: Session) -> None:
+def test_text_injected_by_a_context_is_not_part_of_a_list(session: Session) -> None:
     session.transcript.add(drafts("a"))
     report = session.transcript.replace(
         [*drafts("a"), *drafts(wrap_in_fence(["user: from memory"])), *drafts("b")]
@@ -263,7 +261,7 @@ def test_what_a_context_had_injected_is_no_part_of_a_list(session: Session) -> N
     assert (report.kept, list_texts(session)) == (1, ["a", "b"])
 
 
-def test_of_a_session_that_was_deleted_there_is_no_list(session: Session) -> None:
+def test_the_list_of_a_deleted_session_raises(session: Session) -> None:
     (message,) = session.transcript.add(drafts("a")).stored
     session.delete()
     transcript = session.transcript
@@ -285,7 +283,7 @@ def test_of_a_session_that_was_deleted_there_is_no_list(session: Session) -> Non
         transcript.move([message.id], REMOVED)
 
 
-def test_a_listing_may_be_said_in_words(session: Session) -> None:
+def test_a_listing_can_be_given_as_a_string(session: Session) -> None:
     said: Any = "archived"
     session.transcript.add(drafts("a"))
     session.transcript.move_oldest(1, said)
@@ -293,7 +291,7 @@ def test_a_listing_may_be_said_in_words(session: Session) -> None:
     assert session.transcript.count([said]) == 1
 
 
-def test_bad_input_changes_nothing(session: Session) -> None:
+def test_invalid_input_changes_nothing(session: Session) -> None:
     (message,) = session.transcript.add(drafts("a")).stored
     before = session.info()
     transcript: Any = session.transcript
@@ -336,7 +334,7 @@ def test_bad_input_changes_nothing(session: Session) -> None:
     assert (session.info(), list_texts(session)) == (before, ["a"])
 
 
-def test_a_list_that_breaks_off_replaces_nothing(session: Session) -> None:
+def test_a_list_that_raises_while_iterated_replaces_nothing(session: Session) -> None:
     session.transcript.add(drafts("a"))
 
     def broken() -> Iterable[MessageDraft]:

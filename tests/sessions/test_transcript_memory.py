@@ -1,4 +1,4 @@
-"""What lists mean for views, contexts, summaries and recall, on every database."""
+"""Effect of message lists on views, contexts, summaries and recall, on every database."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def session(engine: MemoryEngine, tenant: str) -> Session:
     return engine.session(tenant, "s")
 
 
-def test_the_former_messages_become_what_is_asked(
+def test_the_former_messages_get_the_given_listing(
     engine: MemoryEngine, session: Session, tenant: str
 ) -> None:
     session.transcript.add(drafts("walrus one", "walrus two"))
@@ -46,7 +46,7 @@ def test_the_former_messages_become_what_is_asked(
     assert list_texts(session) == ["walrus two", "walrus three"]
 
 
-def test_what_was_replaced_is_in_no_view_or_context_and_recall_finds_it(
+def test_replaced_messages_are_in_no_view_or_context_but_recalled(
     engine: MemoryEngine, session: Session, tenant: str
 ) -> None:
     session.transcript.add(drafts("The walrus lives in Tromsø", "A long tusk has the walrus"))
@@ -58,11 +58,11 @@ def test_what_was_replaced_is_in_no_view_or_context_and_recall_finds_it(
     with_memories = session.build_context()
     assert "The walrus lives in Tromsø" in {hit.entry.content for hit in with_memories.recalled}
     assert [message.content for message in with_memories.messages if message.id in session.find_known_ids(
-        [one.id for one in with_memories.messages]
+        [message.id for message in with_memories.messages]
     )] == ["Where does the walrus live?"]  # fmt: skip
 
 
-def test_what_was_removed_is_neither_shown_nor_recalled_until_it_comes_back(
+def test_removed_messages_are_neither_shown_nor_recalled_until_restored(
     engine: MemoryEngine, session: Session, tenant: str
 ) -> None:
     session.transcript.add(
@@ -90,7 +90,7 @@ def test_what_was_removed_is_neither_shown_nor_recalled_until_it_comes_back(
     assert context(session) == record_texts(session)
 
 
-def test_a_session_of_which_everything_was_removed_says_nothing(
+def test_a_session_with_all_messages_removed_is_empty(
     engine: MemoryEngine, session: Session, tenant: str
 ) -> None:
     session.transcript.add(drafts("walrus one", "walrus two"))
@@ -103,9 +103,7 @@ def test_a_session_of_which_everything_was_removed_says_nothing(
     assert recall_texts(engine, tenant, "walrus") == {"walrus three"}
 
 
-def test_what_was_removed_is_not_recalled_by_meaning_either(
-    url: str, clock: FrozenClock, tenant: str
-) -> None:
+def test_removed_messages_are_not_recalled_by_similarity(url: str, clock: FrozenClock, tenant: str) -> None:
     with MemoryEngine(url, clock=clock, embedder=HashEmbedder()) as engine:
         session = engine.session(tenant, "s")
         session.add_many(drafts(*(f"walrus number {n} swims" for n in range(30))))
@@ -118,7 +116,9 @@ def test_what_was_removed_is_not_recalled_by_meaning_either(
             assert (found.problems, numbers) == ((), set(range(10, 30)))
 
 
-def test_what_was_removed_is_no_long_term_memory(engine: MemoryEngine, session: Session, tenant: str) -> None:
+def test_removed_messages_are_not_long_term_entries(
+    engine: MemoryEngine, session: Session, tenant: str
+) -> None:
     (message,) = session.transcript.add(drafts("The walrus is called Ole")).stored
     session.promote(message)
     assert [entry.id for entry in engine.namespace(tenant).long_term] == [message.id]
@@ -128,7 +128,7 @@ def test_what_was_removed_is_no_long_term_memory(engine: MemoryEngine, session: 
     assert [entry.id for entry in engine.namespace(tenant).long_term] == [message.id]
 
 
-def test_lists_go_on_behind_a_summary(session: Session) -> None:
+def test_lists_continue_after_a_summary(session: Session) -> None:
     session.transcript.add(drafts(*"abcdef"))
     session.compress(ids(session, "d")[0], summary="three letters")
     assert list_texts(session) == list("abcdef")  # the summary is the engine's own
@@ -142,7 +142,7 @@ def test_lists_go_on_behind_a_summary(session: Session) -> None:
     assert (list_texts(session), view_texts(session)) == (list("abcxg"), ["x", "g"])
 
 
-def test_a_list_without_what_a_summary_tells_of_is_put_in_place_only_if_that_is_allowed(
+def test_a_list_without_summarized_messages_replaces_only_if_allowed(
     session: Session,
 ) -> None:
     session.transcript.add(drafts(*"abcdef"))
@@ -159,7 +159,7 @@ def test_a_list_without_what_a_summary_tells_of_is_put_in_place_only_if_that_is_
     assert session.transcript.replace(drafts(*"acdefg"), behind_summaries=False) is not None
 
 
-def test_a_list_with_gaps_is_summed_up_without_what_is_gone(session: Session) -> None:
+def test_a_list_with_gaps_is_summarized_without_replaced_messages(session: Session) -> None:
     session.transcript.add(drafts(*"abcdef"))
     session.transcript.move(ids(session, "b"), REPLACED)
     report = session.compress(ids(session, "d")[0], summary="two letters")
@@ -169,7 +169,7 @@ def test_a_list_with_gaps_is_summed_up_without_what_is_gone(session: Session) ->
     assert list_texts(session) == list("acdefg")
 
 
-def test_a_session_that_was_tidied_is_still_a_list(engine: MemoryEngine, session: Session) -> None:
+def test_a_compacted_session_is_still_a_list(engine: MemoryEngine, session: Session) -> None:
     texts = [f"Part {n}: " + f"it goes on {n} times " * 20 for n in range(40)]
     session.transcript.add(drafts(*texts))
     session.build_context(budget=TokenBudget.of(2000), tidy=True, recall=False)
@@ -181,7 +181,7 @@ def test_a_session_that_was_tidied_is_still_a_list(engine: MemoryEngine, session
     assert context(session)[-1] == "and more"
 
 
-def test_a_tool_result_whose_call_was_taken_out_is_not_shown_alone(session: Session) -> None:
+def test_a_tool_result_without_its_removed_call_is_not_shown(session: Session) -> None:
     session.transcript.add(
         [
             MessageDraft("user", "go"),
@@ -214,7 +214,7 @@ def other_lists(session: Session) -> Iterable[list[str]]:
     yield ["c", "x", "y", "end"]
 
 
-def test_another_engine_on_the_same_database_sees_each_change_at_once(url: str, tenant: str) -> None:
+def test_another_engine_on_the_same_database_sees_each_change_immediately(url: str, tenant: str) -> None:
     if url == "sqlite://":
         url = "sqlite:///file:lists?mode=memory&cache=shared&uri=true"
     with MemoryEngine(url) as one, MemoryEngine(url) as other:
@@ -227,7 +227,7 @@ def test_another_engine_on_the_same_database_sees_each_change_at_once(url: str, 
             assert theirs.latest(9) == mine.latest(9) == tuple(mine.messages())
 
 
-def test_what_another_engine_removes_is_recalled_no_more(tmp_path: Path) -> None:
+def test_messages_removed_by_another_engine_are_not_recalled(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db") as one, MemoryEngine(tmp_path / "m.db") as other:
         mine = one.session("a", "s")
         mine.transcript.add(drafts("walrus one", "walrus two"))
@@ -240,7 +240,7 @@ def test_what_another_engine_removes_is_recalled_no_more(tmp_path: Path) -> None
 
 
 @pytest.mark.soak
-def test_a_list_is_put_in_place_while_others_write_all_the_time(
+def test_a_list_is_replaced_despite_constant_concurrent_writes(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = session._dependencies.transcripts
@@ -274,7 +274,7 @@ def test_a_list_is_put_in_place_while_others_write_all_the_time(
     assert list_texts(session) == list_texts(session, ACTIVE) == ["x", *["in between"] * (outran // 2)]
 
 
-def test_who_is_outrun_by_a_summary_takes_nothing_out_behind_it(
+def test_a_replacement_overtaken_by_a_summary_removes_no_summarized_message(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = type(session._dependencies.transcripts)

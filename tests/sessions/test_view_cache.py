@@ -1,4 +1,4 @@
-"""What sessions show, held in memory: never older than the database."""
+"""Cached session views are never older than the database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def texts(engine: MemoryEngine) -> list[str]:
     return [message.content for message in engine.session("a", "s").build_context(recall=False).messages]
 
 
-def test_what_another_process_writes_compresses_and_erases_is_seen_at_once(tmp_path: Path) -> None:
+def test_changes_of_another_engine_are_visible_immediately(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db") as one, MemoryEngine(tmp_path / "m.db") as other:
         session = one.session("a", "s")
         session.add_many(MessageDraft("user", f"number {n}") for n in range(4))
@@ -33,9 +33,7 @@ def test_what_another_process_writes_compresses_and_erases_is_seen_at_once(tmp_p
         assert texts(other) == texts(one) == []
 
 
-def test_a_turn_reads_what_is_new_and_not_the_whole_view(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turn_reads_only_new_messages_of_the_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from langmem_tiers.sessions import override_repository
 
     read: list[int] = []

@@ -1,4 +1,4 @@
-"""Reports of unsaved messages: what goes in comes out, and what is damaged is refused whole."""
+"""Reports of unsaved messages: read back equal, and refused when damaged."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ entries = st.builds(
 
 
 @given(appended=st.lists(entries, max_size=4), replaced=st.lists(entries, max_size=3), cut=st.integers(1, 40))
-def test_what_goes_in_comes_out(
+def test_written_messages_are_read_back_equal(
     appended: list[UnsavedMessages],
     replaced: list[UnsavedMessages],
     cut: int,
@@ -50,8 +50,8 @@ def test_what_goes_in_comes_out(
 ) -> None:
     path = tmp_path_factory.mktemp("unsaved") / "file.jsonl"
     file = open_unsaved_file(path)
-    for one in appended:
-        file.append(one)
+    for entry in appended:
+        file.append(entry)
     if appended:
         assert read_unsaved_file(path) == tuple(appended)
         whole = path.read_bytes()
@@ -91,7 +91,7 @@ def _with(line: bytes, **changed: Any) -> bytes:
         (2, b'{"namespace":[],"session":"s","problem":null,"messages":[]}', "line 3"),
     ],
 )
-def test_a_damaged_file_is_refused_whole(tmp_path: Path, place: int, line: bytes, said: str) -> None:
+def test_a_damaged_file_is_refused_completely(tmp_path: Path, place: int, line: bytes, said: str) -> None:
     path = tmp_path / "file.jsonl"
     lines = _lines(path)
     lines[place] = line
@@ -100,12 +100,12 @@ def test_a_damaged_file_is_refused_whole(tmp_path: Path, place: int, line: bytes
         read_unsaved_file(path)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailableError, match="nothing.jsonl"):
         read_unsaved_file(tmp_path / "nothing.jsonl")
 
 
-def test_a_report_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_report_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "file.jsonl"
     file = open_unsaved_file(path)
     file.append(UnsavedMessages(("a",), "s", ()))

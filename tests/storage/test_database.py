@@ -60,7 +60,7 @@ def test_normal_durability_is_a_choice(file_url: str) -> None:
     database.close()
 
 
-def test_durability_on_postgresql_is_ours_whatever_the_server_does(
+def test_durability_on_postgresql_overrides_the_server_setting(
     new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()
@@ -73,7 +73,7 @@ def test_durability_on_postgresql_is_ours_whatever_the_server_does(
             database.close()
 
 
-def test_adding_at_once_works_on_a_server_that_isolates_strictly(shared_postgres: str, tenant: str) -> None:
+def test_concurrent_adds_work_on_a_serializable_server(shared_postgres: str, tenant: str) -> None:
     url = f"{shared_postgres}&options=-c%20default_transaction_isolation%3Dserializable"
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")
@@ -84,7 +84,7 @@ def test_adding_at_once_works_on_a_server_that_isolates_strictly(shared_postgres
 @pytest.mark.parametrize(
     "url", ["memory.db", "", "sqlite:///", "mysql://localhost/x", "postgresql+psycopg2://x/y", None, 7]
 )
-def test_a_url_that_is_none_of_ours_is_refused_by_its_value(url: str) -> None:
+def test_an_unsupported_url_is_refused_with_its_value(url: str) -> None:
     with pytest.raises(InvalidConfigError, match="sqlite:///") as caught:
         MemoryEngine(url)
     assert repr(url) in str(caught.value) or str(url).split(":", maxsplit=1)[0] in str(caught.value)
@@ -108,7 +108,7 @@ def test_a_url_that_is_none_of_ours_is_refused_by_its_value(url: str) -> None:
     ],
     ids=lambda parts: next(iter(parts)),
 )
-def test_parts_of_another_kind_are_refused_before_a_file_is_made(
+def test_components_of_another_type_are_refused_before_a_file_is_created(
     parts: dict[str, Any], tmp_path: Path
 ) -> None:
     (name,) = parts
@@ -149,7 +149,7 @@ def test_a_sqlite_url_that_would_open_another_file_is_refused(url: str) -> None:
         MemoryEngine(url)
 
 
-def test_what_people_said_stays_out_of_errors(url: str, tenant: str) -> None:
+def test_errors_do_not_contain_message_text(url: str, tenant: str) -> None:
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")
         secret = "-".join(["wal", "rus"])  # not a literal: tracebacks quote source lines
@@ -176,7 +176,7 @@ def test_what_people_said_stays_out_of_errors(url: str, tenant: str) -> None:
                     connection.execute(text("ALTER TABLE lmt_messages DROP CONSTRAINT refuse"))
 
 
-def test_a_closed_engine_says_so(engine: MemoryEngine, tenant: str) -> None:
+def test_a_closed_engine_raises_engine_closed(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     engine.close()
     engine.close()
@@ -186,7 +186,7 @@ def test_a_closed_engine_says_so(engine: MemoryEngine, tenant: str) -> None:
         session.latest()
 
 
-def test_a_relative_path_stays_the_same_file_when_the_program_changes_its_folder(
+def test_a_relative_path_stays_the_same_file_after_chdir(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
@@ -228,7 +228,7 @@ def test_the_full_text_index_never_differs_from_the_table(file_url: str) -> None
         assert len(engine.namespace("acme").search("walrus")) == 3
 
 
-def test_an_engine_closed_in_the_middle_of_work_says_so(url: str, tenant: str) -> None:
+def test_an_engine_closed_during_work_raises_engine_closed(url: str, tenant: str) -> None:
     engine = MemoryEngine(url)
     session = engine.session(tenant, "s")
     seen: list[BaseException] = []
@@ -263,7 +263,7 @@ def test_an_old_sqlite_is_refused_with_its_version(monkeypatch: pytest.MonkeyPat
         MemoryEngine()
 
 
-def test_opening_leaves_no_file_behind_when_it_fails(tmp_path: Path) -> None:
+def test_a_failed_open_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="unable to open"):
         MemoryEngine(f"sqlite:///{tmp_path}/missing/memory.db")
     assert list(tmp_path.iterdir()) == []
@@ -278,14 +278,14 @@ def test_processes_that_create_one_file_at_once_all_succeed(tmp_path: Path) -> N
         assert sorted(m.content for m in engine.session("acme", "s").latest()) == [str(n) for n in range(6)]
 
 
-def test_a_database_name_with_marks_is_reached(new_postgres_database: Callable[[], str]) -> None:
+def test_a_database_name_with_special_characters_works(new_postgres_database: Callable[[], str]) -> None:
     url = new_postgres_database().replace("postgresql://", "postgres://")
     with MemoryEngine(url) as engine:
         engine.session("acme", "s").add("user", "x")
 
 
 @pytest.mark.timeout(120)
-def test_opening_a_file_that_others_read_takes_no_longer_than_asked(
+def test_opening_a_file_read_by_others_respects_the_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
@@ -303,7 +303,7 @@ def test_opening_a_file_that_others_read_takes_no_longer_than_asked(
     MemoryEngine(path).close()
 
 
-def test_a_postgresql_that_cannot_hold_every_text_is_refused(postgres_server: str) -> None:
+def test_a_postgresql_without_utf8_is_refused(postgres_server: str) -> None:
     admin = create_engine(
         postgres_server.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
     )
@@ -326,7 +326,7 @@ def test_the_search_of_postgresql_uses_its_index(new_postgres_database: Callable
             assert "lmt_messages_terms" in "\n".join(row[0] for row in plan)
 
 
-def test_a_namespace_that_knows_nothing_pays_one_look_up() -> None:
+def test_a_namespace_without_knowledge_costs_one_look_up() -> None:
     with MemoryEngine() as engine:
         engine.namespace("other").knowledge.store("domain", "walrus", "a walrus")
         engine.session("acme", "s")
@@ -338,7 +338,7 @@ def test_a_namespace_that_knows_nothing_pays_one_look_up() -> None:
         assert len(seen) == 1
 
 
-def test_what_others_know_adds_nothing_to_what_a_search_costs() -> None:
+def test_knowledge_of_other_namespaces_adds_no_search_cost() -> None:
     with MemoryEngine() as engine:
         own, other = engine.namespace("acme").knowledge, engine.namespace("other").knowledge
         steps: list[int] = []
@@ -356,9 +356,7 @@ def test_what_others_know_adds_nothing_to_what_a_search_costs() -> None:
         assert len(steps) <= 1.1 * cost
 
 
-def test_a_database_in_memory_leaves_nothing_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_in_memory_database_writes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for url in ("sqlite://", "sqlite:///:memory:", "sqlite:///file:shared?mode=memory&cache=shared"):
         with MemoryEngine(url) as engine:
@@ -367,7 +365,7 @@ def test_a_database_in_memory_leaves_nothing_on_the_disk(
             assert list(tmp_path.iterdir()) == []
 
 
-def test_an_engine_that_is_dropped_leaves_nothing_open(url: str, tenant: str) -> None:
+def test_a_garbage_collected_engine_leaves_nothing_open(url: str, tenant: str) -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         engine = MemoryEngine(url)
@@ -397,7 +395,7 @@ def test_a_relative_uri_stays_the_same_file_too(tmp_path: Path, monkeypatch: pyt
         "UPDATE lmt_messages SET content = CAST(x'534543524554ff' AS TEXT)",
     ],
 )
-def test_a_damaged_message_is_said_to_be_one_without_its_text(file_url: str, damage: str) -> None:
+def test_a_damaged_message_is_reported_without_its_text(file_url: str, damage: str) -> None:
     with MemoryEngine(file_url) as engine:
         session = engine.session("acme", "s")
         session.add("user", "x")
@@ -426,13 +424,13 @@ def test_a_damaged_message_is_said_to_be_one_without_its_text(file_url: str, dam
         ("postgresql://mara:hunter2@/tide?host=/run/pg", "postgresql://mara@/tide?host=%2Frun%2Fpg"),
     ],
 )
-def test_what_opens_a_database_again_is_told_without_a_secret(given: str, told: str | None) -> None:
+def test_the_reopen_url_contains_no_secret(given: str, told: str | None) -> None:
     assert build_reopen_url(parse_url(given)) == told
     if told is not None:
         assert build_reopen_url(parse_url(told)) == told
 
 
-def test_a_file_is_told_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_reported_by_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with MemoryEngine("sqlite:///near.db") as engine:
         engine.session("a", "s").add("user", "x")
@@ -451,7 +449,7 @@ def _interrupted(database: Database) -> None:
         raise KeyboardInterrupt
 
 
-def test_a_write_on_the_driver_is_whole_or_undone(url: str) -> None:
+def test_a_raw_write_is_atomic(url: str) -> None:
     database = Database(url, EngineConfig())
     try:
         with database.write_raw() as raw:

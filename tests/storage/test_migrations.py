@@ -87,7 +87,7 @@ def test_an_older_file_gets_the_missing_steps_and_keeps_its_content(old_file: Pa
 
 
 @pytest.mark.usefixtures("next_release")
-def test_a_backup_copy_is_made_first_and_opens_by_itself(old_file: Path) -> None:
+def test_a_backup_copy_is_created_first_and_opens_by_itself(old_file: Path) -> None:
     before = schema_of(old_file)
     MemoryEngine(old_file, clock=FrozenClock(datetime(2025, 6, 1, tzinfo=UTC))).close()
     copy = old_file.with_name(f"old.db.v{SCHEMA_VERSION}-20250601T000000Z.backup")
@@ -105,9 +105,7 @@ def test_opening_a_current_file_makes_no_copy(old_file: Path) -> None:
 
 
 @pytest.mark.usefixtures("next_release")
-def test_when_no_copy_can_be_made_nothing_is_migrated(
-    old_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_migrated_without_a_backup_copy(old_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     schema = schema_of(old_file)
 
     def no_room(self: Path, target: Path) -> None:
@@ -138,12 +136,12 @@ def test_a_file_named_by_a_uri_is_migrated_too(old_file: Path) -> None:
 
 
 @pytest.mark.usefixtures("next_release")
-def test_many_who_open_an_older_file_at_once_migrate_it_once(old_file: Path) -> None:
+def test_concurrent_opens_migrate_an_older_file_once(old_file: Path) -> None:
     run_in_threads(8, lambda: MemoryEngine(old_file).close())
     assert len(list(old_file.parent.glob("*.backup"))) == 1
 
 
-def test_a_step_that_fails_leaves_the_old_schema(old_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_step_keeps_the_old_schema(old_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = schema_of(old_file)
     install(monkeypatch, Migration(NEWER, sqlite=(*STATEMENTS, "SELECT no_such_thing"), postgresql=()))
     with pytest.raises(Exception, match="no_such_thing|failed"):
@@ -162,7 +160,7 @@ def test_a_file_from_a_newer_release_is_refused_untouched(old_file: Path) -> Non
     assert not list(old_file.parent.glob("*backup*"))
 
 
-def test_a_file_from_before_the_first_release_is_refused_with_a_way_out(tmp_path: Path) -> None:
+def test_a_file_from_before_the_first_release_is_refused_with_advice(tmp_path: Path) -> None:
     path = tmp_path / "ancient.db"
     execute(path, "CREATE TABLE lmt_schema_versions (version INTEGER PRIMARY KEY, applied_at TEXT)")
     before = path.read_bytes()
@@ -197,7 +195,7 @@ def test_an_older_postgresql_gets_the_missing_steps_and_keeps_its_content(
     assert (moods, versions) == (["calm"], [SCHEMA_VERSION, NEWER])
 
 
-def test_many_who_open_an_empty_postgresql_at_once_create_it_once(
+def test_concurrent_opens_create_an_empty_postgresql_once(
     new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()

@@ -1,4 +1,4 @@
-"""Servers that cannot be used as they are: a clear error with the next step, nothing half-done, no password shown."""
+"""Unsuitable servers: a clear error with advice, no partial changes, no password shown."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def run(url: str, *statements: str) -> None:
             connection.execute(statement.encode())
 
 
-def told(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
@@ -69,20 +69,20 @@ def test_a_wrong_password_is_an_error_at_once_that_does_not_show_it(server: Temp
         StorageUnavailableError, match=r"password authentication failed.*this user has access"
     ) as caught:
         MemoryEngine(url)
-    assert PASSWORD not in told(caught.value)
+    assert PASSWORD not in format_error(caught.value)
 
 
-def test_a_role_or_a_database_that_is_not_there_is_named_and_no_password_shown(
+def test_a_missing_role_or_database_is_named_without_the_password(
     server: TemporaryPostgres,
 ) -> None:
     url = as_role(server.new_database(), "nobody")
     for wrong in (url, as_role(url, "owner").replace(database_of(url), "nowhere")):
         with pytest.raises(StorageUnavailableError) as caught:
             MemoryEngine(wrong)
-        assert PASSWORD not in told(caught.value)
+        assert PASSWORD not in format_error(caught.value)
 
 
-def test_a_role_that_may_only_read_reads_and_is_refused_when_it_writes(server: TemporaryPostgres) -> None:
+def test_a_read_only_role_can_read_and_is_refused_writes(server: TemporaryPostgres) -> None:
     url = server.new_database()
     with MemoryEngine(url) as engine:
         engine.session("acme", "s").add("user", "the walrus")
@@ -99,14 +99,14 @@ def test_a_role_that_may_only_read_reads_and_is_refused_when_it_writes(server: T
         assert engine.session("acme", "s").count() == 1
 
 
-def test_an_empty_database_that_a_role_may_not_fill_is_left_empty(server: TemporaryPostgres) -> None:
+def test_an_empty_database_without_create_permission_is_left_empty(server: TemporaryPostgres) -> None:
     url = server.new_database()
     with pytest.raises(StorageReadOnlyError, match="permission denied"):
         MemoryEngine(as_role(url, "reader"))
     assert _tables(url) == 0
 
 
-def test_an_older_server_is_refused_with_its_version_and_left_untouched(
+def test_an_older_server_is_refused_with_its_version_and_unchanged(
     server: TemporaryPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = server.new_database()
@@ -117,7 +117,7 @@ def test_an_older_server_is_refused_with_its_version_and_left_untouched(
 
 
 @pytest.mark.soak
-def test_a_server_two_years_older_is_as_good() -> None:
+def test_a_server_two_years_older_is_supported() -> None:
     with (
         TemporaryPostgres(new_folder() / "pg", version=16) as older,
         MemoryEngine(older.new_database()) as engine,
@@ -156,7 +156,7 @@ def test_without_pgvector_vectors_are_compared_in_the_process(
     assert "compared in this process" in caplog.text
 
 
-def test_a_pool_holds_so_many_connections_and_no_more(shared_postgres: str) -> None:
+def test_a_connection_pool_respects_its_size(shared_postgres: str) -> None:
     postgres = PostgresConfig(pool_size=2, max_overflow=1, pool_timeout_seconds=0.1)
     with MemoryEngine(shared_postgres, config=EngineConfig(postgres=postgres)) as engine, ExitStack() as held:
         for _ in range(3):
@@ -195,12 +195,12 @@ def test_the_settings_of_pgvector_are_those_of_the_configuration(shared_postgres
         {"exact_numbers": -1},
     ],
 )
-def test_a_setting_that_makes_no_sense_is_named(wrong: dict[str, Any]) -> None:
+def test_an_invalid_setting_is_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidConfigError, match=next(iter(wrong))):
         PostgresConfig(**wrong)
 
 
-def test_a_part_of_another_kind_is_refused() -> None:
+def test_a_component_of_another_type_is_refused() -> None:
     with pytest.raises(LangmemTiersError, match="postgres must be a PostgresConfig"):
         EngineConfig(postgres={"pool_size": 3})  # type: ignore[arg-type]
 

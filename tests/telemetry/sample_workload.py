@@ -1,4 +1,4 @@
-"""What the tests of metrics and traces share: an engine that does everything there is to watch."""
+"""A workload for the tests of metrics and traces: every instrumented operation."""
 
 from __future__ import annotations
 

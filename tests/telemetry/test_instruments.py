@@ -1,4 +1,4 @@
-"""Instruments without metrics and tracer cost next to nothing."""
+"""Instruments without metrics and tracer add almost no cost."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def test_an_operation_without_metrics_or_tracer_takes_four_more_calls() -> None:
     assert count_function_calls(watched) <= 4 * 100 + 3  # the three are of the measurement itself
 
 
-def test_an_engine_that_is_handed_nothing_is_silent() -> None:
+def test_an_engine_without_instruments_is_silent() -> None:
     with MemoryEngine() as engine:
         instruments = engine.services.instruments
         assert instruments.measure(Operation.ADD) is instruments.measure(Operation.RECALL)
 
 
-def test_an_error_is_named_by_a_class_that_callers_know() -> None:
+def test_an_error_is_labeled_by_a_public_class() -> None:
     assert get_error_name(_RefusedError) == "EmbeddingError"
     assert get_error_name(KeyError) == "other"

@@ -1,4 +1,4 @@
-"""Spans of an engine, as the SDK of OpenTelemetry exports them."""
+"""Spans of an engine, exported by the OpenTelemetry SDK."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def traced() -> Traced:
     return Traced()
 
 
-def test_each_verb_has_a_span_with_counts(url: str, traced: Traced) -> None:
+def test_each_operation_has_a_span_with_counts(url: str, traced: Traced) -> None:
     with MemoryEngine(url, config=SMALL, embedder=EMBEDDER, tracer=traced.tracer) as engine:
         do_everything(engine)
         engine.namespace("tenant-8231").delete()
@@ -51,10 +51,10 @@ def test_each_verb_has_a_span_with_counts(url: str, traced: Traced) -> None:
     ] * 60
     for span in traced.spans():
         assert span.attributes
-        assert all(isinstance(one, int | float) for one in span.attributes.values())
+        assert all(isinstance(value, int | float) for value in span.attributes.values())
 
 
-def test_what_a_verb_does_for_another_is_inside_its_span(traced: Traced) -> None:
+def test_nested_operations_are_child_spans(traced: Traced) -> None:
     with MemoryEngine(embedder=EMBEDDER, tracer=traced.tracer) as engine:
         engine.session("a", "s").add("user", "The walrus swims.")
         with traced.otel.start_as_current_span("agent"):
@@ -70,7 +70,7 @@ def test_what_a_verb_does_for_another_is_inside_its_span(traced: Traced) -> None
     }
 
 
-def test_an_error_is_told_by_its_class_alone(traced: Traced) -> None:
+def test_an_error_is_recorded_only_by_its_class(traced: Traced) -> None:
     with MemoryEngine(tracer=traced.tracer) as engine:
         session = engine.session("tenant-8231", "session-5512")
         session.add(MessageDraft("user", "one", id="walrus"))
@@ -83,15 +83,15 @@ def test_an_error_is_told_by_its_class_alone(traced: Traced) -> None:
     assert not bad.events
 
 
-def test_neither_texts_nor_names_are_told(url: str, traced: Traced) -> None:
+def test_spans_contain_neither_texts_nor_names(url: str, traced: Traced) -> None:
     with MemoryEngine(url, config=SMALL, tracer=traced.tracer) as engine:
         do_everything(engine)
         engine.namespace("tenant-8231").delete()
-    told = " ".join(span.to_json() for span in traced.spans()).lower()
-    assert not [secret for secret in SECRETS if secret.lower() in told]
+    exported = " ".join(span.to_json() for span in traced.spans()).lower()
+    assert not [secret for secret in SECRETS if secret.lower() in exported]
 
 
-def test_what_is_no_tracer_is_refused() -> None:
+def test_an_invalid_tracer_is_refused() -> None:
     wrong: Any = TracerProvider()
     with pytest.raises(InvalidConfigError, match="get_tracer"):
         OpenTelemetryTracer(wrong)

@@ -1,4 +1,4 @@
-"""Figures of engines in a real registry, scraped as Prometheus does."""
+"""Metrics of engines in a real registry, scraped by Prometheus."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])
-def test_every_name_of_the_design_is_there_with_its_type_and_a_sample(
-    url: str, registry: CollectorRegistry
-) -> None:
+def test_every_documented_metric_has_its_type_and_a_sample(url: str, registry: CollectorRegistry) -> None:
     with (
         TemporaryRedis() as server,
         MemoryEngine(
@@ -77,7 +75,7 @@ def test_every_name_of_the_design_is_there_with_its_type_and_a_sample(
     assert set(METRIC_NAMES) - set(SEED_NAMES) == {"memory.errors", "memory.store.messages"}
 
 
-def test_what_was_done_is_counted(url: str, registry: CollectorRegistry) -> None:
+def test_operations_are_counted(url: str, registry: CollectorRegistry) -> None:
     with MemoryEngine(url, config=SMALL, embedder=EMBEDDER, metrics=PrometheusMetrics(registry)) as engine:
         do_everything(engine)
         assert read_sample(registry, "memory_store_duration_seconds_count") == 60
@@ -104,7 +102,7 @@ def test_the_counts_on_sqlite_are_exact(url: str, registry: CollectorRegistry) -
         assert read_sample(registry, "memory_redis_connected") is None
 
 
-def test_the_counts_on_postgres_come_from_the_server_s_estimates(
+def test_the_counts_on_postgres_are_server_estimates(
     new_postgres_database: Callable[[], str], registry: CollectorRegistry
 ) -> None:
     from sqlalchemy import create_engine, text
@@ -125,7 +123,7 @@ def test_the_counts_on_postgres_come_from_the_server_s_estimates(
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])
-def test_connections_in_use_are_told_even_when_none_is_free(url: str, registry: CollectorRegistry) -> None:
+def test_connections_in_use_are_reported_when_none_is_free(url: str, registry: CollectorRegistry) -> None:
     from langmem_tiers import EngineConfig
 
     metrics = PrometheusMetrics(registry, cache_seconds=0.0001)
@@ -139,7 +137,7 @@ def test_connections_in_use_are_told_even_when_none_is_free(url: str, registry: 
         assert read_sample(registry, "memory_postgres_pool_active") == 0
 
 
-def test_a_scrape_asks_the_database_at_most_every_few_seconds(registry: CollectorRegistry) -> None:
+def test_a_scrape_queries_the_database_at_most_every_few_seconds(registry: CollectorRegistry) -> None:
     clock = FrozenClock()
     with MemoryEngine(metrics=PrometheusMetrics(registry, cache_seconds=10, clock=clock)) as engine:
         session = engine.session("a", "s")
@@ -163,7 +161,7 @@ def test_the_hit_rate_is_that_of_the_latest_recalls(registry: CollectorRegistry)
         assert rates == [1, 1 / 2, 2 / 3, 3 / 4, 3 / 4, 1]
 
 
-def test_errors_are_counted_by_verb_and_class(registry: CollectorRegistry) -> None:
+def test_errors_are_counted_by_operation_and_class(registry: CollectorRegistry) -> None:
     with MemoryEngine(metrics=PrometheusMetrics(registry)) as engine:
         session = engine.session("a", "s")
         session.add(MessageDraft("user", "one", id="x"))
@@ -183,17 +181,17 @@ def test_errors_are_counted_by_verb_and_class(registry: CollectorRegistry) -> No
         assert read_sample(registry, "memory_store_duration_seconds_count") == 2
 
 
-def test_of_an_error_that_is_not_ours_only_that_is_told(registry: CollectorRegistry) -> None:
+def test_foreign_errors_are_counted_as_other(registry: CollectorRegistry) -> None:
     metrics = PrometheusMetrics(registry)
     metrics.attach(lambda: None)
     with pytest.raises(ZeroDivisionError), Instruments(metrics, None, lambda: 0.0).measure(Operation.ADD):
         _ = 1 / 0
-    samples = [one for family in metrics._collector.errors.collect() for one in family.samples]
-    errors = [one for one in samples if one.name.endswith("_total")]
-    assert [(one.labels["kind"], one.value) for one in errors] == [("other", 1)]
+    samples = [sample for family in metrics._collector.errors.collect() for sample in family.samples]
+    errors = [sample for sample in samples if sample.name.endswith("_total")]
+    assert [(sample.labels["kind"], sample.value) for sample in errors] == [("other", 1)]
 
 
-def test_several_engines_share_a_registry_and_a_closed_one_is_gone(registry: CollectorRegistry) -> None:
+def test_several_engines_share_a_registry_and_a_closed_one_is_removed(registry: CollectorRegistry) -> None:
     metrics = PrometheusMetrics(registry, engine="orders")
     with MemoryEngine(metrics=metrics) as first:
         second = MemoryEngine(metrics=metrics.of("returns"))
@@ -218,7 +216,7 @@ def test_several_engines_share_a_registry_and_a_closed_one_is_gone(registry: Col
 
 
 @pytest.mark.soak
-def test_an_engine_that_was_dropped_without_being_closed_is_gone_too(registry: CollectorRegistry) -> None:
+def test_a_garbage_collected_engine_is_removed_too(registry: CollectorRegistry) -> None:
     engine = MemoryEngine(metrics=PrometheusMetrics(registry, cache_seconds=0.0001))
     engine.session("a", "s").add("user", "one")
     assert generate_latest(registry)
@@ -228,7 +226,7 @@ def test_an_engine_that_was_dropped_without_being_closed_is_gone_too(registry: C
     assert generate_latest(registry) == b""
 
 
-def test_two_engines_under_one_name_are_refused_and_the_first_goes_on(registry: CollectorRegistry) -> None:
+def test_two_engines_with_one_name_are_refused_and_the_first_continues(registry: CollectorRegistry) -> None:
     metrics = PrometheusMetrics(registry)
     with MemoryEngine(metrics=metrics) as engine:
         for wrong in (metrics, metrics.of("main"), PrometheusMetrics(registry, engine="other")):
@@ -238,7 +236,7 @@ def test_two_engines_under_one_name_are_refused_and_the_first_goes_on(registry: 
         assert read_sample(registry, "memory_store_messages_total") == 1
 
 
-def test_a_registry_that_has_such_a_name_already_is_refused(registry: CollectorRegistry) -> None:
+def test_a_registry_with_an_existing_metric_name_is_refused(registry: CollectorRegistry) -> None:
     Counter("memory_errors", "of somebody else", registry=registry)
     with pytest.raises(InvalidConfigError, match="one PrometheusMetrics per registry"):
         MemoryEngine(metrics=PrometheusMetrics(registry))
@@ -253,19 +251,19 @@ def test_a_registry_that_has_such_a_name_already_is_refused(registry: CollectorR
         ({"cache_seconds": -1}, "cache_seconds"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidConfigError, match=said):
         PrometheusMetrics(**{"registry": CollectorRegistry(), **wrong})
 
 
 @pytest.mark.parametrize("part", ["metrics", "tracer"])
-def test_what_is_no_instrument_is_refused(part: str) -> None:
+def test_an_invalid_instrument_is_refused(part: str) -> None:
     wrong: Any = {part: CollectorRegistry()}
     with pytest.raises(InvalidConfigError, match=part):
         MemoryEngine(**wrong)
 
 
-def test_neither_texts_nor_names_are_told_and_nothing_goes_to_the_global_registry(
+def test_metrics_contain_neither_texts_nor_names_and_skip_the_global_registry(
     url: str, registry: CollectorRegistry
 ) -> None:
     with MemoryEngine(url, config=SMALL, metrics=PrometheusMetrics(registry)) as engine:
@@ -281,7 +279,7 @@ def test_neither_texts_nor_names_are_told_and_nothing_goes_to_the_global_registr
 
 
 @pytest.mark.soak
-def test_scraping_from_threads_while_engines_come_and_go_breaks_nothing(registry: CollectorRegistry) -> None:
+def test_scraping_during_engine_starts_and_stops_does_not_fail(registry: CollectorRegistry) -> None:
     metrics, stop, failures = PrometheusMetrics(registry, cache_seconds=0.0001), threading.Event(), []
 
     def scrape() -> None:
@@ -292,14 +290,14 @@ def test_scraping_from_threads_while_engines_come_and_go_breaks_nothing(registry
             failures.append(error)
 
     scrapers = [threading.Thread(target=scrape) for _ in range(2)]
-    for one in scrapers:
-        one.start()
+    for scraper in scrapers:
+        scraper.start()
     for number in range(15):
         with MemoryEngine(metrics=metrics.of(f"e{number}")) as engine:
             engine.session("a", "s").add("user", "one")
     stop.set()
-    for one in scrapers:
-        one.join()
+    for scraper in scrapers:
+        scraper.join()
     assert failures == []
 
 
@@ -324,18 +322,18 @@ for make in (PrometheusMetrics, OpenTelemetryTracer):
 """
 
 
-def _said_by(program: str) -> str:
+def _run_and_print(program: str) -> str:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.soak
-def test_nothing_is_imported_that_is_not_used() -> None:
-    assert _said_by(LOOK) == "[]\n"
+def test_unused_packages_are_not_imported() -> None:
+    assert _run_and_print(LOOK) == "[]\n"
 
 
 @pytest.mark.soak
 def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
-    first, second = _said_by(BARE).splitlines()
+    first, second = _run_and_print(BARE).splitlines()
     assert MissingExtraError.__name__ in first
     assert "pip install 'langmem-tiers[metrics]'" in first
     assert "pip install 'langmem-tiers[tracing]'" in second

@@ -7,7 +7,7 @@ from benchmarks.growth_texts import KEY_FACT_UNITS
 from langmem_tiers.text.facts import KEY_FACTS, find_key_facts
 
 
-def test_there_are_the_six_classes_of_the_design_document() -> None:
+def test_the_six_classes_of_the_design_document_exist() -> None:
     assert [fact.name for fact in KEY_FACTS] == ["url", "error", "selector", "api", "credential", "step"]
 
 
@@ -72,7 +72,7 @@ def test_each_class_is_found(text: str, names: list[str]) -> None:
         "one step at a time",
     ],
 )
-def test_what_only_resembles_a_key_fact_is_none(text: str) -> None:
+def test_text_that_resembles_a_key_fact_is_not_one(text: str) -> None:
     assert find_key_facts(text) == ()
 
 

@@ -1,4 +1,4 @@
-"""Facts that are kept word for word, and texts that are not facts."""
+"""Facts that are kept verbatim, and texts that are not facts."""
 
 from __future__ import annotations
 
@@ -233,13 +233,13 @@ def test_every_kind_has_a_pattern_and_every_pattern_a_kind() -> None:
     ("kind", "text", "expected"),
     [(kind, text, expected) for kind, rows in TAKEN.items() for text, expected in rows],
 )
-def test_each_fact_is_taken_word_for_word(kind: FactKind, text: str, expected: list[str]) -> None:
+def test_each_fact_is_found_verbatim(kind: FactKind, text: str, expected: list[str]) -> None:
     found = facts(kind, text)
     assert [fact for fact in expected if fact not in found] == []
 
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in LEFT.items() for text in texts])
-def test_what_only_resembles_a_fact_is_left(kind: FactKind, text: str) -> None:
+def test_text_that_resembles_a_fact_is_ignored(kind: FactKind, text: str) -> None:
     assert facts(kind, text) == []
 
 
@@ -258,7 +258,7 @@ def test_what_only_resembles_a_fact_is_left(kind: FactKind, text: str) -> None:
     ],
 )
 @pytest.mark.parametrize("frame", ["{}", "It was {}", "{}\nThen it went on.", "First:\n\n{}\n"])
-def test_each_example_of_the_design_document_is_taken(example_of: str, kind: FactKind, frame: str) -> None:
+def test_each_example_of_the_design_document_is_found(example_of: str, kind: FactKind, frame: str) -> None:
     assert example_of in facts(kind, frame.format(example_of))
 
 
@@ -294,14 +294,14 @@ pieces = st.sampled_from([*PIECES, " ", "\n", "\t", "(", ")"])
     "text",
     [text for rows in TAKEN.values() for text, _ in rows] + [text for rows in LEFT.values() for text in rows],
 )
-def test_needles_only_spare_searches_that_find_nothing(text: str) -> None:
+def test_needles_only_skip_searches_without_a_match(text: str) -> None:
     for pattern in FACT_PATTERNS:
         assert list(pattern.spans(text)) == list(replace(pattern, needles=()).spans(text))
 
 
 @examples(300)
 @given(st.lists(pieces, max_size=12).map("".join))
-def test_needles_spare_nothing_that_would_be_found(text: str) -> None:
+def test_needles_skip_no_match(text: str) -> None:
     for pattern in FACT_PATTERNS:
         assert list(pattern.spans(text)) == list(replace(pattern, needles=()).spans(text))
 
@@ -309,7 +309,7 @@ def test_needles_spare_nothing_that_would_be_found(text: str) -> None:
 @given(st.lists(pieces, max_size=12).map("".join))
 @example("not x" + "\u0130" * 5)
 @example("command:  ls -la")
-def test_a_fact_lies_inside_its_text_and_has_no_space_around(text: str) -> None:
+def test_a_fact_is_within_its_text_without_surrounding_space(text: str) -> None:
     for pattern in FACT_PATTERNS:
         for start, end in pattern.spans(text):
             assert 0 <= start < end <= len(text)
@@ -317,7 +317,7 @@ def test_a_fact_lies_inside_its_text_and_has_no_space_around(text: str) -> None:
 
 
 @given(st.lists(pieces, max_size=12).map("".join))
-def test_a_lowered_text_that_is_handed_in_changes_nothing(text: str) -> None:
+def test_a_given_lowercase_text_changes_nothing(text: str) -> None:
     for pattern in FACT_PATTERNS:
         assert list(pattern.spans(text, text.lower())) == list(pattern.spans(text))
 
@@ -331,7 +331,7 @@ def test_facts_of_a_repeated_piece_are_parts_of_it_in_their_order(head: str, pie
         assert all(0 <= start < end <= len(text) for start, end in spans)
 
 
-def test_a_pattern_of_ones_own_finds_its_facts() -> None:
+def test_a_custom_pattern_finds_its_facts() -> None:
     pattern = FactPattern("gate", re.compile(r"gate [A-Z]\d"), 40)
     text = "From gate A1, to gate B2."
     assert [text[a:b] for a, b in pattern.spans(text)] == ["gate A1", "gate B2"]
@@ -343,28 +343,28 @@ def test_group_1_is_the_fact() -> None:
     assert list(pattern.spans("From gate A1, please")) == [(10, 12)]
 
 
-def test_a_match_without_group_1_is_no_fact() -> None:
+def test_a_match_without_group_1_is_not_a_fact() -> None:
     pattern = FactPattern("gate", re.compile(r"gate(?: ([A-Z]\d))?"))
     assert list(pattern.spans("A gate and gate B2")) == [(16, 18)]
 
 
-def test_punctuation_behind_a_fact_is_not_part_of_it() -> None:
+def test_trailing_punctuation_is_not_part_of_a_fact() -> None:
     pattern = FactPattern("gate", re.compile(r"gate\S*\s*"))
     text = "gate; gate! gate?! gate... gate"
     assert [text[a:b] for a, b in pattern.spans(text)] == ["gate"] * 5
 
 
-def test_a_match_of_punctuation_alone_is_no_fact() -> None:
+def test_a_match_of_only_punctuation_is_not_a_fact() -> None:
     assert list(FactPattern("dots", re.compile(r"\.+")).spans("so ... what")) == []
 
 
-def test_a_pattern_with_needles_looks_only_where_one_is() -> None:
+def test_a_pattern_with_needles_searches_only_texts_with_a_needle() -> None:
     pattern = FactPattern("gate", re.compile(r"(?i:gate|door)"), needles=("gate",))
     assert list(pattern.spans("a DOOR")) == []
     assert list(pattern.spans("a DOOR, a GATE")) == [(2, 6), (10, 14)]
 
 
-def test_words_before_a_match_belong_to_the_fact_if_asked_for() -> None:
+def test_words_before_a_match_belong_to_the_fact_on_request() -> None:
     pattern = FactPattern("gate", re.compile(r"gate"), words_before=2)
     text = "Paint the old green gate. The gate"
     assert [text[a:b] for a, b in pattern.spans(text)] == ["old green gate", "The gate"]
@@ -385,7 +385,7 @@ def test_words_before_a_match_belong_to_the_fact_if_asked_for() -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_pattern_for_a_fact_is_refused(pattern: Any) -> None:
+def test_an_invalid_fact_pattern_is_refused(pattern: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"compiled text pattern|matches the empty text"):
         FactPattern("gate", pattern)
 

@@ -1,4 +1,4 @@
-"""Times that a question names, and texts that only look like one."""
+"""Times named in a question, and texts that only resemble one."""
 
 from __future__ import annotations
 
@@ -327,16 +327,16 @@ def at(day: str) -> datetime:
 @pytest.mark.parametrize(
     ("question", "now", "start", "end"), [*DATES, *MONTHS_AND_MORE, *FROM_NOW, *BESIDE_OTHERS, *CHINESE]
 )
-def test_a_question_speaks_of_one_time(question: str, now: str, start: str, end: str) -> None:
+def test_a_question_refers_to_one_time(question: str, now: str, start: str, end: str) -> None:
     found = [
-        (f"{one.start:%Y-%m-%d %H:%M}", f"{one.end:%Y-%m-%d %H:%M}")
-        for one in find_time_ranges(question, at(now))
+        (f"{time_range.start:%Y-%m-%d %H:%M}", f"{time_range.end:%Y-%m-%d %H:%M}")
+        for time_range in find_time_ranges(question, at(now))
     ]
     assert found == [(f"{start} 00:00", f"{end} 00:00")]
 
 
 @pytest.mark.parametrize(("said", "start", "end"), EAST_ASIAN)
-def test_chinese_japanese_and_korean_times_are_seen_from_today(said: str, start: str, end: str) -> None:
+def test_chinese_japanese_and_korean_times_are_relative_to_today(said: str, start: str, end: str) -> None:
     for word in said.split():
         [found] = find_time_ranges(word.replace("_", " "), at(WED))
         assert (word, f"{found.start:%Y-%m-%d %H:%M}", f"{found.end:%Y-%m-%d %H:%M}") == (
@@ -347,7 +347,7 @@ def test_chinese_japanese_and_korean_times_are_seen_from_today(said: str, start:
 
 
 @pytest.mark.parametrize("text", NOTHING)
-def test_what_only_looks_like_a_time_is_none(text: str) -> None:
+def test_text_that_resembles_a_time_is_not_one(text: str) -> None:
     assert find_time_ranges(text, at(WED)) == ()
 
 
@@ -367,8 +367,8 @@ def test_what_only_looks_like_a_time_is_none(text: str) -> None:
         ("Was January or May the colder one?", ["January", "May"]),
     ],
 )
-def test_a_range_names_the_words_that_said_it(text: str, said: list[str]) -> None:
-    assert [one.text for one in find_time_ranges(text, at(WED))] == said
+def test_a_range_contains_its_words(text: str, said: list[str]) -> None:
+    assert [time_range.text for time_range in find_time_ranges(text, at(WED))] == said
 
 
 @pytest.mark.parametrize(
@@ -393,11 +393,13 @@ def test_hours_and_nights_are_parts_of_days(text: str, start: str, end: str) -> 
 
 def test_all_times_are_in_utc() -> None:
     found = find_time_ranges("2023-05-07T10:30+02:00, 7 May 2023, last night, 昨天, since May", at(WED))
-    assert {one.start.utcoffset() for one in found} | {one.end.utcoffset() for one in found} == {timedelta()}
+    assert {time_range.start.utcoffset() for time_range in found} | {
+        time_range.end.utcoffset() for time_range in found
+    } == {timedelta()}
 
 
 @pytest.mark.parametrize("now", EDGES)
-def test_the_ends_of_the_calendar_raise_nothing(now: datetime) -> None:
+def test_the_ends_of_the_calendar_do_not_raise(now: datetime) -> None:
     for question, *_ in [*DATES, *MONTHS_AND_MORE, *FROM_NOW, *BESIDE_OTHERS]:
         assert all(found.start < found.end for found in find_time_ranges(question, now)), question
 
@@ -428,10 +430,12 @@ MOMENTS = st.datetimes(timezones=st.just(UTC))
 @given(st.text() | SENTENCES, MOMENTS)
 @example("the decade before last", datetime.min.replace(tzinfo=UTC))
 @example("the last 9999 years", datetime.max.replace(tzinfo=UTC))
-def test_any_text_at_any_time_gives_ranges_that_do_not_overlap(text: str, now: datetime) -> None:
+def test_any_text_at_any_time_has_non_overlapping_ranges(text: str, now: datetime) -> None:
     found = find_time_ranges(text, now)
     place = 0
-    for one in found:
-        assert one.start < one.end
-        place = text.index(one.text, place) + len(one.text)  # in order, each behind the one before
+    for time_range in found:
+        assert time_range.start < time_range.end
+        place = text.index(time_range.text, place) + len(
+            time_range.text
+        )  # in order, each behind the one before
     assert found == find_time_ranges(text, now)

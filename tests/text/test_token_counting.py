@@ -124,13 +124,13 @@ def test_the_content_aware_count_is_near_the_tokenizer_and_rarely_below(language
 
 
 @pytest.mark.parametrize("language", ["chinese", "japanese", "korean", "emoji"])
-def test_a_quarter_of_the_length_is_wrong_there(language: str) -> None:
+def test_a_quarter_of_the_length_underestimates_some_languages(language: str) -> None:
     assert CharCounter().count(LANGUAGES[language]) < 0.5 * TiktokenCounter().count(LANGUAGES[language])
 
 
 @pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.name)
 @given(text=st.text(st.characters(codec=None), max_size=300))
-def test_any_text_has_a_count_and_only_none_has_none(counter: TokenCounter, text: str) -> None:
+def test_any_non_empty_text_has_a_positive_count(counter: TokenCounter, text: str) -> None:
     assert (counter.count(text) == 0) == (text == "")
     assert counter.count(text) == counter.count(text)
 
@@ -160,13 +160,13 @@ def test_a_stored_count_is_used_and_a_foreign_one_is_not() -> None:
     assert count_messages(counter, [given]) == count_messages(counter, [ours])
 
 
-def test_tiktoken_counts_as_tiktoken_does_also_for_control_words() -> None:
+def test_tiktoken_counter_matches_tiktoken_also_for_control_words() -> None:
     assert TiktokenCounter("cl100k_base").count("Hello world") == 2
     assert TiktokenCounter("o200k_base").count("Hello world") == 2
     assert TiktokenCounter().count("<|endoftext|>") > 1
 
 
-def test_the_vocabulary_is_looked_for_in_the_named_folder_first(
+def test_the_vocabulary_is_searched_in_the_named_folder_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundled = next(
@@ -189,7 +189,7 @@ def test_a_damaged_vocabulary_is_not_used(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir())
 
 
-def test_without_a_vocabulary_the_estimate_steps_in_and_says_so_once(
+def test_without_a_vocabulary_the_estimate_is_used_with_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(token_counting, "_iter_vocabulary_folders", lambda: iter(()))
@@ -205,7 +205,7 @@ def test_an_unknown_encoding_is_refused() -> None:
         tiktoken_or_estimate("gpt2")
 
 
-def test_a_message_counts_its_text_alone_by_the_seed() -> None:
+def test_count_draft_counts_only_the_text() -> None:
     assert count_draft(CharCounter(), MessageDraft("user", "Create a new file")) == 5
 
 

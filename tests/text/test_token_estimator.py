@@ -9,7 +9,7 @@ from langmem_tiers.text.token_counting import ContentType, TokenEstimator
     ("kind", "tokens"),
     [(ContentType.TEXT, 250), (ContentType.CODE, 286), (ContentType.JSON, 334), (ContentType.HTML, 400)],
 )
-def test_a_thousand_characters_take_as_many_tokens_as_their_kind_says(kind: ContentType, tokens: int) -> None:
+def test_characters_per_token_depend_on_the_content_type(kind: ContentType, tokens: int) -> None:
     estimate = TokenEstimator.estimate("x" * 1000, kind)
     assert (estimate.tokens, estimate.content_type, estimate.confidence) == (tokens, kind, 1.0)
 
@@ -23,17 +23,17 @@ def test_a_thousand_characters_take_as_many_tokens_as_their_kind_says(kind: Cont
         ("def f(x):\n    y = x + 1\n    return y\n\nclass A:\n    z = 3\n", "code"),
     ],
 )
-def test_the_kind_is_found_by_itself(text: str, kind: str) -> None:
+def test_the_content_type_is_detected(text: str, kind: str) -> None:
     estimate = TokenEstimator.estimate(text)
     assert estimate.content_type.value == kind
     assert 0 <= estimate.confidence <= 1
 
 
-def test_the_kind_may_be_a_word() -> None:
+def test_the_content_type_can_be_a_string() -> None:
     assert TokenEstimator.estimate("xxxxx", "HTML").tokens == 2
 
 
-def test_messages_are_counted_with_their_frames_names_calls_and_the_opening_of_the_answer() -> None:
+def test_messages_are_counted_with_frames_names_calls_and_the_reply_opening() -> None:
     assert TokenEstimator.estimate_messages([]) == 3
     plain = {"role": "user", "content": "abcd" * 10}
     assert TokenEstimator.estimate_messages([plain]) == 3 + 4 + 10

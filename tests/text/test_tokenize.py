@@ -1,4 +1,4 @@
-"""Any text becomes terms that an index can hold, and forms of one word become one term."""
+"""Any text becomes indexable terms, and forms of one word become one term."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def test_forms_of_a_word_share_a_stem(text: str, term: str) -> None:
     assert set(extract_terms(text)) == {term}
 
 
-def test_terms_keep_their_order_and_are_as_many_as_there_are() -> None:
+def test_terms_keep_their_order_and_repetitions() -> None:
     assert extract_terms("Red fish, blue fish, red fish!") == ["red", "fish", "blue", "fish", "red", "fish"]
 
 
-def test_words_of_every_text_are_left_out() -> None:
+def test_stop_words_are_ignored() -> None:
     assert extract_terms(" ".join(sorted(STOP_WORDS))) == []
     assert extract_terms("What did you tell me about the narwhal?") == ["narwhal"]
     assert extract_terms("Yeah, wow, oh hey hi, yes") == []
 
 
-def test_what_looks_like_a_stop_word_only_after_stemming_stays() -> None:
+def test_words_that_become_stop_words_by_stemming_are_kept() -> None:
     assert extract_terms("others doings") == ["other", "do"]
 
 
@@ -69,7 +69,7 @@ def test_what_looks_like_a_stop_word_only_after_stemming_stays() -> None:
         ("' '' ’ '’'", []),
     ],
 )
-def test_apostrophes_leave_no_trace(text: str, terms: list[str]) -> None:
+def test_apostrophes_are_removed(text: str, terms: list[str]) -> None:
     assert extract_terms(text) == terms
 
 
@@ -86,11 +86,11 @@ def test_apostrophes_leave_no_trace(text: str, terms: list[str]) -> None:
         ("Ａｌｐｈａ", "alpha"),
     ],
 )
-def test_accents_and_other_ways_of_writing_a_letter_make_no_difference(text: str, plain: str) -> None:
+def test_accents_and_letter_variants_are_normalized(text: str, plain: str) -> None:
     assert extract_terms(text) == extract_terms(plain) != []
 
 
-def test_marks_separate() -> None:
+def test_punctuation_separates_terms() -> None:
     assert extract_terms("src/app.py user_name a-b@c.org #42") == [
         "src", "app", "py", "user", "name", "b", "c", "org", "42",
     ]  # fmt: skip
@@ -113,14 +113,14 @@ def test_marks_separate() -> None:
         ("东京 大阪", ["东", "东京", "京", "大", "大阪", "阪"]),
     ],
 )
-def test_scripts_without_spaces_are_cut_into_pairs_and_chinese_into_single_characters_too(
+def test_scripts_without_spaces_are_split_into_pairs_and_chinese_also_into_characters(
     text: str, terms: list[str]
 ) -> None:
     assert extract_terms(text) == terms
 
 
 @pytest.mark.parametrize("text", sorted(CHINESE_STOP_WORDS | {"我的", "你呢", "是的", "都有吗", "谁", "的"}))
-def test_chinese_words_of_every_text_are_left_out(text: str) -> None:
+def test_chinese_stop_words_are_ignored(text: str) -> None:
     assert extract_terms(text) == []
     assert extract_terms(f"{text}犬") in (["犬"], [f"{text[-1]}犬", "犬"])
 
@@ -140,11 +140,11 @@ def test_traditional_and_simplified_characters_are_the_same(traditional: str, si
 
 
 @pytest.mark.parametrize("text", sorted(JAPANESE_STOP_WORDS | KOREAN_STOP_PIECES))
-def test_japanese_and_korean_words_of_every_text_are_left_out(text: str) -> None:
+def test_japanese_and_korean_stop_words_are_ignored(text: str) -> None:
     assert extract_terms(text) == []
 
 
-def test_a_chinese_word_of_every_text_ends_a_run() -> None:
+def test_a_chinese_stop_word_ends_a_run() -> None:
     assert extract_terms("下雨因为刮风") == [*extract_terms("下雨"), *extract_terms("刮风")]
 
 
@@ -174,7 +174,7 @@ def test_an_indic_word_is_one_term_with_its_vowel_marks(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["Москва", "Αθήνα", "שלום", "سلام", "Երևան"])
-def test_words_of_other_scripts_are_lowered_and_kept(word: str) -> None:
+def test_words_of_other_scripts_are_lowercased_and_kept(word: str) -> None:
     assert len(extract_terms(word)) == 1
     assert extract_terms(word.upper()) == extract_terms(word.lower()) == extract_terms(word)
 
@@ -184,7 +184,7 @@ def test_numbers_are_terms() -> None:
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "ж", "犬"])
-def test_of_a_long_message_the_beginning_is_indexed(letter: str) -> None:
+def test_the_beginning_of_a_long_message_is_indexed(letter: str) -> None:
     text = " ".join(f"{letter}{number}" for number in range(30_000))
     terms = extract_terms(text)
     assert len(terms) == MAX_TERMS
@@ -194,7 +194,7 @@ def test_of_a_long_message_the_beginning_is_indexed(letter: str) -> None:
     )
 
 
-def test_of_many_words_of_every_text_what_follows_them_is_still_found() -> None:
+def test_words_after_many_stop_words_are_still_indexed() -> None:
     assert extract_terms("the " * 20_000 + "narwhal") == ["narwhal"]
 
 
@@ -231,29 +231,29 @@ def test_the_same_text_has_the_same_terms(text: str) -> None:
 
 
 @given(st.text(st.sampled_from(string.printable)))
-def test_ascii_text_has_the_same_terms_beside_text_that_is_not(text: str) -> None:
+def test_ascii_text_has_the_same_terms_next_to_non_ascii_text(text: str) -> None:
     assert extract_terms(f"{text} ж") == [*extract_terms(text), "ж"]
 
 
 @given(WORDY_TEXT, WORDY_TEXT)
-def test_terms_of_two_texts_apart_are_those_of_both_together(one: str, other: str) -> None:
+def test_terms_of_joined_texts_are_the_joined_terms(one: str, other: str) -> None:
     assert extract_terms(f"{one} | {other}") == [*extract_terms(one), *extract_terms(other)]
 
 
-def test_a_name_keeps_words_of_every_text() -> None:
+def test_a_name_keeps_stop_words() -> None:
     assert extract_name_terms("The Will of Can") == ["the", "will", "of", "can"]
     assert extract_name_terms("José Núñez-Gómez") == ["jose", "nunez", "gomez"]
     assert extract_name_terms("") == extract_name_terms("!?") == []
 
 
-def test_a_name_is_not_cut_where_a_text_would_be() -> None:
+def test_a_name_is_not_truncated_like_a_text() -> None:
     assert extract_name_terms("李小龙") == ["李小龙"]
     assert extract_name_terms("田中 さくら") == ["田中", "さくら"]
     assert extract_name_terms("Lily 陈") == [*extract_name_terms("Lily"), "陈"]
 
 
 @pytest.mark.parametrize("name", ["Who's", "Don't", "it’s"])
-def test_a_name_of_words_of_every_text_keeps_no_apostrophe(name: str) -> None:
+def test_a_name_of_stop_words_has_no_apostrophe(name: str) -> None:
     (term,) = extract_name_terms(name)
     assert term.isalpha()
 
@@ -263,9 +263,11 @@ def test_a_name_in_a_text_is_found_by_the_name(name: str) -> None:
     assert set(extract_name_terms(name)) & set(extract_terms(f"I met {name} there"))
 
 
-def test_threads_that_stem_at_once_get_the_stems_that_each_would_get_alone() -> None:
+def test_concurrent_stemming_gives_the_same_stems() -> None:
     starts = [
-        f"{one}{other}" for one in ("nation", "relat", "happ", "organ") for other in string.ascii_lowercase
+        f"{stem}{ending}"
+        for stem in ("nation", "relat", "happ", "organ")
+        for ending in string.ascii_lowercase
     ]
     words = [
         start + end for start in starts for end in ("alizations", "fulness", "ingly", "icated", "ousness")

@@ -15,50 +15,50 @@ POOL = [
 ]
 
 
-def test_phrases_and_identifiers_come_before_single_words() -> None:
+def test_phrases_and_identifiers_rank_before_single_words() -> None:
     assert find_key_topics(POOL)[:3] == ("connection pool", "src/db/pool.py", "max_overflow")
 
 
-def test_a_word_in_many_texts_comes_before_one_that_is_often_in_a_single_text() -> None:
+def test_a_word_in_many_texts_ranks_before_a_frequent_word_of_one_text() -> None:
     texts = ["cactus cactus and parser", "the parser", "a parser", "parser"]
     assert find_key_topics(texts)[0] == "parser"
 
 
-def test_the_form_that_was_used_most_is_told_not_the_stem() -> None:
+def test_a_topic_uses_the_most_frequent_form_not_the_stem() -> None:
     assert find_key_topics(["Migrations are slow.", "Two migrations ran, one migration failed."], 1) == (
         "migrations",
     )
     assert find_key_topics(["Stripe charges us.", "We leave Stripe.", "stripe"], 1) == ("Stripe",)
 
 
-def test_a_word_of_a_chosen_phrase_is_not_told_again() -> None:
+def test_a_word_of_a_chosen_phrase_is_not_a_separate_topic() -> None:
     assert "pool" not in find_key_topics(POOL)
 
 
 @pytest.mark.parametrize(
     "text", ["", "   ", "42 1,000 2025-01-01 3.14", "the and of it we you", "... ?!", "ok thanks yes"]
 )
-def test_numbers_and_words_of_every_text_are_no_topics(text: str) -> None:
+def test_numbers_and_stop_words_are_not_topics(text: str) -> None:
     assert find_key_topics([text]) == ()
 
 
-def test_no_texts_have_no_topics_and_the_limit_holds() -> None:
+def test_no_texts_have_no_topics_and_the_limit_is_respected() -> None:
     assert find_key_topics([]) == ()
     assert find_key_topics(POOL, 0) == ()
     assert len(find_key_topics(POOL, 2)) == 2
 
 
-def test_code_is_passed_over_unless_there_is_nothing_else() -> None:
+def test_code_is_ignored_unless_there_is_no_other_text() -> None:
     code = "```\ndef handle(request): return connection\n```"
     assert find_key_topics([f"The kiosk is slow.\n{code}"]) == ("kiosk", "slow")
     assert "connection" in find_key_topics([code])
 
 
-def test_addresses_and_hashes_are_no_topics() -> None:
+def test_urls_and_hashes_are_not_topics() -> None:
     assert find_key_topics(["See https://example.com/abc about the kiosk, d17b6e5, d17b6e5."]) == ("kiosk",)
 
 
-def test_chinese_words_that_come_again_are_topics() -> None:
+def test_repeated_chinese_words_are_topics() -> None:
     assert find_key_topics(["我们决定用PostgreSQL做数据库。", "数据库连接池太小了，把连接池改成五十。"])[
         :2
     ] == (
@@ -77,7 +77,7 @@ def test_korean_words_are_topics_without_their_particles() -> None:
     assert find_key_topics(texts) == ("데이터베이스", "서울")
 
 
-def test_topics_are_united_in_order_in_whatever_case() -> None:
+def test_topics_are_merged_in_order_ignoring_case() -> None:
     assert merge_topics(["Redis", "pool"], ["redis", "Kafka", "POOL", "kafka"]) == ("Redis", "pool", "Kafka")
     assert merge_topics([], ["a"]) == merge_topics(["a"], []) == ("a",)
 
@@ -101,7 +101,7 @@ texts = st.lists(
 
 
 @given(texts, st.integers(0, 8))
-def test_topics_are_said_somewhere_and_each_once(said: list[str], limit: int) -> None:
+def test_topics_occur_in_the_texts_and_are_unique(said: list[str], limit: int) -> None:
     topics = find_key_topics(said, limit)
     assert topics == find_key_topics(said, limit)
     assert len(topics) <= limit
@@ -113,7 +113,7 @@ def test_topics_are_said_somewhere_and_each_once(said: list[str], limit: int) ->
 
 
 @given(texts, texts)
-def test_uniting_twice_changes_nothing_more(first: list[str], second: list[str]) -> None:
+def test_merging_topics_is_idempotent(first: list[str], second: list[str]) -> None:
     united = merge_topics(first, second)
     assert merge_topics(united, second) == united == merge_topics(united, first)
     assert united[: len(merge_topics(first, []))] == merge_topics(first, [])

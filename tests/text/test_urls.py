@@ -1,4 +1,4 @@
-"""Web addresses in one normal form."""
+"""URLs in one normal form."""
 
 import string
 
@@ -67,7 +67,7 @@ TEXTS = st.one_of(
         ("  https://example.com/a\n", "https://example.com/a"),
     ],
 )
-def test_an_address_has_one_normal_form(written: str, normal: str) -> None:
+def test_a_url_has_one_normal_form(written: str, normal: str) -> None:
     assert normalize_url(written) == normal
 
 
@@ -84,7 +84,7 @@ def test_an_address_has_one_normal_form(written: str, normal: str) -> None:
         ("utm=1&gclids=2", "?gclids=2&utm=1"),
     ],
 )
-def test_parameters_are_sorted_by_name_and_those_that_track_are_dropped(query: str, kept: str) -> None:
+def test_parameters_are_sorted_by_name_and_tracking_ones_dropped(query: str, kept: str) -> None:
     assert normalize_url(f"https://example.com/a?{query}") == f"https://example.com/a{kept}"
 
 
@@ -120,7 +120,7 @@ def test_a_fragment_is_kept_only_if_it_is_a_route(fragment: str, kept: str) -> N
         ("\\about", "https://example.com/about"),
     ],
 )
-def test_a_relative_address_belongs_to_the_page_where_it_stands(written: str, resolved: str) -> None:
+def test_a_relative_url_is_resolved_against_its_page(written: str, resolved: str) -> None:
     assert normalize_url(written, BASE) == resolved
 
 
@@ -175,25 +175,25 @@ def test_a_relative_address_belongs_to_the_page_where_it_stands(written: str, re
         "https://example.com/" + "ü" * (MAX_URL_CHARACTERS // 3),
     ],
 )
-def test_what_is_no_page_of_the_web_has_no_normal_form(written: str) -> None:
+def test_a_url_that_is_not_a_web_page_has_no_normal_form(written: str) -> None:
     assert normalize_url(written, BASE) is None
 
 
 @pytest.mark.parametrize("base", ["", "docs", "mailto:a@b", "https:", "\x00", "https://" + "a" * 9000])
-def test_a_relative_address_without_a_usable_base_has_no_normal_form(base: str) -> None:
+def test_a_relative_url_without_a_usable_base_has_no_normal_form(base: str) -> None:
     assert normalize_url("/about", base) is None
 
 
-def test_what_is_no_text_has_no_normal_form() -> None:
+def test_a_value_that_is_not_a_string_has_no_normal_form() -> None:
     values: list[object] = [None, 3, b"https://example.com", ["https://example.com"]]
-    assert [normalize_url(one) for one in values] == [None] * 4  # type: ignore[arg-type]
+    assert [normalize_url(value) for value in values] == [None] * 4  # type: ignore[arg-type]
 
 
 @examples(600)
 @given(url=TEXTS, base=TEXTS)
 @example(url="https://example.com/%2%35", base="")
 @example(url="https://example.com/a/.;jsessionid=1./b", base="")
-def test_the_normal_form_of_any_text_is_its_own_normal_form(url: str, base: str) -> None:
+def test_normalizing_is_idempotent(url: str, base: str) -> None:
     for normal in (normalize_url(url), normalize_url(url, base), normalize_url(url, BASE)):
         if normal is not None:
             assert normalize_url(normal) == normal
@@ -206,14 +206,14 @@ def test_the_normal_form_of_any_text_is_its_own_normal_form(url: str, base: str)
 
 @examples(200)
 @given(TEXTS, TEXTS)
-def test_no_text_makes_any_question_raise(a: str, b: str) -> None:
+def test_url_functions_raise_for_no_text(a: str, b: str) -> None:
     get_domain(a), is_document(a), is_folder(a), to_folder_url(a)
     assert is_same_site(a, b) == is_same_site(b, a)
     assert is_same_site(a, a) == (get_domain(a) != "")
 
 
 @given(st.permutations(["b=1", "a=2", "c", "a=2", "utm_source=x"]))
-def test_the_order_of_parameters_makes_no_other_page(query: list[str]) -> None:
+def test_the_order_of_parameters_does_not_matter(query: list[str]) -> None:
     assert normalize_url("https://example.com/?" + "&".join(query)) == "https://example.com/?a=2&a=2&b=1&c"
 
 
@@ -248,7 +248,7 @@ def test_the_domain_is_the_host_without_www(url: str, domain: str) -> None:
         ("nothing", "nothing", False),
     ],
 )
-def test_a_site_is_a_host_and_what_lies_under_it(a: str, b: str, is_same: bool) -> None:  # noqa: FBT001
+def test_a_site_is_a_host_with_its_subdomains(a: str, b: str, is_same: bool) -> None:  # noqa: FBT001
     assert is_same_site(a, b) is is_same
     assert is_same_site(b, a) is is_same
 
@@ -280,7 +280,7 @@ def test_a_file_to_download_is_a_document(url: str) -> None:
         ),
     ],
 )
-def test_a_page_is_no_document(url: str) -> None:
+def test_a_page_is_not_a_document(url: str) -> None:
     assert not is_document(url)
 
 
@@ -290,7 +290,7 @@ def test_a_path_with_a_slash_at_its_end_is_a_folder(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["https://e.com/a", "a?x=/", "a#/", "", "a..", "v1."])
-def test_other_paths_are_no_folders(url: str) -> None:
+def test_other_paths_are_not_folders(url: str) -> None:
     assert not is_folder(url)
 
 
@@ -303,6 +303,6 @@ def test_other_paths_are_no_folders(url: str) -> None:
         ("https://e.com/", "https://e.com/"),
     ],
 )
-def test_a_folder_gets_its_slash_back_to_resolve_others(address: str, folder: str) -> None:
+def test_a_folder_gets_its_trailing_slash_as_a_base(address: str, folder: str) -> None:
     assert to_folder_url(address) == folder
     assert normalize_url(folder) == address

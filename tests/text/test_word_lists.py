@@ -35,7 +35,7 @@ def test_an_unknown_section_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("path", DATA_FILES, ids=lambda path: path.stem)
-def test_a_data_file_says_what_it_lists_and_has_no_empty_section(path: Path) -> None:
+def test_a_data_file_has_a_header_and_no_empty_section(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     module = ".".join(["langmem_tiers", *path.relative_to(PACKAGE).parts[:-2], "module"])
     sections = [line[1:-1] for line in text.splitlines() if line.startswith("[")]

@@ -1,4 +1,4 @@
-"""What the optimizer writes down reads as the specification says."""
+"""Records of the optimizer match the specification."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def snapshot(created_at: datetime = datetime(2025, 1, 15, 10, 36, tzinfo=UTC)) -
     )
 
 
-def test_a_snapshot_reads_as_in_the_specification_with_four_fields_more() -> None:
+def test_a_snapshot_matches_the_specification_with_four_more_fields() -> None:
     expected = json.loads(SEED_SNAPSHOT)
     assert len(expected) == 9
     assert snapshot().as_dict() == {
@@ -87,13 +87,13 @@ def test_a_snapshot_saved_the_difference() -> None:
     assert snapshot().tokens_saved == 30_000
 
 
-def test_an_efficiency_report_reads_as_in_the_specification() -> None:
+def test_an_efficiency_report_matches_the_specification() -> None:
     report = EfficiencyReport(total_optimizations=45, total_tokens_saved=125_000, parameters=LEARNED)
     assert report.as_dict() == json.loads(SEED_REPORT)
     assert list(report.as_dict()) == list(json.loads(SEED_REPORT))
 
 
-def test_before_the_first_run_nothing_is_saved_on_average() -> None:
+def test_before_the_first_run_the_average_savings_are_0() -> None:
     report = EfficiencyReport(total_optimizations=0, total_tokens_saved=0, parameters=TuningParameters())
     assert report.as_dict()["avgSavingsPerRun"] == 0
 
@@ -131,7 +131,7 @@ def test_the_window_stays_between_10_and_50(given: int, clamped: int) -> None:
     ("given", "clamped"),
     [(0.0, 0.15), (0.149999, 0.15), (0.15, 0.15), (0.16, 0.16), (0.7, 0.7), (0.700001, 0.7), (1.0, 0.7)],
 )
-def test_the_least_relevance_stays_between_15_and_70_percent(given: float, clamped: float) -> None:
+def test_the_minimum_relevance_stays_between_15_and_70_percent(given: float, clamped: float) -> None:
     assert TuningParameters(min_relevance=given).clamped() == TuningParameters(min_relevance=clamped)
 
 
@@ -139,7 +139,7 @@ def test_the_target_is_not_tuned() -> None:
     assert TuningParameters(target_usage=0.99).clamped().target_usage == 0.99
 
 
-def test_small_steps_do_not_gather_dust() -> None:
+def test_small_steps_accumulate_no_rounding_error() -> None:
     parameters = TuningParameters()
     for _ in range(7):
         parameters = TuningParameters(compression_trigger=parameters.compression_trigger - 0.05).clamped()

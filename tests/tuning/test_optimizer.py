@@ -1,4 +1,4 @@
-"""The optimizer: its loop, its memory, its thread, its guard."""
+"""The optimizer: loop, storage, thread and leases."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def talk(session: Session, number: int, words: int = 1) -> None:
     session.add_many(MessageDraft("user", f"Remark {n}: {TALK * words}") for n in range(number))
 
 
-def test_a_run_compresses_drops_promotes_adapts_and_writes_it_down(
+def test_a_run_compresses_drops_promotes_adapts_and_records_a_snapshot(
     small: MemoryEngine, tenant: str, clock: FrozenClock
 ) -> None:
     session = small.session(tenant, "s")
@@ -63,7 +63,7 @@ def test_a_run_compresses_drops_promotes_adapts_and_writes_it_down(
     assert small.optimizer.parameters(tenant) == second.parameters
 
 
-def test_a_session_over_its_budget_is_brought_to_its_target(small: MemoryEngine, tenant: str) -> None:
+def test_a_session_over_its_budget_is_reduced_to_its_target(small: MemoryEngine, tenant: str) -> None:
     session = small.session(tenant, "s")
     talk(session, 300)
     snapshot = small.optimizer.run(tenant)
@@ -93,7 +93,7 @@ def test_the_report_adds_up_over_all_runs(small: MemoryEngine, tenant: str, cloc
     )
 
 
-def test_what_contexts_saved_between_two_runs_counts(small: MemoryEngine, tenant: str) -> None:
+def test_savings_of_contexts_between_two_runs_count(small: MemoryEngine, tenant: str) -> None:
     session = small.session(tenant, "s")
     talk(session, 200)
     session.build_context()
@@ -118,7 +118,7 @@ def test_a_single_session_can_be_optimized(small: MemoryEngine, tenant: str) -> 
 
 
 @pytest.mark.parametrize(("seconds", "is_looked_at"), [(60, True), (61, False)])
-def test_a_run_looks_again_at_sessions_that_changed_in_the_minute_before_the_last_one(
+def test_a_run_includes_sessions_changed_in_the_minute_before_the_last_run(
     small: MemoryEngine,
     tenant: str,
     clock: FrozenClock,
@@ -205,7 +205,7 @@ def _learned(
     engine._services.tuning.save((tenant,), state, snapshot, keep=500)
 
 
-def test_a_change_that_pushes_key_facts_out_without_need_is_taken_back(
+def test_a_change_that_loses_key_facts_unnecessarily_is_reverted(
     small: MemoryEngine, tenant: str, clock: FrozenClock
 ) -> None:
     session = small.session(tenant, "s")
@@ -230,7 +230,7 @@ def test_a_change_that_pushes_key_facts_out_without_need_is_taken_back(
     assert not following.is_reverted
 
 
-def test_a_change_that_moves_usage_away_from_its_target_is_taken_back(
+def test_a_change_that_moves_usage_away_from_its_target_is_reverted(
     small: MemoryEngine, tenant: str, clock: FrozenClock
 ) -> None:
     session = small.session(tenant, "s")
@@ -269,7 +269,7 @@ def test_a_change_is_tried_on_the_fullest_of_the_three_sessions_that_changed_las
     assert snapshot.is_reverted is is_reverted
 
 
-def test_a_change_that_did_no_harm_stays(small: MemoryEngine, tenant: str) -> None:
+def test_a_harmless_change_is_kept(small: MemoryEngine, tenant: str) -> None:
     talk(small.session(tenant, "s"), 60)
     before, after = TuningParameters(), TuningParameters(min_relevance=0.35)
     _learned(small, tenant, after, before)
@@ -287,7 +287,7 @@ def test_two_runners_never_work_on_the_same_namespace(small: MemoryEngine, tenan
     assert small.optimizer.run(tenant) is not None
 
 
-def test_the_lease_of_a_dead_runner_runs_out(small: MemoryEngine, tenant: str, clock: FrozenClock) -> None:
+def test_the_lease_of_a_dead_runner_expires(small: MemoryEngine, tenant: str, clock: FrozenClock) -> None:
     now = small._services.now()
     small._services.tuning.acquire_lease(f"optimizer:{tenant}", "dead", now, now + timedelta(minutes=10))
     clock.advance(minutes=9, seconds=59)
@@ -296,7 +296,7 @@ def test_the_lease_of_a_dead_runner_runs_out(small: MemoryEngine, tenant: str, c
     assert small.optimizer.run(tenant) is not None
 
 
-def test_a_run_that_fails_gives_its_lease_back(
+def test_a_failed_run_releases_its_lease(
     small: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk(small.session(tenant, "s"), 3)
@@ -311,7 +311,7 @@ def _raise(*_: object, **__: object) -> None:
     raise OSError("disk")
 
 
-def test_many_threads_that_run_at_once_take_turns(small: MemoryEngine, tenant: str) -> None:
+def test_concurrent_runs_in_threads_are_serialized(small: MemoryEngine, tenant: str) -> None:
     talk(small.session(tenant, "s"), 100)
     done: list[object] = []
     run_in_threads(4, lambda: done.append(small.optimizer.run(tenant)))
@@ -340,7 +340,7 @@ def quick(file_url: str) -> Iterator[MemoryEngine]:
         yield engine
 
 
-def test_it_runs_every_two_minutes_unless_told_otherwise() -> None:
+def test_the_default_interval_is_two_minutes() -> None:
     assert OptimizerConfig().interval_seconds == 120
 
 
@@ -359,7 +359,7 @@ class Rounds(ChangedNamespaces):
         return self._all.pop_all()
 
 
-def test_the_background_thread_works_on_what_changes(quick: MemoryEngine) -> None:
+def test_the_background_thread_optimizes_changed_sessions(quick: MemoryEngine) -> None:
     quick.optimizer.start()
     quick.optimizer.start()
     assert sum(thread.name == "langmem-tiers-optimizer" for thread in threading.enumerate()) == 1
@@ -375,7 +375,7 @@ def test_the_background_thread_works_on_what_changes(quick: MemoryEngine) -> Non
     assert not quick.optimizer.is_running
 
 
-def test_the_thread_survives_a_run_that_fails(quick: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_survives_a_failed_run(quick: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(type(quick._services.tuning), "load", _raise)
         quick.optimizer.start()
@@ -395,7 +395,7 @@ def test_closing_the_engine_ends_the_thread(file_url: str) -> None:
     assert engine.optimizer.failures == 0
 
 
-def test_it_can_be_started_again(quick: MemoryEngine) -> None:
+def test_the_optimizer_can_be_restarted(quick: MemoryEngine) -> None:
     quick.optimizer.start()
     quick.optimizer.stop()
     quick.optimizer.start()
@@ -404,7 +404,7 @@ def test_it_can_be_started_again(quick: MemoryEngine) -> None:
 
 
 @pytest.mark.soak
-def test_writers_and_the_background_thread_get_along(quick: MemoryEngine) -> None:
+def test_writers_and_the_background_thread_do_not_conflict(quick: MemoryEngine) -> None:
     quick.optimizer.start()
     sessions = [quick.session("a", f"s{n}") for n in range(4)]
     todo = iter(sessions)
@@ -424,7 +424,7 @@ def test_writers_and_the_background_thread_get_along(quick: MemoryEngine) -> Non
         assert len([m for m in session.messages() if not m.is_summary]) == 60
 
 
-def test_a_run_learns_from_what_was_said_if_it_is_told_to(tenant: str) -> None:
+def test_a_run_learns_from_messages_if_configured(tenant: str) -> None:
     for learns in (False, True):
         config = EngineConfig(optimizer=OptimizerConfig(learns=learns))
         with MemoryEngine(config=config, embedder=None) as engine:

@@ -1,4 +1,4 @@
-"""Working memories hold what agents have at hand, within limits, and lose nothing that leaves."""
+"""Working memory of agents: within limits, and without loss when flushed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def opened(url: object = "sqlite://", clock: FrozenClock | None = None, **working: float) -> MemoryEngine:
+def open_engine(
+    url: object = "sqlite://", clock: FrozenClock | None = None, **working: float
+) -> MemoryEngine:
     config = EngineConfig(working=WorkingConfig(**working))  # type: ignore[arg-type]
     return MemoryEngine(url, config=config, clock=clock, embedder=None)  # type: ignore[arg-type]
 
@@ -46,7 +48,7 @@ def opened(url: object = "sqlite://", clock: FrozenClock | None = None, **workin
 @pytest.fixture
 def small(clock: FrozenClock) -> Iterator[MemoryEngine]:
     """Room for three agents, half an hour, 100 tokens."""
-    with opened(clock=clock, max_agents=3, flush_tokens=100) as engine:
+    with open_engine(clock=clock, max_agents=3, flush_tokens=100) as engine:
         yield engine
 
 
@@ -55,11 +57,11 @@ def stored(engine: MemoryEngine, agent: str, session: str = "s") -> list[str]:
     return [] if found is None else [message.content for message in found.messages()]
 
 
-def held(engine: MemoryEngine, agent: str, session: str = "s") -> list[str]:
+def list_messages(engine: MemoryEngine, agent: str, session: str = "s") -> list[str]:
     return [message.content for message in engine.working.get(agent, session).messages]
 
 
-def test_what_is_put_in_is_at_hand_and_in_no_session_yet(small: MemoryEngine) -> None:
+def test_appended_messages_are_only_in_working_memory(small: MemoryEngine) -> None:
     working = small.working
     assert working.get("alice", "s").messages == ()
     working.append("alice", "s", "user", "What is the weather?")
@@ -68,53 +70,59 @@ def test_what_is_put_in_is_at_hand_and_in_no_session_yet(small: MemoryEngine) ->
     report = working.append("alice", "s", MessageDraft("tool", "rain", tool_call_id="c1"))
     memory = working.get("alice", "s")
     assert [message.role for message in memory.messages] == ["user", "assistant", "tool"]
-    assert {call: one.content for call, one in memory.tool_results.items()} == {"c1": "rain"}
+    assert {call: result.content for call, result in memory.tool_results.items()} == {"c1": "rain"}
     assert memory.token_count == report.token_count == sum(m.token_count for m in memory.messages)
     assert (memory.unsaved, report.is_new, report.flushed) == (3, True, 0)
-    assert (stored(small, "alice"), held(small, "bob"), held(small, "alice", "t")) == ([], [], [])
+    assert (stored(small, "alice"), list_messages(small, "bob"), list_messages(small, "alice", "t")) == (
+        [],
+        [],
+        [],
+    )
 
 
-def test_too_many_tokens_are_stored_to_the_session_and_leave(small: MemoryEngine) -> None:
+def test_exceeding_the_token_limit_flushes_to_the_session(small: MemoryEngine) -> None:
     for n in range(3):
         report = small.working.append("alice", "s", MessageDraft("user", str(n), token_count=34))
     assert (report.flushed, report.token_count, report.problem) == (3, 0, None)
-    assert (stored(small, "alice"), held(small, "alice")) == (["0", "1", "2"], [])
+    assert (stored(small, "alice"), list_messages(small, "alice")) == (["0", "1", "2"], [])
     small.working.append("alice", "s", "user", "3")
     assert small.working.flush("alice").messages == 1
     assert small.working.flush().messages == 0
     assert stored(small, "alice") == ["0", "1", "2", "3"]
 
 
-def test_the_seeds_numbers_are_the_defaults() -> None:
+def test_the_documented_limits_are_the_defaults() -> None:
     config = WorkingConfig()
     assert (config.max_agents, config.max_megabytes, config.ttl_seconds) == (1000, 500, 30 * 60)
     assert config.flush_tokens == 32_000
 
 
-def test_a_call_that_waits_for_its_result_stays_at_hand_and_is_stored_once(small: MemoryEngine) -> None:
+def test_a_call_waiting_for_its_result_stays_in_working_memory_and_is_stored_once(
+    small: MemoryEngine,
+) -> None:
     working = small.working
     working.append("alice", "s", "user", "Go")
     calls = [ToolCall("c1", "a"), ToolCall("c2", "b")]
     working.append("alice", "s", MessageDraft("assistant", "calling", tool_calls=calls, token_count=200))
-    assert (held(small, "alice"), stored(small, "alice")) == (["calling"], ["Go", "calling"])
+    assert (list_messages(small, "alice"), stored(small, "alice")) == (["calling"], ["Go", "calling"])
     working.append("alice", "s", MessageDraft("tool", "one", tool_call_id="c1"))
-    assert held(small, "alice") == ["calling", "one"]
+    assert list_messages(small, "alice") == ["calling", "one"]
     working.append("alice", "s", MessageDraft("tool", "two", tool_call_id="c2"))
-    assert held(small, "alice") == []
+    assert list_messages(small, "alice") == []
     assert stored(small, "alice") == ["Go", "calling", "one", "two"]
 
 
-def test_the_least_recently_used_agent_is_stored_and_leaves(small: MemoryEngine) -> None:
+def test_the_least_recently_used_agent_is_flushed_and_evicted(small: MemoryEngine) -> None:
     for agent in ("a", "b", "c"):
         small.working.append(agent, "s", "user", f"I am {agent}")
     small.working.get("a", "s")
     small.working.append("d", "s", "user", "I am d")
-    assert [held(small, agent) != [] for agent in "abcd"] == [True, False, True, True]
+    assert [list_messages(small, agent) != [] for agent in "abcd"] == [True, False, True, True]
     assert stored(small, "b") == ["I am b"]
     assert small.working.status().agents == 3
 
 
-def test_one_that_nobody_used_for_half_an_hour_is_stored_and_leaves(
+def test_an_agent_idle_for_half_an_hour_is_flushed_and_evicted(
     small: MemoryEngine, clock: FrozenClock
 ) -> None:
     small.working.append("a", "s", "user", "early")
@@ -128,7 +136,7 @@ def test_one_that_nobody_used_for_half_an_hour_is_stored_and_leaves(
     assert stored(small, "b") == ["late"]
 
 
-def test_one_that_nobody_uses_any_more_is_stored_in_the_background(
+def test_an_idle_agent_is_flushed_in_the_background(
     small: MemoryEngine, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("langmem_tiers.working_memory.cache._SWEEP_SECONDS", 0.001)
@@ -137,11 +145,11 @@ def test_one_that_nobody_uses_any_more_is_stored_in_the_background(
     wait_until(lambda: stored(small, "a") == ["early"], "the memory is stored")
 
 
-def test_the_end_of_the_engine_stores_everything(file_url: str) -> None:
-    with opened(file_url) as engine:
+def test_closing_the_engine_flushes_everything(file_url: str) -> None:
+    with open_engine(file_url) as engine:
         for n in range(20):
             engine.working.append(f"agent {n % 3}", "s", "user", str(n))
-    with opened(file_url) as engine:
+    with open_engine(file_url) as engine:
         assert [stored(engine, f"agent {n}") for n in range(3)] == [
             [str(k) for k in range(20) if k % 3 == n] for n in range(3)
         ]
@@ -151,7 +159,7 @@ def test_the_end_of_the_engine_stores_everything(file_url: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("end", ["", "del engine, working; gc.collect(); os._exit(0)"])
-def test_an_engine_that_nobody_closed_stores_everything(file_url: str, end: str) -> None:
+def test_an_unclosed_engine_flushes_everything_at_exit(file_url: str, end: str) -> None:
     program = f"""
 import gc, os, sys
 from langmem_tiers import MemoryEngine
@@ -162,12 +170,12 @@ working.set_scratchpad("a", "s", "noted")
 {end}
 """
     subprocess.run([sys.executable, "-c", program, file_url], check=True)
-    with opened(file_url) as engine:
+    with open_engine(file_url) as engine:
         assert stored(engine, "a") == ["said"]
         assert engine.working.get("a", "s").scratchpad == "noted"
 
 
-def test_a_message_that_comes_twice_is_stored_once(small: MemoryEngine) -> None:
+def test_a_message_appended_twice_is_stored_once(small: MemoryEngine) -> None:
     working = small.working
     draft = MessageDraft("user", "said", id="m1")
     assert working.append("a", "s", draft).is_new
@@ -182,7 +190,7 @@ def test_a_message_that_comes_twice_is_stored_once(small: MemoryEngine) -> None:
         working.append("a", "s", MessageDraft("user", "other", id="m1"))
 
 
-def test_an_id_that_the_session_has_for_another_message_loses_neither(small: MemoryEngine) -> None:
+def test_an_id_conflict_with_the_session_loses_no_message(small: MemoryEngine) -> None:
     small.session("a", "s").add(MessageDraft("user", "first", id="m1"))
     for draft in (MessageDraft("user", "second", id="m1"), MessageDraft("user", "third")):
         small.working.append("a", "s", draft)
@@ -190,7 +198,7 @@ def test_an_id_that_the_session_has_for_another_message_loses_neither(small: Mem
     assert stored(small, "a") == ["first", "second", "third"]
 
 
-def test_the_scratchpad_outlives_its_memory(small: MemoryEngine, clock: FrozenClock) -> None:
+def test_the_scratchpad_survives_an_eviction(small: MemoryEngine, clock: FrozenClock) -> None:
     small.working.set_scratchpad("a", "s", "try the other door \ud83d")
     assert small.working.get("a", "s").scratchpad == "try the other door \ud83d"
     clock.advance(hours=1)
@@ -205,7 +213,7 @@ def test_the_scratchpad_outlives_its_memory(small: MemoryEngine, clock: FrozenCl
     assert not small.namespace("a").search("door")
 
 
-def test_what_is_erased_does_not_come_back_from_working_memory(small: MemoryEngine) -> None:
+def test_erased_messages_are_not_restored_from_working_memory(small: MemoryEngine) -> None:
     for session in ("s", "t"):
         small.session("a", session)
         small.working.append("a", session, "user", f"a secret of {session}")
@@ -220,20 +228,20 @@ def test_what_is_erased_does_not_come_back_from_working_memory(small: MemoryEngi
     assert small.working.get("a", "t").scratchpad == ""
 
 
-def test_a_stale_handle_drops_nothing_of_a_new_conversation(small: MemoryEngine) -> None:
+def test_a_stale_handle_deletes_nothing_of_a_new_conversation(small: MemoryEngine) -> None:
     stale = small.session("a", "s")
     small.session("a", "s").delete()
     small.session("a", "s")
     small.working.append("a", "s", "user", "new")
     stale.delete()
-    assert held(small, "a") == ["new"]
+    assert list_messages(small, "a") == ["new"]
 
 
-def test_a_database_that_takes_nothing_loses_nothing(
+def test_a_database_that_refuses_writes_loses_no_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, path = FrozenClock(), tmp_path / "memory.db"
-    engine = opened(path, clock, max_agents=2, flush_tokens=100)
+    engine = open_engine(path, clock, max_agents=2, flush_tokens=100)
     for agent in ("a", "b"):
         engine.session(agent, "s")
     with engine._database.write() as connection:
@@ -259,8 +267,8 @@ def test_a_database_that_takes_nothing_loses_nothing(
     engine.close()
 
 
-def test_a_close_that_cannot_store_says_so_and_keeps_what_is_left(tmp_path: Path) -> None:
-    engine = opened(tmp_path / "memory.db")
+def test_a_close_that_cannot_flush_raises_and_keeps_the_messages(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path / "memory.db")
     engine.working.append("a", "s", "user", "unsaved")
     with engine._database.write() as connection:
         connection.exec_driver_sql(
@@ -273,8 +281,8 @@ def test_a_close_that_cannot_store_says_so_and_keeps_what_is_left(tmp_path: Path
 
 
 @pytest.mark.soak
-def test_what_it_takes_is_measured(clock: FrozenClock) -> None:
-    with opened(clock=clock) as engine:
+def test_memory_usage_is_measured(clock: FrozenClock) -> None:
+    with open_engine(clock=clock) as engine:
         engine.working.append("warm", "s", "user", "up")
         gc.collect()
         tracemalloc.start()
@@ -300,8 +308,8 @@ def test_sizes_count_each_object_once() -> None:
     assert measure_bytes(None) == 0
 
 
-def test_what_takes_too_many_bytes_is_stored_and_leaves(clock: FrozenClock) -> None:
-    with opened(clock=clock, max_megabytes=1) as engine:
+def test_exceeding_the_byte_limit_flushes_and_evicts(clock: FrozenClock) -> None:
+    with open_engine(clock=clock, max_megabytes=1) as engine:
         for n in range(30):
             engine.working.append(
                 f"agent {n}", "s", MessageDraft("user", str(n) + "x" * 100_000, token_count=1)
@@ -328,17 +336,17 @@ def test_what_takes_too_many_bytes_is_stored_and_leaves(clock: FrozenClock) -> N
         max_size=40,
     )
 )
-def test_whatever_comes_every_message_is_stored_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
+def test_every_message_is_stored_once_and_in_order_for_any_steps(steps: list[tuple[str, int, int]]) -> None:
     clock = FrozenClock()
     given_in: dict[str, list[str]] = {f"agent {n}": [] for n in range(5)}
-    with opened(clock=clock, max_agents=2, flush_tokens=100) as engine:
+    with open_engine(clock=clock, max_agents=2, flush_tokens=100) as engine:
         for number, (what, agent, size) in enumerate(steps):
             name = f"agent {agent}"
             if what == "append":
                 engine.working.append(name, "s", MessageDraft("user", str(number), token_count=size))
                 given_in[name].append(str(number))
             elif what == "get":
-                shown = held(engine, name)
+                shown = list_messages(engine, name)
                 assert given_in[name][len(given_in[name]) - len(shown) :] == shown
             elif what == "flush":
                 engine.working.flush(name, "s")
@@ -350,9 +358,9 @@ def test_whatever_comes_every_message_is_stored_once_and_in_order(steps: list[tu
         assert all(engine.working.get(name, "s").token_count == 0 for name in given_in)
 
 
-def test_many_threads_lose_and_double_nothing_and_keep_their_order(file_url: str) -> None:
+def test_concurrent_threads_lose_and_duplicate_nothing_and_keep_their_order(file_url: str) -> None:
     each, threads = 60, 6
-    with opened(file_url, max_agents=3, flush_tokens=50) as engine:
+    with open_engine(file_url, max_agents=3, flush_tokens=50) as engine:
 
         def work(thread: int) -> None:
             for n in range(each):
@@ -365,7 +373,7 @@ def test_many_threads_lose_and_double_nothing_and_keep_their_order(file_url: str
         for worker in workers:
             worker.join(60)
         assert not any(worker.is_alive() for worker in workers)
-    with opened(file_url) as engine:
+    with open_engine(file_url) as engine:
         everything = [text for n in range(5) for text in stored(engine, f"agent {n}")]
         assert sorted(everything) == sorted(f"{t} {n}" for t in range(threads) for n in range(each))
         for agent in range(5):
@@ -374,8 +382,8 @@ def test_many_threads_lose_and_double_nothing_and_keep_their_order(file_url: str
                 assert own == [f"{thread} {n}" for n in range(each) if n % 5 == agent]
 
 
-def test_a_fork_stores_what_both_hold_once(file_url: str) -> None:
-    with opened(file_url) as engine:
+def test_a_fork_stores_shared_messages_once(file_url: str) -> None:
+    with open_engine(file_url) as engine:
         engine.working.append("a", "s", "user", "before")
 
         def child() -> None:
@@ -386,11 +394,11 @@ def test_a_fork_stores_what_both_hold_once(file_url: str) -> None:
             warnings.simplefilter("ignore", DeprecationWarning)
             assert wait(fork(child)) == 0
         engine.working.append("a", "s", "user", "parent")
-    with opened(file_url) as engine:
+    with open_engine(file_url) as engine:
         assert sorted(stored(engine, "a")) == ["before", "child", "parent"]
 
 
-def test_what_makes_no_sense_is_refused(small: MemoryEngine) -> None:
+def test_invalid_arguments_are_refused(small: MemoryEngine) -> None:
     with pytest.raises(InvalidConfigError, match="max_agents"):
         WorkingConfig(max_agents=0)
     with pytest.raises(InvalidConfigError, match="working must be a WorkingConfig"):

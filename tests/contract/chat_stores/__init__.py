@@ -1,4 +1,4 @@
-"""What every chat store of LlamaIndex must do, as pytest classes. Need pytest and pytest-asyncio.
+"""Contract of LlamaIndex chat stores, as pytest classes. Needs pytest and pytest-asyncio.
 
 Subclass them in a test module of yours and give them your store::
 

@@ -1,4 +1,4 @@
-"""What ``AsyncDBChatStore`` must do."""
+"""Contract of ``AsyncDBChatStore``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.contract.chat_stores.base import (
     HOSTILE_KEYS,
     MESSAGES,
     Conformance,
+    modify_messages,
     said,
-    spoil,
     text,
     texts,
 )
@@ -40,11 +40,11 @@ class AsyncChatStoreConformance(Conformance):
         """Your store."""
         raise NotImplementedError("define a fixture named 'store' in your subclass")
 
-    async def test_it_has_a_name_of_its_own(self, store: AsyncDBChatStore) -> None:
+    async def test_the_class_has_its_own_name(self, store: AsyncDBChatStore) -> None:
         assert isinstance(store, AsyncDBChatStore)
         assert store.class_name() != AsyncDBChatStore.class_name()
 
-    async def test_messages_come_back_in_the_order_in_which_they_came(
+    async def test_messages_keep_the_order_in_which_they_were_added(
         self, store: AsyncDBChatStore, key: str
     ) -> None:
         await store.add_message(key, said("0")[0])
@@ -64,20 +64,20 @@ class AsyncChatStoreConformance(Conformance):
             await store.set_messages(session, [message])
             assert await store.get_messages(session) == [message]
 
-    async def test_messages_of_all_kinds_stand_in_one_list(self, store: AsyncDBChatStore, key: str) -> None:
+    async def test_one_list_stores_messages_of_all_kinds(self, store: AsyncDBChatStore, key: str) -> None:
         await store.add_messages(key, list(MESSAGES.values()))
         assert await store.get_messages(key) == list(MESSAGES.values())
 
-    async def test_hostile_keys_are_told_apart(self, store: AsyncDBChatStore, key: str) -> None:
+    async def test_hostile_keys_are_distinct(self, store: AsyncDBChatStore, key: str) -> None:
         for name in HOSTILE_KEYS:
             await store.add_message(key + name, said(name)[0])
         for name in HOSTILE_KEYS:
             assert texts(await store.get_messages(key + name)) == [name]
             assert await store.count_messages(key + name) == 1
-        keys = [one for one in await store.get_keys() if one.startswith(key)]
+        keys = [found_key for found_key in await store.get_keys() if found_key.startswith(key)]
         assert sorted(keys) == sorted(key + name for name in HOSTILE_KEYS)
 
-    async def test_deleting_one_key_leaves_the_others(self, store: AsyncDBChatStore, key: str) -> None:
+    async def test_deleting_one_key_keeps_the_other_keys(self, store: AsyncDBChatStore, key: str) -> None:
         for name in HOSTILE_KEYS:
             await store.add_message(key + name, said(name)[0])
         for name in HOSTILE_KEYS[::2]:
@@ -85,7 +85,7 @@ class AsyncChatStoreConformance(Conformance):
         left = [name for name in HOSTILE_KEYS if await store.count_messages(key + name)]
         assert left == list(HOSTILE_KEYS[1::2])
 
-    async def test_what_is_not_there_is_nothing_and_asking_leaves_no_trace(
+    async def test_reading_an_unknown_key_returns_nothing_and_does_not_create_it(
         self, store: AsyncDBChatStore, key: str
     ) -> None:
         for status in (ACTIVE, ARCHIVED, None):
@@ -97,7 +97,7 @@ class AsyncChatStoreConformance(Conformance):
         assert await store.archive_oldest_messages(key, 1) == []
         assert key not in await store.get_keys()
 
-    async def test_an_empty_batch_is_nothing_to_do(self, store: AsyncDBChatStore, key: str) -> None:
+    async def test_an_empty_batch_changes_nothing(self, store: AsyncDBChatStore, key: str) -> None:
         for status in MessageStatus:
             await store.add_messages(key, [], status=status)
         assert await store.get_messages(key, status=None) == []
@@ -138,7 +138,7 @@ class AsyncChatStoreConformance(Conformance):
         assert texts(await store.delete_oldest_messages(key, 99)) == ["e"]
         assert texts(await store.get_messages(key, status=None)) == ["a", "b"]
 
-    async def test_a_list_is_read_in_parts(self, store: AsyncDBChatStore, key: str) -> None:
+    async def test_a_list_is_read_in_pages(self, store: AsyncDBChatStore, key: str) -> None:
         await store.add_messages(key, said(*"abcdefgh"))
         await store.archive_oldest_messages(key, 4)
         lists = ((ACTIVE, "efgh"), (ARCHIVED, "abcd"), (None, "abcdefgh"))
@@ -154,7 +154,7 @@ class AsyncChatStoreConformance(Conformance):
         assert counts == [3, 2, 5]
         assert await store.count_messages(key) == 3
 
-    async def test_a_list_replaces_another(self, store: AsyncDBChatStore, key: str) -> None:
+    async def test_setting_a_list_replaces_the_previous_one(self, store: AsyncDBChatStore, key: str) -> None:
         for new in ("", "a", "abc", "abcd", "bc", "xabc", "cba", "axc", "aabbcc", "xyz"):
             session = f"{key} {new}"
             await store.add_messages(session, said(*"abc"))
@@ -171,7 +171,7 @@ class AsyncChatStoreConformance(Conformance):
     @pytest.mark.parametrize(
         ("place", "left"), [(0, "bcd"), (1, "acd"), (3, "abc"), (4, "abcd"), (99, "abcd")]
     )
-    async def test_an_index_is_a_place_in_the_list(
+    async def test_an_index_is_a_position_in_the_list(
         self, store: AsyncDBChatStore, key: str, place: int, left: str
     ) -> None:
         await store.add_messages(key, said(*"abcd"))
@@ -179,7 +179,7 @@ class AsyncChatStoreConformance(Conformance):
         assert taken == (None if left == "abcd" else "abcd"[place])
         assert texts(await store.get_messages(key)) == list(left)
 
-    async def test_an_index_is_a_place_among_the_active(self, store: AsyncDBChatStore, key: str) -> None:
+    async def test_an_index_counts_active_messages_only(self, store: AsyncDBChatStore, key: str) -> None:
         await store.add_messages(key, said(*"abcde"))
         await store.archive_oldest_messages(key, 2)
         assert text(await store.delete_message(key, 1)) == "d"
@@ -197,9 +197,7 @@ class AsyncChatStoreConformance(Conformance):
         await store.add_messages(key, said("f"))
         assert texts(await store.get_messages(key, status=None)) == [*left, "f"]
 
-    async def test_a_key_that_is_deleted_is_gone_and_may_begin_anew(
-        self, store: AsyncDBChatStore, key: str
-    ) -> None:
+    async def test_a_deleted_key_is_empty_and_can_be_reused(self, store: AsyncDBChatStore, key: str) -> None:
         await store.add_messages(key, said(*"abc"))
         await store.archive_oldest_messages(key, 1)
         await store.delete_messages(key)
@@ -210,7 +208,7 @@ class AsyncChatStoreConformance(Conformance):
         assert (await store.get_keys()).count(key) == 1
 
     @pytest.mark.parametrize("name", ["spaces", "thoughts", "kwargs", "tool calls"])
-    async def test_what_was_handed_in_may_be_changed(
+    async def test_changing_an_added_message_does_not_change_the_store(
         self, store: AsyncDBChatStore, key: str, name: str
     ) -> None:
         message = MESSAGES[name]
@@ -218,27 +216,27 @@ class AsyncChatStoreConformance(Conformance):
         await store.set_messages(key, [one])
         await store.add_messages(key, [two])
         await store.add_message(key, three)
-        spoil([one, two, three])
+        modify_messages([one, two, three])
         assert await store.get_messages(key) == [message] * 3
 
     @pytest.mark.parametrize("name", ["spaces", "thoughts", "kwargs", "tool calls"])
-    async def test_what_was_handed_out_may_be_changed(
+    async def test_changing_a_returned_message_does_not_change_the_store(
         self, store: AsyncDBChatStore, key: str, name: str
     ) -> None:
         await store.add_messages(key, [MESSAGES[name].model_copy(deep=True) for _ in range(2)])
-        spoil(await store.get_messages(key))
-        spoil(await store.archive_oldest_messages(key, 1))
+        modify_messages(await store.get_messages(key))
+        modify_messages(await store.archive_oldest_messages(key, 1))
         assert await store.get_messages(key, status=None) == [MESSAGES[name]] * 2
 
-    async def test_of_what_many_add_at_once_nothing_is_lost(self, store: AsyncDBChatStore, key: str) -> None:
+    async def test_concurrent_adds_lose_nothing(self, store: AsyncDBChatStore, key: str) -> None:
         batches = [[f"{task} {number}" for number in range(3)] for task in range(TASKS)]
         await asyncio.gather(*(store.add_messages(key, said(*batch)) for batch in batches))
         found = texts(await store.get_messages(key))
-        assert sorted(map(str, found)) == sorted(one for batch in batches for one in batch)
+        assert sorted(map(str, found)) == sorted(content for batch in batches for content in batch)
         for batch in batches:
-            assert [one for one in found if one in batch] == batch
+            assert [content for content in found if content in batch] == batch
 
-    async def test_nobody_archives_what_somebody_else_has_archived(
+    async def test_concurrent_archiving_moves_each_message_once(
         self, store: AsyncDBChatStore, key: str
     ) -> None:
         await store.add_messages(key, said(*range(2 * TASKS)))
@@ -246,12 +244,12 @@ class AsyncChatStoreConformance(Conformance):
             store.archive_oldest_messages(key, 1) if task % 2 else store.delete_oldest_messages(key, 1)
             for task in range(TASKS)
         ]
-        moved = [one for messages in await asyncio.gather(*calls) for one in texts(messages)]
+        moved = [content for messages in await asyncio.gather(*calls) for content in texts(messages)]
         assert sorted(map(str, moved), key=int) == [str(number) for number in range(TASKS)]
         assert texts(await store.get_messages(key)) == [str(number) for number in range(TASKS, 2 * TASKS)]
         assert await store.count_messages(key, status=ARCHIVED) == TASKS // 2
 
-    async def test_it_serves_other_event_loops_as_well(self, store: AsyncDBChatStore, key: str) -> None:
+    async def test_the_store_works_in_other_event_loops(self, store: AsyncDBChatStore, key: str) -> None:
         await store.add_message(key, said("here")[0])
         _elsewhere(store.add_message(key, said("there")[0]))
         _elsewhere(store.add_message(key, said("and there")[0]))

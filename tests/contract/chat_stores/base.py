@@ -1,4 +1,4 @@
-"""What both suites stand on."""
+"""Helpers of both suites."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def text(message: ChatMessage | None) -> str | None:
     return None if message is None else message.content
 
 
-def spoil(messages: list[ChatMessage]) -> None:
+def modify_messages(messages: list[ChatMessage]) -> None:
     """Change messages and their list in every way there is."""
     for message in messages:
         for block in message.blocks:

@@ -1,4 +1,4 @@
-"""What ``BaseChatStore`` must do."""
+"""Contract of ``BaseChatStore``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.contract.chat_stores.base import (
     HOSTILE_KEYS,
     MESSAGES,
     Conformance,
+    modify_messages,
     said,
-    spoil,
     text,
     texts,
 )
@@ -38,11 +38,11 @@ class ChatStoreConformance(Conformance):
         """Your store."""
         raise NotImplementedError("define a fixture named 'store' in your subclass")
 
-    def test_it_has_a_name_of_its_own(self, store: BaseChatStore) -> None:
+    def test_the_class_has_its_own_name(self, store: BaseChatStore) -> None:
         assert isinstance(store, BaseChatStore)
         assert store.class_name() != BaseChatStore.class_name()
 
-    def test_messages_come_back_in_the_order_in_which_they_came(self, store: BaseChatStore, key: str) -> None:
+    def test_messages_keep_the_order_in_which_they_were_added(self, store: BaseChatStore, key: str) -> None:
         for message in said(*range(5)):
             store.add_message(key, message)
         assert texts(store.get_messages(key)) == ["0", "1", "2", "3", "4"]
@@ -58,21 +58,21 @@ class ChatStoreConformance(Conformance):
             assert store.delete_last_message(session) == message
             assert store.delete_message(session, 0) == message
 
-    def test_messages_of_all_kinds_stand_in_one_list(self, store: BaseChatStore, key: str) -> None:
+    def test_one_list_stores_messages_of_all_kinds(self, store: BaseChatStore, key: str) -> None:
         store.set_messages(key, list(MESSAGES.values()))
         assert store.get_messages(key) == list(MESSAGES.values())
         assert store.delete_messages(key) == list(MESSAGES.values())
 
-    def test_hostile_keys_are_told_apart(self, store: BaseChatStore, key: str) -> None:
+    def test_hostile_keys_are_distinct(self, store: BaseChatStore, key: str) -> None:
         for name in HOSTILE_KEYS:
             store.add_message(key + name, said(name)[0])
         for name in HOSTILE_KEYS:
             assert texts(store.get_messages(key + name)) == [name]
-        assert sorted(one for one in store.get_keys() if one.startswith(key)) == sorted(
+        assert sorted(found_key for found_key in store.get_keys() if found_key.startswith(key)) == sorted(
             key + name for name in HOSTILE_KEYS
         )
 
-    def test_deleting_one_key_leaves_the_others(self, store: BaseChatStore, key: str) -> None:
+    def test_deleting_one_key_keeps_the_other_keys(self, store: BaseChatStore, key: str) -> None:
         for name in HOSTILE_KEYS:
             store.add_message(key + name, said(name)[0])
         for name in HOSTILE_KEYS[::2]:
@@ -80,7 +80,7 @@ class ChatStoreConformance(Conformance):
         left = [name for name in HOSTILE_KEYS if store.get_messages(key + name)]
         assert left == list(HOSTILE_KEYS[1::2])
 
-    def test_what_is_not_there_is_nothing_and_asking_leaves_no_trace(
+    def test_reading_an_unknown_key_returns_nothing_and_does_not_create_it(
         self, store: BaseChatStore, key: str
     ) -> None:
         assert store.get_messages(key) == []
@@ -89,7 +89,7 @@ class ChatStoreConformance(Conformance):
         assert store.delete_last_message(key) is None
         assert key not in store.get_keys()
 
-    def test_a_list_replaces_another(self, store: BaseChatStore, key: str) -> None:
+    def test_setting_a_list_replaces_the_previous_one(self, store: BaseChatStore, key: str) -> None:
         for new in ("", "a", "abc", "abcd", "bc", "xabc", "cba", "axc", "aabbcc", "xyz"):
             session = f"{key} {new}"
             store.set_messages(session, said(*"abc"))
@@ -98,7 +98,7 @@ class ChatStoreConformance(Conformance):
             store.add_message(session, said("z")[0])
             assert texts(store.get_messages(session)) == [*new, "z"]
 
-    def test_the_same_message_may_come_twice(self, store: BaseChatStore, key: str) -> None:
+    def test_the_same_message_can_be_added_twice(self, store: BaseChatStore, key: str) -> None:
         (message,) = said("again")
         store.add_message(key, message)
         store.add_message(key, message)
@@ -109,7 +109,7 @@ class ChatStoreConformance(Conformance):
     @pytest.mark.parametrize(
         ("place", "left"), [(0, "bcd"), (1, "acd"), (3, "abc"), (4, "abcd"), (99, "abcd")]
     )
-    def test_an_index_is_a_place_in_the_list(
+    def test_an_index_is_a_position_in_the_list(
         self, store: BaseChatStore, key: str, place: int, left: str
     ) -> None:
         store.set_messages(key, said(*"abcd"))
@@ -117,18 +117,20 @@ class ChatStoreConformance(Conformance):
         assert taken == (None if left == "abcd" else "abcd"[place])
         assert texts(store.get_messages(key)) == list(left)
 
-    def test_places_move_up_when_a_message_is_gone(self, store: BaseChatStore, key: str) -> None:
+    def test_later_indexes_shift_when_a_message_is_deleted(self, store: BaseChatStore, key: str) -> None:
         store.set_messages(key, said(*"abcde"))
         assert [text(store.delete_message(key, 1)) for _ in range(5)] == ["b", "c", "d", "e", None]
         store.add_message(key, said("f")[0])
         assert text(store.delete_message(key, 1)) == "f"
 
-    def test_the_last_one_is_taken_until_none_is_left(self, store: BaseChatStore, key: str) -> None:
+    def test_the_last_message_is_deleted_until_the_list_is_empty(
+        self, store: BaseChatStore, key: str
+    ) -> None:
         store.set_messages(key, said(*"ab"))
         assert [text(store.delete_last_message(key)) for _ in range(3)] == ["b", "a", None]
         assert store.get_messages(key) == []
 
-    def test_a_key_that_is_deleted_is_gone_and_may_begin_anew(self, store: BaseChatStore, key: str) -> None:
+    def test_a_deleted_key_is_empty_and_can_be_reused(self, store: BaseChatStore, key: str) -> None:
         store.set_messages(key, said(*"abc"))
         assert texts(store.delete_messages(key)) == ["a", "b", "c"]
         assert store.get_messages(key) == []
@@ -139,7 +141,7 @@ class ChatStoreConformance(Conformance):
         assert store.get_keys().count(key) == 1
 
     @pytest.mark.parametrize(("place", "expected"), [(0, "xabc"), (1, "axbc"), (3, "abcx"), (99, "abcx")])
-    def test_a_message_is_put_before_the_one_at_a_place(
+    def test_a_message_is_inserted_at_an_index(
         self, store: BaseChatStore, key: str, place: int, expected: str
     ) -> None:
         insert: Callable[..., None] = store.add_message
@@ -152,25 +154,29 @@ class ChatStoreConformance(Conformance):
         assert texts(store.get_messages(key)) == [*expected, "y"]
 
     @pytest.mark.parametrize("name", ["spaces", "thoughts", "kwargs", "tool calls"])
-    def test_what_was_handed_in_may_be_changed(self, store: BaseChatStore, key: str, name: str) -> None:
+    def test_changing_an_added_message_does_not_change_the_store(
+        self, store: BaseChatStore, key: str, name: str
+    ) -> None:
         message, handed_in = MESSAGES[name], [MESSAGES[name].model_copy(deep=True) for _ in range(2)]
         store.set_messages(key, handed_in)
         added = message.model_copy(deep=True)
         store.add_message(key, added)
-        spoil(handed_in)
-        spoil([added])
+        modify_messages(handed_in)
+        modify_messages([added])
         assert store.get_messages(key) == [message] * 3
 
     @pytest.mark.parametrize("name", ["spaces", "thoughts", "kwargs", "tool calls"])
-    def test_what_was_handed_out_may_be_changed(self, store: BaseChatStore, key: str, name: str) -> None:
+    def test_changing_a_returned_message_does_not_change_the_store(
+        self, store: BaseChatStore, key: str, name: str
+    ) -> None:
         message = MESSAGES[name].model_copy(deep=True)
         store.set_messages(key, [message, message])
-        spoil(store.get_messages(key))
+        modify_messages(store.get_messages(key))
         store.get_keys().clear()
         assert store.get_messages(key) == [MESSAGES[name]] * 2
         assert store.delete_last_message(key) == MESSAGES[name]
 
-    def test_of_what_many_add_at_once_nothing_is_lost(self, store: BaseChatStore, key: str) -> None:
+    def test_concurrent_adds_lose_nothing(self, store: BaseChatStore, key: str) -> None:
         threads = itertools.count()
 
         def add() -> None:
@@ -179,12 +185,12 @@ class ChatStoreConformance(Conformance):
                 store.add_message(key, said(f"{mine} {number}")[0])
 
         run_in_threads(THREADS, add)
-        found = [str(one).split() for one in texts(store.get_messages(key))]
+        found = [str(content).split() for content in texts(store.get_messages(key))]
         assert len(found) == THREADS * EACH
         for mine in range(THREADS):
             assert [int(number) for thread, number in found if int(thread) == mine] == list(range(EACH))
 
-    def test_many_may_begin_a_key_at_once(self, store: BaseChatStore, key: str) -> None:
+    def test_concurrent_threads_can_create_the_same_key(self, store: BaseChatStore, key: str) -> None:
         threads = itertools.count()
 
         def add() -> None:
@@ -196,9 +202,9 @@ class ChatStoreConformance(Conformance):
         run_in_threads(THREADS, add)
         for number in range(EACH):
             assert sorted(map(str, texts(store.get_messages(f"{key}{number}")))) == ["0", "1", "2", "3"]
-        assert len([one for one in store.get_keys() if one.startswith(key)]) == EACH
+        assert len([found_key for found_key in store.get_keys() if found_key.startswith(key)]) == EACH
 
-    def test_nobody_takes_what_somebody_else_has_taken(self, store: BaseChatStore, key: str) -> None:
+    def test_concurrent_deletes_return_each_message_once(self, store: BaseChatStore, key: str) -> None:
         store.set_messages(key, said(*range(THREADS * EACH)))
         taken: list[str | None] = []
 
@@ -212,7 +218,7 @@ class ChatStoreConformance(Conformance):
         assert store.get_messages(key) == []
 
     @pytest.mark.asyncio
-    async def test_async_methods_do_the_same(self, store: BaseChatStore, key: str) -> None:
+    async def test_async_methods_match_the_sync_ones(self, store: BaseChatStore, key: str) -> None:
         message = MESSAGES["thoughts"]
         await store.aset_messages(key, said(*"abcd"))
         await store.async_add_message(key, message)
@@ -226,9 +232,7 @@ class ChatStoreConformance(Conformance):
         assert key not in await store.aget_keys()
 
     @pytest.mark.asyncio
-    async def test_of_what_many_tasks_add_at_once_nothing_is_lost(
-        self, store: BaseChatStore, key: str
-    ) -> None:
+    async def test_concurrent_async_adds_lose_nothing(self, store: BaseChatStore, key: str) -> None:
         batch: list[ChatMessage] = said(*range(THREADS * EACH))
         calls: list[Any] = [store.async_add_message(key, message) for message in batch]
         await asyncio.gather(*calls)

@@ -1,4 +1,4 @@
-"""What every LangGraph store must do, as a pytest class. Needs pytest; the store may be anybody's.
+"""Contract of LangGraph stores, as a pytest class. Needs pytest; works with any store.
 
 Subclass it in a test module of yours and give it your store::
 

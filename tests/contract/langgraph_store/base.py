@@ -1,4 +1,4 @@
-"""What all parts of the suite stand on."""
+"""Helpers of all parts of the suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expiry: an expired item cannot be read, whether it was swept or not."""
+"""Expiry: an expired item cannot be read, swept or not."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WHOLE = (TTL["default_ttl"] or 0) * 60
 class ExpiryConformance(Conformance):
     """Needs ``expiring_store``."""
 
-    def test_it_says_that_items_expire(self, expiring_store: BaseStore) -> None:
+    def test_the_store_supports_ttl(self, expiring_store: BaseStore) -> None:
         assert expiring_store.supports_ttl
 
-    def test_an_expired_item_is_gone_before_any_sweep(
+    def test_an_expired_item_is_hidden_before_any_sweep(
         self, expiring_store: BaseStore, root: str, let_pass: Callable[[float], object]
     ) -> None:
         expiring_store.put((root, "default"), "k", {})
@@ -31,7 +31,7 @@ class ExpiryConformance(Conformance):
         assert {item.namespace for item in expiring_store.search((root,))} == {(root, "long"), (root, "ever")}
         assert (root, "default") not in expiring_store.list_namespaces(prefix=(root,))
 
-    def test_reading_extends_the_life_of_an_item_only_if_asked_to(
+    def test_reading_extends_the_ttl_of_an_item_only_on_request(
         self, expiring_store: BaseStore, root: str, let_pass: Callable[[float], object]
     ) -> None:
         for key in ("read", "searched", "left"):

@@ -1,4 +1,4 @@
-"""Filters: all operators, nested parts, and no confusion of types."""
+"""Filters: all operators, nested values, and strict types."""
 
 from __future__ import annotations
 

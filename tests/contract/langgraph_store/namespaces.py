@@ -1,4 +1,4 @@
-"""Namespaces: whole labels, exactly, however they are spelled."""
+"""Namespaces: whole labels match exactly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_LABELS: list[tuple[object, ...]] = [("a.b",), ("a", ""), (1,), ("a\0b",), ("a
 class NamespaceConformance(Conformance):
     """Tenants never see each other."""
 
-    def test_hostile_labels_never_cross(self, store: BaseStore, root: str) -> None:
+    def test_hostile_labels_are_isolated(self, store: BaseStore, root: str) -> None:
         for label in HOSTILE_LABELS:
             store.put((root, label), "k", {"of": label})
             store.put((root, label, "child"), "k", {"of": label})
@@ -35,14 +35,14 @@ class NamespaceConformance(Conformance):
             assert namespaces == [(root, label), (root, label, "child")]
             assert store.list_namespaces(prefix=(root,), suffix=(label,)) == [(root, label)]
 
-    def test_deleting_in_one_namespace_leaves_the_others(self, store: BaseStore, root: str) -> None:
+    def test_deleting_in_one_namespace_keeps_the_others(self, store: BaseStore, root: str) -> None:
         for label in HOSTILE_LABELS:
             store.put((root, label), "k", {"of": label})
         for left, label in enumerate(HOSTILE_LABELS, start=1):
             store.delete((root, label), "k")
             assert len(store.search((root,), limit=99)) == len(HOSTILE_LABELS) - left
 
-    def test_a_prefix_is_of_whole_labels(self, store: BaseStore, root: str) -> None:
+    def test_a_prefix_matches_whole_labels_only(self, store: BaseStore, root: str) -> None:
         for path in (("a",), ("a", "b"), ("a", "b", "c"), ("ab",), ("b", "a")):
             store.put((root, *path), "-".join(path), {})
         assert set(keys_of(store.search((root, "a")))) == {"a", "a-b", "a-b-c"}
@@ -51,7 +51,7 @@ class NamespaceConformance(Conformance):
         assert {"a", "ab"} <= set(keys_of(store.search((), limit=10_000)))
 
     @pytest.mark.parametrize("namespace", NO_LABELS, ids=repr)
-    def test_what_is_no_label_is_refused(
+    def test_an_invalid_label_is_refused(
         self, store: BaseStore, root: str, namespace: tuple[str, ...]
     ) -> None:
         with pytest.raises(InvalidNamespaceError):
@@ -62,7 +62,7 @@ class NamespaceConformance(Conformance):
             store.search((root, *namespace))
 
     @pytest.mark.parametrize("namespace", NO_LABELS, ids=repr)
-    def test_it_is_refused_in_a_batch_as_well_and_nothing_is_written(
+    def test_a_batch_with_an_invalid_label_is_refused_and_writes_nothing(
         self, store: BaseStore, root: str, namespace: tuple[str, ...]
     ) -> None:
         bad: list[Op] = [

@@ -1,4 +1,4 @@
-"""Queries: the best first, each item once, on every page."""
+"""Queries: the best result first, each item once, on every page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class QueryConformance(Conformance):
     """Needs ``indexed_store``."""
 
-    def test_the_best_comes_first_and_scores_fall(self, indexed_store: BaseStore, root: str) -> None:
+    def test_results_are_sorted_by_descending_score(self, indexed_store: BaseStore, root: str) -> None:
         indexed_store.put((root,), "cat", {"text": "the cat sleeps on the red sofa"})
         indexed_store.put((root,), "boat", {"text": "a boat sails over the lake"})
         indexed_store.put((root,), "tax", {"text": "tax forms are due in april"})
@@ -25,7 +25,7 @@ class QueryConformance(Conformance):
         assert len(scores) >= 1
         assert scores == sorted(scores, reverse=True)
 
-    def test_every_page_is_right(self, indexed_store: BaseStore, root: str) -> None:
+    def test_every_page_is_correct(self, indexed_store: BaseStore, root: str) -> None:
         texts = [f"memo {n} about boats " + "and more boats " * (n % 7) for n in range(23)]
         indexed_store.batch([PutOp((root,), f"k{n}", {"text": text}) for n, text in enumerate(texts)])
         whole = keys_of(indexed_store.search((root,), query="boats", limit=50))
@@ -46,7 +46,7 @@ class QueryConformance(Conformance):
             assert len(found) == len(set(found)) == min(limit, 5)
         assert keys_of(indexed_store.search((root,), query="note 3", limit=1)) == ["k3"]
 
-    def test_identical_texts_in_one_batch_are_kept_both(self, indexed_store: BaseStore, root: str) -> None:
+    def test_identical_texts_in_one_batch_are_both_stored(self, indexed_store: BaseStore, root: str) -> None:
         indexed_store.batch([PutOp((root,), key, {"text": "the same words"}) for key in ("a", "b")])
         assert set(keys_of(indexed_store.search((root,), query="the same words"))) == {"a", "b"}
 
@@ -57,14 +57,14 @@ class QueryConformance(Conformance):
         results = indexed_store.batch(ops)
         assert [keys_of(found) for found in results] == [["tax"], ["boat"], ["cat"], ["tax"]]  # type: ignore[arg-type]
 
-    def test_a_new_value_is_found_by_its_new_text_alone(self, indexed_store: BaseStore, root: str) -> None:
+    def test_a_new_value_is_found_only_by_its_new_text(self, indexed_store: BaseStore, root: str) -> None:
         indexed_store.put((root,), "changes", {"text": "boat on the lake"})
         indexed_store.put((root,), "stays", {"text": "boat in the harbour"})
         indexed_store.put((root,), "changes", {"text": "tax forms"})
         assert keys_of(indexed_store.search((root,), query="boat", limit=1)) == ["stays"]
         assert keys_of(indexed_store.search((root,), query="tax forms", limit=1)) == ["changes"]
 
-    def test_what_is_deleted_is_not_found_even_after_it_comes_back_otherwise(
+    def test_a_deleted_text_is_not_found_after_its_key_is_reused(
         self, indexed_store: BaseStore, root: str
     ) -> None:
         indexed_store.put((root,), "k", {"text": "boat on the lake"})
@@ -74,7 +74,7 @@ class QueryConformance(Conformance):
         indexed_store.put((root,), "k", {"text": "tax forms"})
         assert keys_of(indexed_store.search((root,), query="boat on the lake", limit=1)) == ["other"]
 
-    def test_what_is_not_indexed_never_comes_before_what_is(
+    def test_unindexed_items_never_rank_before_indexed_ones(
         self, indexed_store: BaseStore, root: str
     ) -> None:
         indexed_store.put((root,), "hidden", {"text": "boat boat boat"}, index=False)
@@ -84,7 +84,9 @@ class QueryConformance(Conformance):
         assert [item.score for item in found if item.key == "hidden"] in ([], [None])
         assert set(keys_of(indexed_store.search((root,)))) == {"hidden", "shown"}
 
-    def test_paths_of_a_put_go_before_those_of_the_store(self, indexed_store: BaseStore, root: str) -> None:
+    def test_index_paths_of_a_put_override_those_of_the_store(
+        self, indexed_store: BaseStore, root: str
+    ) -> None:
         value = {"text": "tax", "deep": {"title": "boat"}, "list": [{"t": "cat"}, {"t": "lake"}]}
         indexed_store.put((root,), "title", value, index=["deep.title"])
         indexed_store.put((root,), "each", value, index=["list[*].t"])
@@ -96,7 +98,7 @@ class QueryConformance(Conformance):
         assert best == {"boat": "title", "cat": "each", "tax": "plain"}
         assert set(keys_of(indexed_store.search((root,), query="lake", limit=2))) == {"each", "last"}
 
-    def test_a_query_goes_together_with_filter_and_prefix(self, indexed_store: BaseStore, root: str) -> None:
+    def test_a_query_combines_with_filter_and_prefix(self, indexed_store: BaseStore, root: str) -> None:
         for place in ("x", "y"):
             for n in range(6):
                 indexed_store.put((root, place), f"{place}{n}", {"text": f"boat {n}", "even": n % 2 == 0})
@@ -104,7 +106,7 @@ class QueryConformance(Conformance):
         assert found[0].key == "x4"
         assert set(keys_of(found)) == {"x0", "x2", "x4"}
 
-    def test_an_empty_query_is_none(self, indexed_store: BaseStore, root: str) -> None:
+    def test_an_empty_query_lists_all_items(self, indexed_store: BaseStore, root: str) -> None:
         indexed_store.put((root,), "k", {"text": "boat"})
         assert keys_of(indexed_store.search((root,), query="")) == ["k"]
         assert keys_of(indexed_store.search((root,), query="?!")) == ["k"]

@@ -1,4 +1,4 @@
-"""Putting, getting, deleting, and all of it in batches."""
+"""Put, get and delete, also in batches."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class ValueConformance(Conformance):
     """One value under each key."""
 
     @pytest.mark.parametrize("value", VALUES)
-    def test_what_is_put_is_given_back_equal(
-        self, store: BaseStore, root: str, value: dict[str, Any]
-    ) -> None:
+    def test_a_value_is_read_back_equal(self, store: BaseStore, root: str, value: dict[str, Any]) -> None:
         store.put((root,), "k", value)
         item = store.get((root,), "k")
         assert item is not None
         assert (item.namespace, item.key, item.value) == ((root,), "k", value)
         assert [each.value for each in store.search((root,))] == [value]
 
-    def test_what_is_given_back_is_the_callers_own(self, store: BaseStore, root: str) -> None:
+    def test_changing_a_put_or_returned_value_does_not_change_the_store(
+        self, store: BaseStore, root: str
+    ) -> None:
         value = {"list": [1]}
         store.put((root,), "k", value)
         value["list"].append(2)
@@ -65,7 +65,7 @@ class ValueConformance(Conformance):
             found.value["list"].append(3)
         assert value_of(store.get((root,), "k")) == {"list": [1]}
 
-    def test_hostile_keys_are_told_apart(self, store: BaseStore, root: str) -> None:
+    def test_hostile_keys_are_distinct(self, store: BaseStore, root: str) -> None:
         for key in HOSTILE_KEYS:
             store.put((root,), key, {"of": key})
         for key in HOSTILE_KEYS:
@@ -73,7 +73,7 @@ class ValueConformance(Conformance):
         store.delete((root,), "a%")
         assert set(keys_of(store.search((root,), limit=99))) == set(HOSTILE_KEYS) - {"a%"}
 
-    def test_a_later_value_replaces_the_one_before_and_keeps_its_creation(
+    def test_a_later_value_replaces_the_earlier_one_and_keeps_created_at(
         self, store: BaseStore, root: str, let_pass: Callable[[float], object]
     ) -> None:
         store.put((root,), "k", {"n": 1, "old": True})
@@ -94,7 +94,7 @@ class ValueConformance(Conformance):
         assert item.created_at.utcoffset() == timedelta(0)
         assert item.updated_at.utcoffset() == timedelta(0)
 
-    def test_what_was_never_put_is_not_there_and_asking_leaves_no_trace(
+    def test_reading_an_unknown_item_returns_nothing_and_creates_no_namespace(
         self, store: BaseStore, root: str
     ) -> None:
         assert store.get((root, "x"), "k") is None
@@ -102,14 +102,14 @@ class ValueConformance(Conformance):
         store.delete((root, "x"), "k")
         assert store.list_namespaces(prefix=(root,)) == []
 
-    def test_what_is_deleted_leaves_nothing_behind(self, store: BaseStore, root: str) -> None:
+    def test_deleting_the_last_item_removes_its_namespace(self, store: BaseStore, root: str) -> None:
         store.put((root, "x"), "k", {"text": "gone"})
         store.delete((root, "x"), "k")
         assert store.get((root, "x"), "k") is None
         assert store.search((root,)) == []
         assert store.list_namespaces(prefix=(root,)) == []
 
-    def test_results_of_a_batch_are_in_order_and_reads_see_what_was_before(
+    def test_batch_results_are_in_order_and_reads_see_the_state_before_the_batch(
         self, store: BaseStore, root: str
     ) -> None:
         store.put((root, "a"), "k", {"n": 1})
@@ -131,7 +131,7 @@ class ValueConformance(Conformance):
         assert value_of(store.get((root, "a"), "k")) == {"n": 2}
         assert value_of(store.get((root, "b"), "new")) == {"n": 3}
 
-    def test_of_several_puts_in_a_batch_the_last_counts(self, store: BaseStore, root: str) -> None:
+    def test_the_last_of_several_puts_in_a_batch_wins(self, store: BaseStore, root: str) -> None:
         store.put((root,), "there", {"n": 0})
         store.batch(
             [
@@ -146,10 +146,10 @@ class ValueConformance(Conformance):
         found = {item.key: item.value for item in store.search((root,))}
         assert found == {"twice": {"n": 2}, "there": {"n": 3}}
 
-    def test_a_batch_of_nothing_does_nothing(self, store: BaseStore) -> None:
+    def test_an_empty_batch_returns_no_results(self, store: BaseStore) -> None:
         assert store.batch([]) == []
 
-    def test_async_calls_do_the_same(self, store: BaseStore, root: str) -> None:
+    def test_async_calls_match_the_sync_ones(self, store: BaseStore, root: str) -> None:
         async def use() -> None:
             await store.aput((root,), "k", {"n": 1})
             assert value_of(await store.aget((root,), "k")) == {"n": 1}
@@ -162,7 +162,7 @@ class ValueConformance(Conformance):
 
         asyncio.run(use())
 
-    def test_pages_without_a_query_hold_each_item_once(self, store: BaseStore, root: str) -> None:
+    def test_pages_without_a_query_contain_each_item_once(self, store: BaseStore, root: str) -> None:
         store.batch([PutOp((root, str(n % 3)), f"k{n}", {"n": n}) for n in range(25)])
         whole = keys_of(store.search((root,), limit=100))
         assert sorted(whole) == sorted(f"k{n}" for n in range(25))
@@ -170,7 +170,7 @@ class ValueConformance(Conformance):
         assert [key for page in pages for key in page] == whole
         assert store.search((root,), limit=4, offset=100) == []
 
-    def test_pages_of_a_filter_hold_each_item_once(self, store: BaseStore, root: str) -> None:
+    def test_pages_of_a_filter_contain_each_item_once(self, store: BaseStore, root: str) -> None:
         store.batch([PutOp((root,), f"k{n}", {"even": n % 2 == 0}) for n in range(25)])
         whole = keys_of(store.search((root,), filter={"even": True}, limit=100))
         assert sorted(whole) == sorted(f"k{n}" for n in range(0, 25, 2))

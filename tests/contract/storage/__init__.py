@@ -1,4 +1,4 @@
-"""What the repositories must do on every database, as pytest classes.
+"""Contract of the repositories on every database, as pytest classes.
 
 Subclasses define a fixture ``stores``, as in ``tests/contract/test_sql_stores.py``.
 

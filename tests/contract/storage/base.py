@@ -1,4 +1,4 @@
-"""What the suites for stores share."""
+"""Helpers of the repository suites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``BatchRepository`` must do."""
+"""Contract of ``BatchRepository``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BatchRepositoryConformance(StoreConformance):
         assert stores.batches is not None, "hand in Stores(batches=...) to run this suite"
         return stores.batches
 
-    def test_sessions_that_are_not_there_are_made(
+    def test_missing_sessions_are_created(
         self, stores: Stores, batches: BatchRepository, namespace: NamespacePath
     ) -> None:
         done = batches.append_all(
@@ -47,17 +47,21 @@ class BatchRepositoryConformance(StoreConformance):
             NOW,
             new_ids=True,
         )
-        assert [contents(one.stored) for one in done] == [["1", "2"], ["3"]]
-        for path, one, expected in zip(
+        assert [contents(result.stored) for result in done] == [["1", "2"], ["3"]]
+        for path, result, expected in zip(
             (namespace, (*namespace, "deeper")), done, (["1", "2"], ["3"]), strict=True
         ):
             info = stores.sessions.get(path, "a")
             assert info is not None
-            assert (info.key, info.revision, info.message_count) == (one.key, one.revision, len(expected))
+            assert (info.key, info.revision, info.message_count) == (
+                result.key,
+                result.revision,
+                len(expected),
+            )
             assert info.token_count == 2 * len(expected)
-            assert contents(stores.messages.list_latest(one.key, 9).messages) == expected
+            assert contents(stores.messages.list_latest(result.key, 9).messages) == expected
 
-    def test_batches_go_on_where_the_record_ends(
+    def test_batches_append_to_the_end_of_the_record(
         self, stores: Stores, batches: BatchRepository, namespace: NamespacePath, key: int
     ) -> None:
         later = NOW + timedelta(hours=1)
@@ -87,12 +91,12 @@ class BatchRepositoryConformance(StoreConformance):
         assert (first.stored, first.duplicates) == ((new,), (known, new))
         assert (second.stored, second.duplicates) == ((known,), ())
         again = batches.append_all(given, NOW, new_ids=new_ids)
-        assert [one.stored for one in again] == [(), ()]
-        assert [one.revision for one in again] == [first.revision, second.revision]
+        assert [result.stored for result in again] == [(), ()]
+        assert [result.revision for result in again] == [first.revision, second.revision]
         assert contents(stores.messages.list_latest(key, 9).messages) == ["1", "2"]
 
     @pytest.mark.parametrize("new_ids", [False, True])
-    def test_one_conflict_and_nothing_is_stored_of_any(
+    def test_one_conflict_rolls_back_all_batches(
         self, stores: Stores, batches: BatchRepository, namespace: NamespacePath, key: int, *, new_ids: bool
     ) -> None:
         stores.messages.append(key, [message("1", id="a")], NOW)
@@ -105,14 +109,14 @@ class BatchRepositoryConformance(StoreConformance):
         assert contents(stores.messages.list_latest(key, 9).messages) == ["1"]
         assert stores.sessions.get(namespace, "new") is None
 
-    def test_nothing_to_store_changes_nothing(
+    def test_empty_batches_change_nothing(
         self, stores: Stores, batches: BatchRepository, namespace: NamespacePath, key: int
     ) -> None:
         assert batches.append_all([], NOW) == ()
         (done,) = batches.append_all([SessionBatch(namespace, "session", [])], NOW)
         assert (done.stored, done.duplicates, done.revision) == ((), (), stores.sessions.get_revision(key))
 
-    def test_names_never_cross(
+    def test_hostile_namespace_and_session_names_are_isolated(
         self, stores: Stores, batches: BatchRepository, namespace: NamespacePath
     ) -> None:
         places = [((*namespace, label), name) for label in HOSTILE_NAMES for name in ("s", label)]
@@ -125,12 +129,14 @@ class BatchRepositoryConformance(StoreConformance):
             assert info is not None
             assert contents(stores.messages.list_latest(info.key, 9).messages) == [repr((path, name))]
 
-    def test_a_thousand_sessions_at_once(self, batches: BatchRepository, namespace: NamespacePath) -> None:
+    def test_a_thousand_sessions_are_stored_in_one_call(
+        self, batches: BatchRepository, namespace: NamespacePath
+    ) -> None:
         given = [SessionBatch(namespace, f"{n}", [message(f"{n}")]) for n in range(1000)]
-        assert all(len(one.stored) == 1 for one in batches.append_all(given, NOW, new_ids=True))
-        assert all(len(one.duplicates) == 1 for one in batches.append_all(given, NOW, new_ids=True))
+        assert all(len(result.stored) == 1 for result in batches.append_all(given, NOW, new_ids=True))
+        assert all(len(result.duplicates) == 1 for result in batches.append_all(given, NOW, new_ids=True))
 
-    def test_many_at_once_in_any_order_store_all_and_never_wait_for_each_other_for_ever(
+    def test_concurrent_batches_in_any_order_store_everything_without_deadlock(
         self, stores: Stores, batches: BatchRepository, namespace: NamespacePath
     ) -> None:
         numbers = itertools.count()
@@ -148,7 +154,7 @@ class BatchRepositoryConformance(StoreConformance):
             assert info is not None
             assert info.message_count == len(stores.messages.list_latest(info.key, 99).messages) == 32
 
-    def test_who_erases_meanwhile_and_who_writes_do_not_wait_for_each_other_for_ever(
+    def test_concurrent_erasure_and_batches_do_not_deadlock(
         self, stores: Stores, batches: BatchRepository, namespace: NamespacePath
     ) -> None:
         numbers = itertools.count()
@@ -160,7 +166,7 @@ class BatchRepositoryConformance(StoreConformance):
                 return
             for _ in range(10):
                 given = [SessionBatch(namespace, f"s{n}", [_own("x")]) for n in range(4)]
-                assert all(one.stored for one in batches.append_all(given, NOW, new_ids=True))
+                assert all(result.stored for result in batches.append_all(given, NOW, new_ids=True))
 
         run_in_threads(3, work)
 

@@ -1,4 +1,4 @@
-"""What ``ContextStore`` must do."""
+"""Contract of ``ContextStore``."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ class ContextStoreConformance:
         """A session that nobody else uses."""
         return f"conformance:{uuid.uuid4().hex}"
 
-    def test_there_is_nothing_at_first(self, store: ContextStore, session_id: str) -> None:
+    def test_an_unknown_session_has_no_context_and_no_versions(
+        self, store: ContextStore, session_id: str
+    ) -> None:
         assert store.load(session_id) is None
         assert session_id not in store.sessions()
         assert store.versions(session_id) == ()
@@ -114,7 +116,9 @@ class ContextStoreConformance:
         with pytest.raises(ContextConflictError):
             store.save(context, NOW)  # it was new, and there is one by now
 
-    def test_sessions_never_meet_whatever_they_are_called(self, store: ContextStore, session_id: str) -> None:
+    def test_contexts_of_sessions_with_hostile_names_are_isolated(
+        self, store: ContextStore, session_id: str
+    ) -> None:
         names = [f"{session_id}{name}" for name in NAMES if len(name) < 900] + [
             f"{name}{session_id}"[-1000:] if len(name) < 900 else f"{name[:900]}{session_id}"
             for name in NAMES
@@ -137,9 +141,7 @@ class ContextStoreConformance:
         with pytest.raises(InvalidNameError):
             store.load(name)
 
-    def test_a_save_that_is_based_on_the_version_in_force_is_taken(
-        self, store: ContextStore, session_id: str
-    ) -> None:
+    def test_a_save_based_on_the_current_version_succeeds(self, store: ContextStore, session_id: str) -> None:
         context = store.save(ContextData(session_id=session_id), NOW).context
         for number in range(2, 5):
             report = store.save(context.with_fact(f"{number}"), NOW)
@@ -149,7 +151,7 @@ class ContextStoreConformance:
         assert loaded is not None
         assert store.save(loaded.with_fact("loaded"), NOW).version == 5
 
-    def test_a_save_that_is_based_on_an_older_version_is_refused_and_changes_nothing(
+    def test_a_save_based_on_an_older_version_is_refused_and_changes_nothing(
         self, store: ContextStore, session_id: str
     ) -> None:
         first = store.save(ContextData(session_id=session_id), NOW).context
@@ -162,9 +164,7 @@ class ContextStoreConformance:
         assert found.facts == ("theirs",)
         assert [version.number for version in store.versions(session_id)] == [2, 1]
 
-    def test_a_save_that_overwrites_keeps_the_other_version(
-        self, store: ContextStore, session_id: str
-    ) -> None:
+    def test_an_overwriting_save_keeps_the_other_version(self, store: ContextStore, session_id: str) -> None:
         first = store.save(ContextData(session_id=session_id), NOW).context
         store.save(first.with_fact("theirs"), NOW)
         report = store.save(first.with_fact("ours"), NOW, overwrite=True)
@@ -174,7 +174,7 @@ class ContextStoreConformance:
         assert theirs.facts == ("theirs",)
         assert store.save(report.context, NOW).version == 4
 
-    def test_a_save_of_what_was_deleted_meanwhile_is_refused(
+    def test_a_save_of_a_concurrently_deleted_context_is_refused(
         self, store: ContextStore, session_id: str
     ) -> None:
         first = store.save(ContextData(session_id=session_id), NOW).context
@@ -186,7 +186,7 @@ class ContextStoreConformance:
         assert store.versions(session_id) == ()
         store.save(replace(first, based_on=""), NOW)
 
-    def test_the_newest_versions_are_kept_with_their_times(
+    def test_the_newest_versions_are_kept_with_their_times_and_revisions(
         self, store: ContextStore, session_id: str
     ) -> None:
         context, revisions = ContextData(session_id=session_id), []
@@ -195,18 +195,18 @@ class ContextStoreConformance:
             context = report.context
             revisions.append(context.based_on)
         versions = store.versions(session_id)
-        assert [one.number for one in versions] == [6, 5, 4][:KEPT]
-        assert [one.saved_at for one in versions] == [NOW + timedelta(minutes=n) for n in (6, 5, 4)]
-        assert [one.is_current for one in versions] == [True, False, False]
-        assert [one.revision for one in versions] == revisions[:2:-1]
-        assert all(one.size_bytes > 100 for one in versions)
-        for one in versions:
-            kept = store.version(session_id, one.number)
+        assert [version.number for version in versions] == [6, 5, 4][:KEPT]
+        assert [version.saved_at for version in versions] == [NOW + timedelta(minutes=n) for n in (6, 5, 4)]
+        assert [version.is_current for version in versions] == [True, False, False]
+        assert [version.revision for version in versions] == revisions[:2:-1]
+        assert all(version.size_bytes > 100 for version in versions)
+        for version in versions:
+            kept = store.version(session_id, version.number)
             assert kept is not None
-            assert kept.facts == tuple(f"{n}" for n in range(1, one.number + 1))
+            assert kept.facts == tuple(f"{n}" for n in range(1, version.number + 1))
         assert store.version(session_id, 3) is None
 
-    def test_a_context_that_is_too_large_is_refused_and_nothing_is_changed(
+    def test_a_too_large_context_is_refused_and_changes_nothing(
         self, store: ContextStore, session_id: str
     ) -> None:
         context = store.save(ContextData(session_id=session_id), NOW).context
@@ -229,7 +229,7 @@ class ContextStoreConformance:
         ],
         ids=["empty", "half", "list", "null", "wrong type", "another's", "nan", "doubled", "deep"],
     )
-    def test_what_cannot_be_read_is_set_aside_and_the_last_good_version_takes_its_place(
+    def test_an_unreadable_context_is_quarantined_and_the_last_good_version_restored(
         self, store: ContextStore, damage: Callable[[str, bytes], None], session_id: str, bad: bytes
     ) -> None:
         first = store.save(full(session_id), NOW).context
@@ -246,7 +246,7 @@ class ContextStoreConformance:
         assert again.recovery is None
         assert store.save(again.with_fact("third"), NOW).version >= 3
 
-    def test_damage_upon_damage_ends_in_an_error_at_worst_and_a_new_beginning(
+    def test_repeated_damage_ends_in_an_error_and_allows_a_new_context(
         self, store: ContextStore, damage: Callable[[str, bytes], None], session_id: str
     ) -> None:
         context = ContextData(session_id=session_id)
@@ -264,7 +264,7 @@ class ContextStoreConformance:
         store.save(ContextData(session_id=session_id) if found is None else found.with_fact("anew"), NOW)
         assert store.load(session_id) is not None
 
-    def test_many_who_save_at_once_lose_nothing_and_mix_nothing(
+    def test_concurrent_saves_lose_nothing_and_mix_nothing(
         self, store: ContextStore, session_id: str
     ) -> None:
         start, numbers = threading.Barrier(THREADS), count(1)
@@ -289,5 +289,5 @@ class ContextStoreConformance:
         assert dict(found.tool_stats.by_tool) == {f"tool {n}": 5 for n in range(1, THREADS + 1)}
         assert store.versions(session_id)[0].number == THREADS * 5
 
-    def test_a_context_is_what_its_bytes_say(self, session_id: str) -> None:
+    def test_an_empty_json_object_is_an_empty_context(self, session_id: str) -> None:
         assert context_from_bytes(b"{}", session_id) == ContextData(session_id=session_id)

@@ -1,4 +1,4 @@
-"""What ``OverrideRepository`` must do."""
+"""Contract of ``OverrideRepository``."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def ids(view: StoredView) -> list[str]:
 class OverrideRepositoryConformance(StoreConformance):
     """What ``OverrideRepository`` must do."""
 
-    def test_without_marks_the_view_is_the_record(
+    def test_without_overrides_the_view_equals_the_record(
         self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         assert (entries.get_view(key, 9).items, entries.get_view(key, 9).hidden_count) == ((), 0)
@@ -93,36 +93,34 @@ class OverrideRepositoryConformance(StoreConformance):
         assert len({item.key for item in view.items}) == 5
         assert ids(entries.get_view(key, 2)) == ["3", "4"]
 
-    def test_an_earlier_view_is_brought_up_to_date(
-        self, stores: Stores, entries: OverrideRepository, key: int
-    ) -> None:
-        held = entries.get_view(key, 9)
+    def test_an_earlier_view_is_updated(self, stores: Stores, entries: OverrideRepository, key: int) -> None:
+        view = entries.get_view(key, 9)
         for number in range(3):
             stores.messages.append(key, [message(id=f"{number}")], NOW)
-            held = entries.get_view(key, 9, held=held)
-            assert held == entries.get_view(key, 9)
-        assert entries.get_view(key, 9, held=held) is held
+            view = entries.get_view(key, 9, held=view)
+            assert view == entries.get_view(key, 9)
+        assert entries.get_view(key, 9, held=view) is view
         mark(entries, key, "1", PROMOTED)
-        held = entries.get_view(key, 9, held=held)
-        assert [item.override for item in held.items] == [None, PROMOTED, None]
+        view = entries.get_view(key, 9, held=view)
+        assert [item.override for item in view.items] == [None, PROMOTED, None]
         mark(entries, key, "1", None)
-        assert entries.get_view(key, 9, held=held) == entries.get_view(key, 9)
+        assert entries.get_view(key, 9, held=view) == entries.get_view(key, 9)
         assert entries.apply(key, {}, roll_up=roll_up(before="2", hidden=2), was_hidden=0)
-        held = entries.get_view(key, 9, held=held)
-        assert ids(held) == ["s", "2"]
+        view = entries.get_view(key, 9, held=view)
+        assert ids(view) == ["s", "2"]
         stores.messages.append(key, [message(id="3")], NOW)
-        assert entries.get_view(key, 9, held=held) == entries.get_view(key, 9)
-        assert entries.get_view(key, 9, held=held).hidden_count == 2
+        assert entries.get_view(key, 9, held=view) == entries.get_view(key, 9)
+        assert entries.get_view(key, 9, held=view).hidden_count == 2
 
     def test_an_earlier_view_does_not_grow_beyond_the_limit(
         self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         fill(stores, key, 3)
-        held = entries.get_view(key, 4)
+        view = entries.get_view(key, 4)
         stores.messages.append(key, [message(id=name) for name in "abc"], NOW)
-        assert ids(entries.get_view(key, 4, held=held)) == ["2", "a", "b", "c"]
+        assert ids(entries.get_view(key, 4, held=view)) == ["2", "a", "b", "c"]
 
-    def test_a_message_is_found_with_the_key_of_the_view(
+    def test_a_message_is_found_by_its_key_in_the_view(
         self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         stores.messages.append(key, [message(id=name) for name in HOSTILE_NAMES], NOW)
@@ -144,7 +142,7 @@ class OverrideRepositoryConformance(StoreConformance):
         ],
         ids=["bare", "promoted", "archived", "all", "empty", "any content", "any call", "any reason"],
     )
-    def test_a_mark_comes_back_equal(
+    def test_an_override_comes_back_equal(
         self,
         stores: Stores,
         entries: OverrideRepository,
@@ -157,9 +155,9 @@ class OverrideRepositoryConformance(StoreConformance):
         assert mark_of(entries, key, "1") == given
         assert [item.override for item in entries.get_view(key, 9).items] == [None, given]
         promoted = entries.list_promoted(namespace, before=None, limit=9)
-        assert [one.item.override for one in promoted] == [given] * (given.tier is Tier.LONG_TERM)
+        assert [entry.item.override for entry in promoted] == [given] * (given.tier is Tier.LONG_TERM)
 
-    def test_every_tier_and_state_can_be_marked(
+    def test_every_tier_and_state_can_be_overridden(
         self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         marks = [replace(PROMOTED, tier=tier, state=state) for tier in Tier for state in EntryState]
@@ -168,7 +166,7 @@ class OverrideRepositoryConformance(StoreConformance):
         assert entries.apply(key, dict(zip(keys, marks, strict=True)), roll_up=None, was_hidden=0)
         assert [item.override for item in entries.get_view(key, 99).items] == marks
 
-    def test_a_later_mark_replaces_the_one_before_and_none_takes_it_away(
+    def test_a_later_override_replaces_the_earlier_one_and_none_removes_it(
         self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         fill(stores, key, 1)
@@ -176,7 +174,7 @@ class OverrideRepositoryConformance(StoreConformance):
             mark(entries, key, "0", given)
             assert mark_of(entries, key, "0") == given
 
-    def test_marks_leave_the_record_and_other_entries_as_they_are(
+    def test_overrides_do_not_change_the_record_or_other_entries(
         self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         fill(stores, key, 3)
@@ -186,7 +184,7 @@ class OverrideRepositoryConformance(StoreConformance):
         assert [item.override for item in entries.get_view(key, 9).items] == [PROMOTED, ARCHIVED, None]
         assert stores.messages.list_after(key, after=None, limit=9) == before
 
-    def test_many_marks_are_written_at_once(
+    def test_many_overrides_are_written_in_one_call(
         self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         fill(stores, key, 1100)
@@ -196,7 +194,7 @@ class OverrideRepositoryConformance(StoreConformance):
         assert entries.apply(key, changes, roll_up=None, was_hidden=0)
         assert [item.override for item in entries.get_view(key, 9999).items] == [None, ARCHIVED] * 550
 
-    def test_marks_and_summary_are_written_together(
+    def test_overrides_and_summary_are_written_atomically(
         self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         fill(stores, key, 6)
@@ -210,7 +208,7 @@ class OverrideRepositoryConformance(StoreConformance):
         assert behind is not None
         assert (behind.override, behind.message.is_compressed) == (ARCHIVED, True)
 
-    def test_a_summary_without_a_place_leaves_no_mark_behind(
+    def test_a_summary_before_an_unknown_message_writes_no_override(
         self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath, key: int
     ) -> None:
         fill(stores, key, 3)
@@ -223,7 +221,7 @@ class OverrideRepositoryConformance(StoreConformance):
         assert entries.list_promoted(namespace, before=None, limit=9) == ()
         assert stores.messages.get(key, "s") is None
 
-    def test_who_looked_before_another_compressed_writes_nothing(
+    def test_a_stale_view_writes_nothing_after_another_compression(
         self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath, key: int
     ) -> None:
         fill(stores, key, 4)
@@ -237,7 +235,7 @@ class OverrideRepositoryConformance(StoreConformance):
         assert stores.messages.get(key, "s") is None
         assert entries.apply(key, marks, roll_up=None, was_hidden=2)
 
-    def test_of_many_who_compress_at_once_one_does(
+    def test_only_one_of_several_concurrent_compressions_succeeds(
         self, stores: Stores, entries: OverrideRepository, key: int
     ) -> None:
         fill(stores, key, 4)
@@ -253,12 +251,14 @@ class OverrideRepositoryConformance(StoreConformance):
         view = entries.get_view(key, 9)
         assert (ids(view), view.hidden_count) == ([*done, "2", "3"], 2)
 
-    def test_nothing_to_write_is_written(self, stores: Stores, entries: OverrideRepository, key: int) -> None:
+    def test_an_empty_change_succeeds_only_on_a_current_view(
+        self, stores: Stores, entries: OverrideRepository, key: int
+    ) -> None:
         fill(stores, key, 1)
         assert entries.apply(key, {}, roll_up=None, was_hidden=0)
         assert not entries.apply(key, {}, roll_up=None, was_hidden=1)
 
-    def test_promoted_entries_come_newest_first_in_pages_from_all_sessions(
+    def test_promoted_entries_of_all_sessions_are_paged_newest_first(
         self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath
     ) -> None:
         sessions = [stores.sessions.get_or_create(namespace, name, NOW).key for name in ("a%\0", "b")]
@@ -269,11 +269,11 @@ class OverrideRepositoryConformance(StoreConformance):
         seen: list[tuple[str, str]] = []
         before = None
         while page := entries.list_promoted(namespace, before=before, limit=3):
-            seen += [(one.item.message.content, one.session) for one in page]
+            seen += [(entry.item.message.content, entry.session) for entry in page]
             before = page[-1].item.key
         assert seen == [(f"{n}", "b" if n % 2 else "a%\0") for n in (7, 6, 4, 3, 2, 1, 0)]
 
-    def test_tenants_never_meet(
+    def test_tenants_are_isolated(
         self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath
     ) -> None:
         for name in HOSTILE_NAMES:
@@ -301,7 +301,7 @@ class OverrideRepositoryConformance(StoreConformance):
             assert len(entries.list_by_message_id(namespace, name, limit=1)) == 1
         assert entries.list_by_message_id(namespace, "nowhere", limit=9) == ()
 
-    def test_a_session_cannot_mark_the_messages_of_another(
+    def test_a_session_cannot_override_messages_of_another_session(
         self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath, key: int
     ) -> None:
         other = (*namespace, "other")
@@ -330,7 +330,7 @@ class OverrideRepositoryConformance(StoreConformance):
         with pytest.raises(SessionNotFoundError):
             entries.apply(key, {}, roll_up=None, was_hidden=0)
 
-    def test_a_deleted_namespace_leaves_nothing(
+    def test_a_deleted_namespace_keeps_no_data(
         self, stores: Stores, entries: OverrideRepository, namespace: NamespacePath
     ) -> None:
         child = (*namespace, "child")
@@ -339,8 +339,8 @@ class OverrideRepositoryConformance(StoreConformance):
             fill(stores, key, 2)
             mark(entries, key, "0", PROMOTED)
         stores.sessions.delete_namespace(namespace)
-        anew = stores.sessions.get_or_create(namespace, "session", NOW).key
-        fill(stores, anew, 2)
-        assert [item.override for item in entries.get_view(anew, 9).items] == [None, None]
+        recreated = stores.sessions.get_or_create(namespace, "session", NOW).key
+        fill(stores, recreated, 2)
+        assert [item.override for item in entries.get_view(recreated, 9).items] == [None, None]
         assert entries.list_promoted(namespace, before=None, limit=9) == ()
         assert len(entries.list_promoted(child, before=None, limit=9)) == 1

@@ -1,4 +1,4 @@
-"""What ``RecallIndexRepository`` must do."""
+"""Contract of ``RecallIndexRepository``."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class RecallIndexRepositoryConformance(StoreConformance):
         assert stores.index is not None, "hand in Stores(index=...) to run this suite"
         return Talk(stores, stores.index, namespace, key)
 
-    def test_a_namespace_that_is_empty_or_not_there_has_nothing(self, talk: Talk) -> None:
+    def test_an_empty_or_unknown_namespace_has_no_rows(self, talk: Talk) -> None:
         refresh = talk.index.load_changes((*talk.namespace, "nowhere"), 0)
         assert refresh.tenant is None
         assert (len(refresh.rows.keys), len(refresh.rows.speakers)) == (0, 0)
         assert (talk.all_keys(), talk.places("narwhal")) == ([], {})
 
-    def test_all_messages_of_a_namespace_are_there_and_none_of_another(self, talk: Talk) -> None:
+    def test_a_namespace_index_has_all_its_messages_and_no_others(self, talk: Talk) -> None:
         tenants = [talk.beside("a", name) for name in HOSTILE_NAMES]
         for number, tenant in enumerate(tenants):
             tenant.say(*["narwhal"] * number)
@@ -60,7 +60,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
             assert tenant.places("narwhal") == {"narwhal": dict.fromkeys(own, 1)}
         assert talk.places("narwhal") == {}
 
-    def test_behind_a_mark_nothing_new_is_missing(self, talk: Talk) -> None:
+    def test_all_new_messages_are_loaded_after_a_watermark(self, talk: Talk) -> None:
         other, mark, seen = talk.beside("session", "other"), 0, set[int]()
         for number in range(5):
             talk.say(*[f"message {number}"] * number)
@@ -71,7 +71,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
             seen |= new
         assert sorted(seen) == talk.all_keys()
 
-    def test_who_follows_many_writers_misses_nothing(self, talk: Talk) -> None:
+    def test_a_reader_with_a_watermark_misses_nothing_of_concurrent_writers(self, talk: Talk) -> None:
         start, numbers, seen = threading.Barrier(THREADS, timeout=60), count(), list[set[int]]()
 
         def write_and_read() -> None:
@@ -89,7 +89,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         assert len(talk.all_keys()) == 10 * THREADS
         assert seen == [set(talk.all_keys())] * THREADS
 
-    def test_what_was_erased_is_told_by_a_number(self, talk: Talk) -> None:
+    def test_erasing_increases_the_erasure_epoch(self, talk: Talk) -> None:
         before = talk.tenant()
         talk.say("narwhal")
         talk.beside("other").say("tusk")
@@ -103,7 +103,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         talk.beside("session").say("anew")
         assert len({before, between, talk.tenant()}) == 3
 
-    def test_what_was_erased_is_not_found(self, talk: Talk) -> None:
+    def test_erased_messages_are_not_found(self, talk: Talk) -> None:
         gone, stays = talk.beside("gone"), talk.beside("stays")
         gone.say("narwhal tusk", "narwhal")
         stays.say("narwhal")
@@ -125,7 +125,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         assert len(talk.all_keys()) == 5
         assert talk.places("narwhal tusk") == {"tusk": dict.fromkeys(talk.all_keys(), 1)}
 
-    def test_rows_say_where_a_message_stands_and_what_its_form_is(self, talk: Talk) -> None:
+    def test_rows_contain_session_position_speaker_and_form_of_a_message(self, talk: Talk) -> None:
         batch = [
             replace(message("Narwhals swim with narwhals", role=Role.ASSISTANT), name="Ann Lee"),
             replace(message("Where do they swim? "), name="Tomás"),
@@ -159,7 +159,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         assert talk.places("boats painting unicorn") == expected
         assert talk.places("unicorn") == talk.places("") == {}
 
-    def test_the_terms_of_messages_are_given_back(self, talk: Talk) -> None:
+    def test_the_terms_of_messages_are_returned(self, talk: Talk) -> None:
         texts = ("Paint the boats, paint", "the and of", "", "café 東京")
         talk.say(*texts)
         given = talk.index.get_terms([*talk.all_keys(), 2**40])
@@ -168,7 +168,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         ]
         assert set(given) == set(talk.all_keys())
 
-    def test_one_term_many_times_is_found_and_counted(self, talk: Talk) -> None:
+    def test_a_repeated_term_is_found_and_counted(self, talk: Talk) -> None:
         talk.say("tusk", "narwhal " * 300)
         assert talk.index.load_changes(talk.namespace, 0).rows.lengths.tolist() == [1, 300]
         ((_, times),) = talk.places("narwhal")["narwhal"].items()
@@ -207,7 +207,9 @@ class RecallIndexRepositoryConformance(StoreConformance):
             term: {key: extract_terms(text).count(term)} for term in extract_terms(query)
         }
 
-    def test_messages_are_found_with_mark_and_session(self, talk: Talk, entries: OverrideRepository) -> None:
+    def test_messages_are_found_with_override_and_session(
+        self, talk: Talk, entries: OverrideRepository
+    ) -> None:
         call = ToolCall("c", "search", ANY_TEXT)
         for number, name in enumerate(HOSTILE_NAMES):
             said = replace(message(ANY_TEXT, id=f"{number}"), name=ANY_TEXT, tool_calls=(call,))
@@ -216,11 +218,11 @@ class RecallIndexRepositoryConformance(StoreConformance):
         assert entries.apply(talk.beside("a%").key, {talk.all_keys()[0]: mark}, roll_up=None, was_hidden=0)
         found = talk.index.get_messages(talk.tenant(), [*talk.all_keys(), 2**40])
         assert [found[key].session for key in talk.all_keys()] == list(HOSTILE_NAMES)
-        for number, one in enumerate(found[key] for key in talk.all_keys()):
-            assert one.view_item == entries.get(talk.beside(one.session).key, f"{number}")
+        for number, indexed in enumerate(found[key] for key in talk.all_keys()):
+            assert indexed.view_item == entries.get(talk.beside(indexed.session).key, f"{number}")
         assert (set(found), dict(talk.index.get_messages(talk.tenant(), []))) == (set(talk.all_keys()), {})
 
-    def test_many_messages_are_found_at_once(self, talk: Talk) -> None:
+    def test_many_messages_are_read_in_one_call(self, talk: Talk) -> None:
         texts = [f"narwhal {n}" for n in range(1200)]
         talk.say(*texts)
         keys = talk.all_keys()
@@ -228,7 +230,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         assert [found[key].view_item.message.content for key in keys] == texts
         assert [sorted(terms[key]) for key in keys] == [sorted(extract_terms(text)) for text in texts]
 
-    def test_messages_of_a_tier_are_known(self, talk: Talk, entries: OverrideRepository) -> None:
+    def test_messages_are_found_by_tier(self, talk: Talk, entries: OverrideRepository) -> None:
         talk.say("one", "two", "three")
         keys, other = talk.all_keys(), talk.beside("session", "other")
         mark = EntryOverride(tier=Tier.LONG_TERM, changed_at=NOW)
@@ -238,7 +240,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         assert entries.apply(talk.key, {keys[0]: None}, roll_up=None, was_hidden=0)
         assert talk.index.list_keys_in_tier(talk.tenant().key, Tier.LONG_TERM).tolist() == [keys[1]]
 
-    def test_accesses_add_up_and_those_of_what_is_gone_are_ignored(self, talk: Talk) -> None:
+    def test_accesses_add_up_and_those_of_erased_messages_are_ignored(self, talk: Talk) -> None:
         gone, later = talk.beside("gone"), NOW + timedelta(microseconds=1)
         gone.say("narwhal")
         talk.say("one", "two")
@@ -250,7 +252,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         talk.index.add_accesses(tenant, {}, later)
         assert talk.accesses() == [4, 2]
 
-    def test_messages_of_another_namespace_are_neither_found_nor_counted(self, talk: Talk) -> None:
+    def test_messages_of_other_namespaces_are_neither_found_nor_counted(self, talk: Talk) -> None:
         other = talk.beside("session", "other")
         ours, theirs = talk.say("narwhal", "tusk"), other.say("narwhal")
         assert set(talk.index.get_messages(talk.tenant(), [*theirs, *ours])) == set(ours)
@@ -260,7 +262,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
 
     @pytest.mark.parametrize("what", ["session", "namespace"])
     @pytest.mark.parametrize("labels", [(), ("elsewhere",)])
-    def test_a_later_message_with_the_same_key_is_not_taken_for_the_one_that_is_gone(
+    def test_a_later_message_with_a_reused_key_is_not_mistaken_for_the_erased_one(
         self, talk: Talk, what: str, labels: tuple[str, ...]
     ) -> None:
         stays, gone = talk.beside("stays"), talk.beside("gone")
@@ -274,7 +276,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         assert not any(talk.beside("later").accesses() + later.accesses())
         assert set(talk.index.get_messages(talk.tenant(), keys)) <= set(talk.all_keys())
 
-    def test_who_looks_while_others_erase_finds_nothing_else(self, talk: Talk) -> None:
+    def test_a_search_during_concurrent_erasure_finds_no_foreign_message(self, talk: Talk) -> None:
         start, numbers, names = threading.Barrier(THREADS, timeout=60), count(), dict[int, str]()
 
         def come_and_go(number: int) -> None:
@@ -288,8 +290,8 @@ class RecallIndexRepositoryConformance(StoreConformance):
             assert refresh.tenant is not None
             sessions = dict(zip(refresh.rows.keys.tolist(), refresh.rows.sessions.tolist(), strict=True))
             talk.index.add_accesses(refresh.tenant, dict.fromkeys(sessions, 1), NOW)
-            for key, one in talk.index.get_messages(refresh.tenant, list(sessions)).items():
-                assert one.session == names[sessions[key]]
+            for key, indexed in talk.index.get_messages(refresh.tenant, list(sessions)).items():
+                assert indexed.session == names[sessions[key]]
 
         def work() -> None:
             start.wait()

@@ -1,4 +1,4 @@
-"""What the suites for indexes share: sessions whose messages are looked at by their keys."""
+"""Helpers of the index suites: sessions with access to messages by key."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Talk:
 
 
 @dataclass(frozen=True)
-class Shelf(Talk):
+class VectorHelper(Talk):
     """A session, and a model that nobody else uses, with their vectors."""
 
     vectors: VectorRepository
@@ -115,19 +115,19 @@ class Shelf(Talk):
         """Keep vectors, with nothing erased since."""
         assert self.vectors.insert_vectors(self.tenant(), self.model, keys, table)
 
-    def loaded(self, limit: int = 1000) -> dict[int, list[float]]:
+    def load_all(self, limit: int = 1000) -> dict[int, list[float]]:
         """The vectors that are there, as a reader comes by them from the beginning, page by page."""
         found, mark, namespace = dict[int, list[float]](), 0, self.tenant().key
         while True:
             keys, table, mark = self.vectors.load_vectors(namespace, self.model, mark, limit)
             if table is None:
-                found |= self.given(keys.tolist())
+                found |= self.read_vectors(keys.tolist())
             else:
                 found |= by_key(keys.tolist(), table)
             if len(keys) < limit:
                 return found
 
-    def given(self, keys: Sequence[int]) -> dict[int, list[float]]:
+    def read_vectors(self, keys: Sequence[int]) -> dict[int, list[float]]:
         """The vectors of some messages."""
         found, table = self.vectors.get_vectors(self.model, keys)
         return by_key(found.tolist(), table)

@@ -1,4 +1,4 @@
-"""What a store of items and its index must do."""
+"""Contract of the item repository and its index."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ItemRepositoryConformance(StoreConformance):
         assert items.get_by_keys([kept.pk], NOW) == {kept.pk: kept}
         assert items.get_values([kept.pk], NOW)[kept.pk].value == {"n": 1}
 
-    def test_any_text_and_any_name_come_back_equal(
+    def test_hostile_names_and_texts_come_back_equal(
         self, items: ItemRepository, namespace: NamespacePath
     ) -> None:
         for name in HOSTILE_NAMES:
@@ -72,7 +72,7 @@ class ItemRepositoryConformance(StoreConformance):
             assert kept.item.value == {"x": name}
         assert set(items.list_namespaces(namespace, NOW)) == {(*namespace, name) for name in HOSTILE_NAMES}
 
-    def test_an_update_keeps_key_and_creation_and_takes_the_next_revision(
+    def test_an_update_keeps_key_and_created_at_and_increments_the_revision(
         self, items: ItemRepository, namespace: NamespacePath
     ) -> None:
         items.write([_write(namespace, "a", "{}")], NOW, model=None)
@@ -82,7 +82,7 @@ class ItemRepositoryConformance(StoreConformance):
         assert (second.pk, second.item.created_at, second.item.updated_at) == (first.pk, NOW, LATER)
         assert second.revision > first.revision
 
-    def test_the_last_deletion_takes_the_namespace_with_it(
+    def test_deleting_the_last_item_removes_the_namespace(
         self, items: ItemRepository, index: ItemIndex, namespace: NamespacePath
     ) -> None:
         items.write([_write(namespace, "a", "{}")], NOW, model=None)
@@ -95,7 +95,7 @@ class ItemRepositoryConformance(StoreConformance):
             state.pk for state in index.list_namespace_states(namespace)
         )
 
-    def test_what_has_expired_is_not_there_and_refreshing_does_not_bring_it_back(
+    def test_an_expired_item_is_hidden_and_refreshing_does_not_restore_it(
         self, items: ItemRepository, namespace: NamespacePath
     ) -> None:
         items.write([_write(namespace, "a", "{}", ttl=5.0)], NOW, model=None)
@@ -111,7 +111,7 @@ class ItemRepositoryConformance(StoreConformance):
         assert items.sweep(LATER) >= 1
         assert not items.get([(namespace, "a")], NOW)
 
-    def test_the_index_tells_what_changed_and_gives_terms_and_vectors(
+    def test_the_index_returns_changes_with_terms_and_vectors(
         self, items: ItemRepository, index: ItemIndex, namespace: NamespacePath, model: int
     ) -> None:
         texts = (ItemText(text="a boat", terms="boat", vector=VECTOR), ItemText(text=ANY_TEXT, terms="x y"))
@@ -128,7 +128,7 @@ class ItemRepositoryConformance(StoreConformance):
         items.write([_write(namespace, "b", None)], NOW, model=None)
         assert index.list_namespace_states(namespace)[0].erasure_epoch > state.erasure_epoch
 
-    def test_vectors_are_kept_only_for_texts_that_are_as_they_were(
+    def test_vectors_are_stored_only_for_unchanged_texts(
         self, items: ItemRepository, index: ItemIndex, namespace: NamespacePath, model: int
     ) -> None:
         texts = (ItemText(text="a boat", terms="boat"),)

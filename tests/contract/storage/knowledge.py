@@ -1,4 +1,4 @@
-"""What ``KnowledgeRepository`` must do."""
+"""Contract of ``KnowledgeRepository``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
     """What ``KnowledgeRepository`` must do."""
 
     @pytest.mark.parametrize("text", [ANY_TEXT, "\0", "\udfff", "base64:AA==", "base64:\0", " \n"])
-    def test_what_goes_in_comes_out_equal(
+    def test_all_fields_come_back_equal(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath, text: str
     ) -> None:
         given = Knowledge(
@@ -73,14 +73,14 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
         assert knowledge.list_page(namespace, text, after=None, limit=9) == (given,)
         assert knowledge.list_stale(namespace, before=NOW + timedelta(days=1), below=0.1, limit=9) == (given,)
 
-    def test_any_source_comes_out_equal(
+    def test_any_source_comes_back_equal(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         given = replace(known(), source=ANY_TEXT)
         put(knowledge, namespace, given)
         assert knowledge.get(namespace, "domain", "key") == given
 
-    def test_what_is_not_known_is_not_made_up(
+    def test_unknown_knowledge_is_not_returned(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, known("other"))
@@ -88,7 +88,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
         assert knowledge.list_history(namespace, "domain", "key") == ()
         assert knowledge.list_page((*namespace, "x"), None, after=None, limit=9) == ()
 
-    def test_tenants_never_meet(self, knowledge: KnowledgeRepository, namespace: NamespacePath) -> None:
+    def test_tenants_are_isolated(self, knowledge: KnowledgeRepository, namespace: NamespacePath) -> None:
         for name in HOSTILE_NAMES:
             item = known(value=f"walrus of {name!r}")
             put_after(knowledge, (*namespace, name), item, past(item))
@@ -112,7 +112,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
         of_a = {item.key for item in items if item.category == "a"}
         assert set(keys(knowledge.list_page(namespace, "a", after=None, limit=99))) == of_a
 
-    def test_a_key_that_many_store_at_once_is_there_once(
+    def test_a_key_stored_concurrently_exists_once(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         start = threading.Barrier(THREADS)
@@ -132,7 +132,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
         (only,) = knowledge.list_page(namespace, None, after=None, limit=99)
         assert only.store_count == THREADS
 
-    def test_many_names_are_changed_at_once(
+    def test_many_names_are_updated_in_one_call(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         old = [known(f"{n}") for n in range(3)]
@@ -157,7 +157,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
         assert knowledge.list_history(namespace, "domain", "0") == (past(old[0]),)
         assert knowledge.list_history(namespace, "domain", "1") == (past(old[1]),)
 
-    def test_more_names_than_a_statement_takes_values_are_changed_at_once(
+    def test_more_names_than_sql_parameters_are_updated_in_one_call(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, known("0"))
@@ -166,7 +166,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
         assert kept == (KnowledgeUpdate(None),) * len(names)
         assert knowledge.get(namespace, "domain", "0") is None
 
-    def test_a_decision_that_fails_leaves_everything_untouched(
+    def test_a_failing_update_function_changes_nothing(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         items = [known(f"{n}") for n in range(3)]
@@ -184,7 +184,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
         assert [knowledge.list_history(namespace, *name) for name in names] == [()] * 4
         assert found(knowledge, namespace, "changed") == []
 
-    def test_taking_away_what_is_not_there_changes_nothing(
+    def test_deleting_unknown_knowledge_changes_nothing(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         assert knowledge.update(namespace, [("domain", "key")], KnowledgeUpdate, NOW) == (
@@ -193,7 +193,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
         assert knowledge.update(namespace, [], KnowledgeUpdate, NOW) == ()
         assert knowledge.list_page(namespace, None, after=None, limit=9) == ()
 
-    def test_pages_come_by_category_and_key_and_join_to_the_whole(
+    def test_pages_are_sorted_by_category_and_key_and_complete(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         names = [(category, key) for category in ("a", "b", "c") for key in ("k", "l", "m", "n")]
@@ -206,7 +206,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
         assert keys(knowledge.list_page(namespace, "b", after=("b", "gone"), limit=1)) == ["k"]
         assert knowledge.list_page(namespace, None, after=names[-1], limit=9) == ()
 
-    def test_pages_over_any_names_miss_none(
+    def test_pages_over_hostile_names_are_complete(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, *(known(name, category=name) for name in HOSTILE_NAMES))
@@ -215,7 +215,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
             seen += keys(page)
         assert sorted(seen) == sorted(HOSTILE_NAMES)
 
-    def test_what_was_not_used_since_then_comes_oldest_first(
+    def test_stale_knowledge_is_listed_oldest_first(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, *(known(f"{days}", days=days) for days in (3, 1, 2, 0)))
@@ -227,7 +227,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
             knowledge.list_stale(namespace, before=before - timedelta(microseconds=1), below=0.1, limit=9)
         ) == ["0", "1"]
 
-    def test_history_is_oldest_first_and_equal(
+    def test_history_is_sorted_oldest_first_and_equal(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         values = [known(ANY_TEXT, text, category=ANY_TEXT) for text in ("b", ANY_TEXT, "a", "b")]
@@ -235,7 +235,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
             put_after(knowledge, namespace, item, past(item))
         assert knowledge.list_history(namespace, ANY_TEXT, ANY_TEXT) == tuple(past(item) for item in values)
 
-    def test_what_held_at_a_time_is_found_from_its_beginning_to_before_its_end(
+    def test_past_knowledge_is_found_from_its_start_until_before_its_end(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         old = known("b", "old", category=ANY_TEXT)
@@ -246,7 +246,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
         moment, day = timedelta(microseconds=1), timedelta(days=1)
 
         def at(when: datetime, limit: int = 9) -> list[tuple[str, str]]:
-            return [(one.key, one.value) for one in knowledge.list_past_at(namespace, when, limit=limit)]
+            return [(item.key, item.value) for item in knowledge.list_past_at(namespace, when, limit=limit)]
 
         assert at(start - moment) == []
         assert at(start) == at(start + day - moment) == [("a", "old"), ("b", "old")]
@@ -254,7 +254,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
         assert at(start + day) == [("a", "old")]
         assert at(start + 2 * day) == []
 
-    def test_knowledge_outlives_sessions(
+    def test_knowledge_survives_deleted_sessions(
         self, stores: Stores, knowledge: KnowledgeRepository, namespace: NamespacePath, key: int
     ) -> None:
         put(knowledge, namespace, known())
@@ -262,7 +262,7 @@ class KnowledgeRepositoryConformance(KnowledgeSearchConformance):
         assert knowledge.get(namespace, "domain", "key") == known()
 
     @pytest.mark.parametrize("has_session", [True, False])
-    def test_a_deleted_namespace_leaves_nothing(
+    def test_a_deleted_namespace_keeps_no_data(
         self, stores: Stores, knowledge: KnowledgeRepository, namespace: NamespacePath, *, has_session: bool
     ) -> None:
         child = (*namespace, "child")

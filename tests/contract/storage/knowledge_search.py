@@ -1,4 +1,4 @@
-"""What every ``KnowledgeRepository`` must find."""
+"""Contract of the search of ``KnowledgeRepository``."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ class KnowledgeSearchConformance(StoreConformance):
         assert found(knowledge, (*namespace, "x"), "cookies") == []
 
     @pytest.mark.parametrize("word", ["example", "checkout", "page", "submit", "alice", "100", "app"])
-    def test_search_finds_the_words_inside_addresses_names_and_paths(
+    def test_search_finds_the_words_inside_urls_names_and_paths(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath, word: str
     ) -> None:
         text = "www.example.com/checkout #page-title form_submit alice@mail.org 100% src/app.py"
         put(knowledge, namespace, known("k", text), known(text, "v"), known("rest"))
         assert sorted(found(knowledge, namespace, word)) == ["k", text]
 
-    def test_search_reads_a_key_as_it_was_given(
+    def test_search_reads_a_key_literally(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, known("100%cotton"), known("null\0walrus"), known("rest"))
@@ -91,7 +91,7 @@ class KnowledgeSearchConformance(StoreConformance):
         assert found(knowledge, namespace, "walrus") == ["null\0walrus"]
         assert found(knowledge, namespace, "25", "25cotton", "00walrus") == []
 
-    def test_search_ranks_more_words_higher_and_keeps_to_limit_and_category(
+    def test_search_ranks_more_matches_higher_within_limit_and_category(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(
@@ -108,7 +108,7 @@ class KnowledgeSearchConformance(StoreConformance):
         assert found(knowledge, namespace, "queue", category="error_pattern") == ["other"]
         assert found(knowledge, namespace, "queue", category="user_preference") == []
 
-    def test_search_does_not_find_what_no_longer_holds(
+    def test_search_does_not_find_replaced_or_deleted_values(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, known("shape", "round walrus"))
@@ -118,7 +118,7 @@ class KnowledgeSearchConformance(StoreConformance):
         knowledge.update(namespace, [("domain", "shape")], lambda _: KnowledgeUpdate(None), NOW)
         assert found(knowledge, namespace, "narwhal", "shape") == []
 
-    def test_search_finds_nothing_for_no_terms_and_where_nothing_is_known(
+    def test_search_finds_nothing_without_terms_or_knowledge(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         assert found(knowledge, namespace, "walrus") == []
@@ -134,13 +134,13 @@ class KnowledgeSearchConformance(StoreConformance):
         assert found(knowledge, namespace, "红色的船要付多少?") == ["停车"]
         assert found(knowledge, namespace, "晚飯") == ["晚饭"]
 
-    def test_search_counts_a_rare_word_more_than_a_common_one(
+    def test_search_ranks_a_rare_word_above_a_common_one(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, *(known(f"{n}", "boat") for n in range(5)), known("rare", "walrus"))
         assert found(knowledge, namespace, "boat", "walrus")[0] == "rare"
 
-    def test_search_puts_the_surer_first_where_both_are_as_good(
+    def test_search_breaks_ties_by_confidence(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         items = [
@@ -150,7 +150,7 @@ class KnowledgeSearchConformance(StoreConformance):
         assert found(knowledge, namespace, "walrus") == ["walrus 4", "walrus 2", "walrus 3", "walrus 1"]
         assert found(knowledge, namespace, "walrus", limit=2) == ["walrus 4", "walrus 2"]
 
-    def test_what_others_know_changes_neither_what_is_found_nor_its_order_nor_its_score(
+    def test_knowledge_of_other_namespaces_does_not_change_results_or_scores(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(
@@ -166,7 +166,7 @@ class KnowledgeSearchConformance(StoreConformance):
             put(knowledge, other, *(known(f"{n}", "walrus walrus sail") for n in range(20)))
         assert knowledge.search(namespace, terms, category=None, limit=2) == alone
 
-    def test_search_takes_operators_and_any_text_as_words(
+    def test_search_treats_operators_as_words(
         self, knowledge: KnowledgeRepository, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, known("text", f"a walrus {ANY_TEXT}"))

@@ -1,4 +1,4 @@
-"""What ``LongTermRepository`` must do."""
+"""Contract of ``LongTermRepository``: writes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BEFORE, AFTER = LearningCursor(4, 2), LearningCursor(6, 2)
 PENDING, VALIDATED = FactState.PENDING, FactState.VALIDATED
 
 
-def filled(book: Book) -> dict[str, Any]:
+def fill_book(book: Book) -> dict[str, Any]:
     """Fill a memory, and give a write that changes everything in it."""
     for name in "abcz":
         book.put(name, tags=frozenset({name}))
@@ -97,19 +97,19 @@ class LongTermRepositoryConformance(
         given = {text: full_entry(book, text, tier) for text in TEXTS}
         book.write(put=(*given.values(), book.new("bare", tier=tier)))
         for text, new in given.items():
-            kept = book.kept(text)
+            kept = book.get_stored(text)
             assert (kept.entry, kept.details, kept.archived_at) == (new.entry, new.details, None)
             assert kept in book.store.list_entries(book.namespace, tier, ALL, limit=9)
             assert book.store.get_by_keys(book.namespace, [kept.key], TIERS, ALL) == {kept.key: kept}
-        bare = book.kept("bare")
+        bare = book.get_stored("bare")
         assert (bare.entry, bare.details) == (book.new("bare", tier=tier).entry, {})
 
-    def test_times_that_are_left_out_are_those_of_its_making(self, book: Book) -> None:
+    def test_omitted_times_default_to_created_at(self, book: Book) -> None:
         book.put("a", created_at=LATER, valid_from=None, last_access_at=None)
-        entry = book.kept("a").entry
+        entry = book.get_stored("a").entry
         assert (entry.valid_from, entry.valid_until, entry.last_access_at) == (LATER, None, LATER)
 
-    def test_what_is_not_there_is_not_made_up(self, book: Book) -> None:
+    def test_unknown_entries_are_not_returned(self, book: Book) -> None:
         assert book.store.get(book.namespace, ["a"]) == {}
         book.put("a")
         assert list(book.store.get(book.namespace, ["b", "a", "a"])) == ["a"]
@@ -117,14 +117,14 @@ class LongTermRepositoryConformance(
         assert book.store.get((*book.namespace, "x"), ["a"]) == {}
         assert book.store.list_relations(book.namespace, ["b"]) == ()
 
-    def test_an_entry_takes_the_place_of_the_one_with_its_id(self, book: Book) -> None:
+    def test_an_entry_replaces_the_one_with_the_same_id(self, book: Book) -> None:
         book.put("a", tags=frozenset({"old", "both"}), details={"old": 1}, category="old")
         book.put("b")
         book.write(relate=(relation("b", "a"),))
         tags = frozenset({"new", "both"})
         given = book.new("a", content="new", kind="goal", tags=tags, importance=0.9, details={"new": 2})
         book.write(put=(given,))
-        kept = book.kept("a")
+        kept = book.get_stored("a")
         assert (kept.entry, kept.details) == (given.entry, {"new": 2})
         assert sorted(book.ids()) == ["a", "b"]
         tagged = [book.ids(tags=frozenset({tag})) for tag in ("old", "new", "both")]
@@ -132,11 +132,11 @@ class LongTermRepositoryConformance(
         assert book.ids(categories=frozenset({"old"})) == []
         assert book.related("a") == [("b", "supersedes", "a")]
 
-    def test_the_last_of_two_with_one_id_in_a_write_stays(self, book: Book) -> None:
+    def test_the_last_of_two_entries_with_one_id_in_a_write_wins(self, book: Book) -> None:
         first = book.new("a", content="first", tags=frozenset({"old", "both"}))
         last = book.new("a", content="last", tags=frozenset({"new", "both"}))
         book.write(put=(first, last))
-        assert book.kept("a").entry == last.entry
+        assert book.get_stored("a").entry == last.entry
         assert book.ids() == ["a"]
         tagged = [book.ids(tags=frozenset({tag})) for tag in ("old", "new", "both")]
         assert tagged == [[], ["a"], ["a"]]
@@ -144,10 +144,10 @@ class LongTermRepositoryConformance(
         assert book.ids(tags=frozenset({"new", "both"})) == []
 
     def test_a_write_makes_all_its_changes(self, book: Book) -> None:
-        book.write(**filled(book))
-        assert book.kept("a").entry.content == "new"
-        assert book.kept("b").entry.valid_until == LATER
-        assert [book.kept(name).archived_at for name in "abcdez"] == [None, None, NOW, None, NOW, None]
+        book.write(**fill_book(book))
+        assert book.get_stored("a").entry.content == "new"
+        assert book.get_stored("b").entry.valid_until == LATER
+        assert [book.get_stored(name).archived_at for name in "abcdez"] == [None, None, NOW, None, NOW, None]
         wanted = {("b", "supersedes", "a"), ("c", "supersedes", "b"), ("d", "supports", "a")}
         assert set(book.related("a", "b")) == wanted
         assert (book.facts(), book.facts(frozenset({VALIDATED}))) == (["f", "g", "h"], ["f"])
@@ -165,10 +165,10 @@ class LongTermRepositoryConformance(
         ],
         ids=["close", "archive", "restore", "source", "target", "fact"],
     )
-    def test_a_write_that_names_what_is_not_there_changes_nothing(
+    def test_a_write_that_references_missing_records_changes_nothing(
         self, book: Book, change: dict[str, Any]
     ) -> None:
-        write = filled(book)
+        write = fill_book(book)
         before = book.all()
         with pytest.raises(EntryNotFoundError, match="'nowhere'"):
             book.commit(**{**write, **change})
@@ -179,8 +179,8 @@ class LongTermRepositoryConformance(
         "late",
         ["older revision", "newer revision", "cursor", "newer cursor", "fact", "second fact"],
     )
-    def test_a_write_that_comes_too_late_changes_nothing(self, book: Book, late: str) -> None:
-        write = filled(book)
+    def test_a_stale_write_changes_nothing(self, book: Book, late: str) -> None:
+        write = fill_book(book)
         move = write["fact_moves"][0]
         change = {
             "older revision": {"revision": write["revision"] - 1},
@@ -195,7 +195,7 @@ class LongTermRepositoryConformance(
         assert book.all() == before
         book.write(**write)
 
-    def test_the_first_write_to_a_namespace_comes_at_revision_0(self, book: Book) -> None:
+    def test_the_first_write_to_a_namespace_expects_revision_0(self, book: Book) -> None:
         assert not book.commit(put=(book.new("a"),), revision=1)
         assert book.ids() == []
         book.write(put=(book.new("a"),), revision=0)
@@ -204,14 +204,14 @@ class LongTermRepositoryConformance(
         book.write(put=(book.new("b"),), revision=1)
         assert book.state().revision == 2
 
-    def test_whoever_erases_comes_before_whoever_looked(self, book: Book) -> None:
+    def test_a_write_based_on_a_read_before_an_erasure_is_refused(self, book: Book) -> None:
         book.put("a")
         seen = book.state().revision
         book.store.delete(book.namespace, ["a"])
         assert not book.commit(put=(book.new("b"),), close={"a": LATER}, revision=seen)
         assert book.ids() == []
 
-    def test_of_many_who_looked_at_the_same_time_one_writes(self, book: Book) -> None:
+    def test_only_one_of_several_writers_with_the_same_revision_succeeds(self, book: Book) -> None:
         book.put("first")
         start, names, won = threading.Barrier(THREADS, timeout=60), itertools.count(), list[str]()
 
@@ -228,7 +228,7 @@ class LongTermRepositoryConformance(
         assert len(won) == 5
         assert book.ids() == ["first", *won]
 
-    def test_many_who_write_to_a_new_namespace_at_once_all_do(self, book: Book) -> None:
+    def test_concurrent_first_writes_to_a_namespace_all_succeed(self, book: Book) -> None:
         there = replace(book, namespace=(*book.namespace, "new"))
         start, names = threading.Barrier(THREADS, timeout=60), itertools.count()
 
@@ -239,16 +239,16 @@ class LongTermRepositoryConformance(
         run_in_threads(THREADS, write)
         assert sorted(there.ids()) == [f"{number}" for number in range(THREADS)]
 
-    def test_what_is_put_may_be_named_in_the_same_write(self, book: Book) -> None:
+    def test_a_new_entry_can_be_referenced_in_the_same_write(self, book: Book) -> None:
         new = tuple(book.new(name) for name in "ab")
         book.write(put=new, close={"b": LATER}, relate=(relation("a", "b"),), archive=("b",))
-        assert (book.ids(), book.kept("b").entry.valid_until) == (["a"], LATER)
+        assert (book.ids(), book.get_stored("b").entry.valid_until) == (["a"], LATER)
         assert book.related("b") == [("a", "supersedes", "b")]
 
-    def test_many_entries_are_written_and_read_at_once(self, book: Book) -> None:
+    def test_many_entries_are_written_and_read_in_one_call(self, book: Book) -> None:
         names = [f"{number}" for number in range(500)]
         book.write(put=tuple(book.new(name, tags=frozenset({name, "all"})) for name in names))
-        chain = tuple(relation(one, two) for one, two in itertools.pairwise(names[:450]))
+        chain = tuple(relation(source, target) for source, target in itertools.pairwise(names[:450]))
         close = dict.fromkeys(names, LATER)
         book.write(relate=chain, close=close, archive=tuple(names[:440]))
         assert set(book.store.get(book.namespace, names)) == set(names)
@@ -259,30 +259,35 @@ class LongTermRepositoryConformance(
         with pytest.raises(InvalidInputError):
             book.commit(relate=(relation(names[449], names[0]),))
         book.write(put=tuple(book.new(name, content="new") for name in names))
-        assert {one.entry.content for one in book.store.get(book.namespace, names).values()} == {"new"}
+        assert {
+            stored_entry.entry.content for stored_entry in book.store.get(book.namespace, names).values()
+        } == {"new"}
         assert book.store.delete(book.namespace, [*names, "nowhere"]) == 500
         assert book.ids(archived=True) == []
 
-    def test_a_deleted_namespace_leaves_nothing(self, book: Book) -> None:
+    def test_a_deleted_namespace_keeps_no_data(self, book: Book) -> None:
         child = book.beside("child")
-        for one in (book, child):
-            one.write(**filled(one))
+        for each_book in (book, child):
+            each_book.write(**fill_book(each_book))
         before = child.all()
         book.stores.sessions.delete_namespace(book.namespace)
-        gone = replace(book, key=-1)
+        deleted = replace(book, key=-1)
         nothing: object = ([()] * 3, (), (), LearningCursor(), ())
-        assert gone.all() == nothing
+        assert deleted.all() == nothing
         assert [book.store.count(book.namespace, tier) for tier in TIERS] == [0, 0, 0]
         assert book.store.get(book.namespace, [*"abcde"]) == {}
         assert child.all() == before
-        gone.put("a", "b")
-        assert (gone.ids(), gone.related("a", "b"), gone.facts()) == (["a", "b"], [], [])
+        deleted.put("a", "b")
+        assert (deleted.ids(), deleted.related("a", "b"), deleted.facts()) == (["a", "b"], [], [])
 
-    def test_tenants_never_meet(self, book: Book) -> None:
+    def test_tenants_are_isolated(self, book: Book) -> None:
         for name in HOSTILE_NAMES:
             there = book.beside(name)
             there.write(
-                put=tuple(there.new(one, content=f"{name} {one}", tags=frozenset({one})) for one in "abcd")
+                put=tuple(
+                    there.new(entry_id, content=f"{name} {entry_id}", tags=frozenset({entry_id}))
+                    for entry_id in "abcd"
+                )
             )
         for name in HOSTILE_NAMES:
             there = book.beside(name)
@@ -291,9 +296,9 @@ class LongTermRepositoryConformance(
             assert there.store.delete(there.namespace, ["d"]) == 1
         for name in HOSTILE_NAMES:
             there = book.beside(name)
-            contents = [there.kept(one).entry.content for one in "abc"]
-            assert contents == [f"{name} {one}" for one in "abc"]
-            assert {there.kept(one).entry.namespace for one in "abc"} == {there.namespace}
+            contents = [there.get_stored(entry_id).entry.content for entry_id in "abc"]
+            assert contents == [f"{name} {entry_id}" for entry_id in "abc"]
+            assert {there.get_stored(entry_id).entry.namespace for entry_id in "abc"} == {there.namespace}
             assert (there.ids(), there.store.count(there.namespace, LONG_TERM)) == (["a", "b"], 2)
             assert there.ids(tags=frozenset({"a"})) == ["a"]
             assert there.related("a") == [("a", "supersedes", "b")]

@@ -1,4 +1,4 @@
-"""What the suites for memories share: the memory of one namespace, and what is written to it."""
+"""Helpers of the long-term suites: reads and writes in one namespace."""
 
 from __future__ import annotations
 
@@ -70,32 +70,35 @@ class Book:
         given: dict[str, Any] = changes
         return self.store.commit(self.namespace, MemoryWrite(**given), now)
 
-    def kept(self, name: str) -> StoredEntry:
+    def get_stored(self, name: str) -> StoredEntry:
         """An entry that is there."""
         return self.store.get(self.namespace, [name])[name]
 
     def key_of(self, name: str) -> int:
         """The key of an entry that is there."""
-        return self.kept(name).key
+        return self.get_stored(name).key
 
     def ids(self, tier: Tier = LONG_TERM, /, **filters: object) -> list[str]:
         """The ids of entries, the first stored first; by page and by key they are the same."""
         given: dict[str, Any] = filters
         meant = EntryFilters(**given)
         page = self.store.list_entries(self.namespace, tier, meant, limit=_ENOUGH)
-        everything = [one.key for one in self.store.list_entries(self.namespace, tier, ALL, limit=_ENOUGH)]
+        everything = [
+            stored_entry.key
+            for stored_entry in self.store.list_entries(self.namespace, tier, ALL, limit=_ENOUGH)
+        ]
         fetched = self.store.get_by_keys(self.namespace, everything, frozenset({tier}), meant)
-        assert fetched == {one.key: one for one in page}
-        return [one.entry.id for one in reversed(page)]
+        assert fetched == {stored_entry.key: stored_entry for stored_entry in page}
+        return [stored_entry.entry.id for stored_entry in reversed(page)]
 
     def related(self, *names: str) -> list[tuple[str, str, str]]:
         """The relations of entries."""
         found = self.store.list_relations(self.namespace, names)
-        return [(one.source, one.kind, one.target) for one in found]
+        return [(relation.source, relation.kind, relation.target) for relation in found]
 
     def facts(self, states: frozenset[FactState] | None = None) -> list[str]:
         """The ids of facts."""
-        return [one.id for one in self.store.list_facts(self.namespace, states, limit=_ENOUGH)]
+        return [fact.id for fact in self.store.list_facts(self.namespace, states, limit=_ENOUGH)]
 
     def state(self) -> ItemNamespaceState:
         """What the index says of the memory, once there is any."""
@@ -105,7 +108,7 @@ class Book:
     def all(self) -> object:
         """Everything that a write changes, for comparing."""
         pages = [self.store.list_entries(self.namespace, tier, ALL, limit=_ENOUGH) for tier in sorted(TIERS)]
-        names = [one.entry.id for page in pages for one in page]
+        names = [stored_entry.entry.id for page in pages for stored_entry in page]
         return (
             pages,
             self.store.list_relations(self.namespace, names),
@@ -116,13 +119,13 @@ class Book:
 
     def say(self, *ids: str) -> None:
         """Add messages to the session."""
-        self.stores.messages.append(self.key, [message(one, id=one) for one in ids], NOW)
+        self.stores.messages.append(self.key, [message(message_id, id=message_id) for message_id in ids], NOW)
 
     def turn_numbers(self, *, after: int = 0, limit: int = _ENOUGH) -> dict[int, str]:
         """The ids of messages by their numbers."""
         found = self.store.list_turns(self.key, after=after, limit=limit)
-        assert [one.number for one in found] == sorted({one.number for one in found})
-        return {one.number: one.message.id for one in found}
+        assert [turn.number for turn in found] == sorted({turn.number for turn in found})
+        return {turn.number: turn.message.id for turn in found}
 
 
 class MemoryConformance(StoreConformance):
@@ -138,7 +141,7 @@ class MemoryConformance(StoreConformance):
 
 def ids(found: Iterable[StoredEntry]) -> list[str]:
     """The ids, for comparing."""
-    return [one.entry.id for one in found]
+    return [stored_entry.entry.id for stored_entry in found]
 
 
 def relation(

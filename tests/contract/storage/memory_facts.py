@@ -1,4 +1,4 @@
-"""What ``LongTermRepository`` must do with what is on its way into memory: facts, cursors and turns."""
+"""Contract of ``LongTermRepository``: facts, cursors and turns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class MemoryFactsConformance(MemoryConformance):
         assert tuple(book.store.get_fact(book.namespace, text) for text in TEXTS) == given
         assert book.store.list_facts(book.namespace, None, limit=9) == (*given, fact("bare"))
 
-    def test_facts_come_by_state_and_oldest_first(self, book: Book) -> None:
+    def test_facts_are_listed_by_state_and_oldest_first(self, book: Book) -> None:
         for number, state in enumerate([*FactState, *FactState]):
             book.write(facts=(fact(f"{9 - number}", state=state),))
         assert book.facts() == [f"{9 - number}" for number in range(10)]
@@ -62,21 +62,21 @@ class MemoryFactsConformance(MemoryConformance):
         assert book.facts(frozenset({PROMOTED, PENDING})) == ["9", "7", "4", "2"]
         assert book.facts(frozenset()) == []
 
-    def test_pages_of_facts_join_to_the_whole(self, book: Book) -> None:
+    def test_pages_of_facts_are_complete(self, book: Book) -> None:
         names = [f"{number}" for number in range(7)]
         book.write(facts=tuple(fact(name) for name in names))
         for states in (None, frozenset({PENDING})):
             seen: list[str] = []
             last: str | None = None
             while page := book.store.list_facts(book.namespace, states, after=last, limit=3):
-                seen += [one.id for one in page]
+                seen += [fact.id for fact in page]
                 last = seen[-1]
             assert seen == names
         book.write(fact_moves=(moved("2", VALIDATED, PENDING),))  # it was the last one of a page
         page = book.store.list_facts(book.namespace, frozenset({PENDING}), after="2", limit=2)
-        assert [one.id for one in page] == ["3", "4"]
+        assert [fact.id for fact in page] == ["3", "4"]
 
-    def test_a_fact_moves_on_with_what_is_said_of_it(self, book: Book) -> None:
+    def test_a_moved_fact_gets_its_new_state_reason_and_confidence(self, book: Book) -> None:
         book.write(facts=(fact("a", confidence=0.25, reason="new"), fact("b")))
         book.write(fact_moves=(moved("a", VALIDATED, PENDING, VALIDATED, reason=ANY_TEXT, confidence=0.75),))
         after = replace(fact("a"), state=VALIDATED, reason=ANY_TEXT, confidence=0.75)
@@ -87,11 +87,11 @@ class MemoryFactsConformance(MemoryConformance):
         assert book.store.get_fact(book.namespace, "b") == fact("b")
         assert book.facts() == ["a", "b"]
 
-    def test_a_fact_may_move_in_the_write_that_it_came_with(self, book: Book) -> None:
+    def test_a_fact_can_move_in_the_write_that_adds_it(self, book: Book) -> None:
         book.write(facts=(fact("a"),), fact_moves=(moved("a", VALIDATED, PENDING),))
         assert book.facts(frozenset({VALIDATED})) == ["a"]
 
-    def test_a_fact_that_is_not_there_is_not_made_up(self, book: Book) -> None:
+    def test_an_unknown_fact_is_not_found_and_cannot_move(self, book: Book) -> None:
         book.write(facts=(fact("a"),))
         assert book.store.get_fact(book.namespace, "b") is None
         assert book.store.get_fact((*book.namespace, "a"), "a") is None
@@ -99,10 +99,10 @@ class MemoryFactsConformance(MemoryConformance):
         with pytest.raises(EntryNotFoundError, match="'b'"):
             book.commit(fact_moves=(moved("b", VALIDATED, PENDING),))
 
-    def test_facts_of_tenants_never_meet(self, book: Book) -> None:
+    def test_facts_of_tenants_are_isolated(self, book: Book) -> None:
         for name in HOSTILE_NAMES:
             there = book.beside(name)
-            there.write(facts=tuple(fact(one, content=f"{name} {one}") for one in HOSTILE_NAMES))
+            there.write(facts=tuple(fact(fact_id, content=f"{name} {fact_id}") for fact_id in HOSTILE_NAMES))
             there.write(fact_moves=(moved(name, VALIDATED, PENDING),))
         for name in HOSTILE_NAMES:
             there = book.beside(name)
@@ -113,7 +113,7 @@ class MemoryFactsConformance(MemoryConformance):
             assert found.content == f"{name} {name}"
         assert book.facts() == []
 
-    def test_of_many_who_move_a_fact_one_does(self, book: Book) -> None:
+    def test_only_one_of_several_concurrent_moves_of_a_fact_succeeds(self, book: Book) -> None:
         book.write(facts=tuple(fact(f"{number}") for number in range(5)))
         start, names, won = threading.Barrier(THREADS, timeout=60), itertools.count(), list[str]()
 
@@ -132,21 +132,21 @@ class MemoryFactsConformance(MemoryConformance):
         assert book.ids() == won
         assert book.facts(frozenset({PROMOTED})) == book.facts()
 
-    def test_facts_go_with_their_session_and_others_stay(self, book: Book) -> None:
+    def test_facts_are_deleted_with_their_session_and_others_remain(self, book: Book) -> None:
         other = book.stores.sessions.get_or_create(book.namespace, "other", NOW).key
-        book.write(facts=tuple(fact(f"{one}", session=one) for one in ("session", "other", None)))
+        book.write(facts=tuple(fact(f"{session}", session=session) for session in ("session", "other", None)))
         book.stores.sessions.delete(other)
         assert book.facts() == ["session", "None"]
 
-    def test_a_fact_has_the_name_that_its_session_has_now(self, book: Book) -> None:
+    def test_a_fact_has_the_current_name_of_its_session(self, book: Book) -> None:
         book.write(facts=(fact("a", session="session"), fact("b", session="session")))
         assert book.stores.sessions.rename(book.key, ANY_TEXT)
         book.write(fact_moves=(moved("b", VALIDATED, PENDING),))
         found = book.store.list_facts(book.namespace, None, limit=9)
-        assert [(one.id, one.session) for one in found] == [("a", ANY_TEXT), ("b", ANY_TEXT)]
+        assert [(fact.id, fact.session) for fact in found] == [("a", ANY_TEXT), ("b", ANY_TEXT)]
         assert book.store.get_fact(book.namespace, "a") == fact("a", session=ANY_TEXT)
 
-    def test_a_cursor_begins_at_nothing_and_moves(self, book: Book) -> None:
+    def test_a_cursor_starts_at_0_and_advances(self, book: Book) -> None:
         assert book.store.get_cursor(book.key) == LearningCursor(0, 0)
         assert book.store.get_cursor(-1) == LearningCursor(0, 0)
         other = book.stores.sessions.get_or_create(book.namespace, "other", NOW).key
@@ -157,7 +157,7 @@ class MemoryFactsConformance(MemoryConformance):
             assert book.store.get_cursor(book.key) == now
         assert book.store.get_cursor(other) == LearningCursor(0, 0)
 
-    def test_of_many_who_move_a_cursor_one_does(self, book: Book) -> None:
+    def test_only_one_of_several_concurrent_cursor_moves_succeeds(self, book: Book) -> None:
         start, names, won = threading.Barrier(THREADS, timeout=60), itertools.count(), list[str]()
 
         def work() -> None:
@@ -173,7 +173,7 @@ class MemoryFactsConformance(MemoryConformance):
         assert book.ids() == won
         assert book.store.get_cursor(book.key) == LearningCursor(5, 5)
 
-    def test_the_cursor_of_a_session_that_is_gone_does_not_move(self, book: Book) -> None:
+    def test_the_cursor_of_a_deleted_session_cannot_move(self, book: Book) -> None:
         book.write(cursor=forward(book, LearningCursor(), LearningCursor(1, 1)))
         book.stores.sessions.delete(book.key)
         assert book.store.get_cursor(book.key) == LearningCursor()
@@ -197,7 +197,7 @@ class MemoryFactsConformance(MemoryConformance):
         assert seen == dict(enumerate(names, 1))
         assert book.turn_numbers(after=7) == {}
         given = book.stores.messages.list_after(book.key, after=None, limit=9)
-        assert tuple(one.message for one in book.store.list_turns(book.key, after=0, limit=9)) == given
+        assert tuple(turn.message for turn in book.store.list_turns(book.key, after=0, limit=9)) == given
 
     def test_turns_are_found_by_the_ids_of_their_messages(self, book: Book) -> None:
         names = [*HOSTILE_NAMES, "last"]
@@ -209,12 +209,12 @@ class MemoryFactsConformance(MemoryConformance):
         assert book.store.get_turn_numbers(book.key, ["last"]) == {"last": len(names)}
         assert book.store.get_turn_numbers(book.key, []) == {}
 
-    def test_a_session_that_is_gone_has_no_turns(self, book: Book) -> None:
+    def test_a_deleted_session_has_no_turns(self, book: Book) -> None:
         book.say("a")
         book.stores.sessions.delete(book.key)
         assert (book.turn_numbers(), book.store.get_last_turn(book.key)) == ({}, 0)
 
-    def test_summaries_are_no_turns_and_what_they_hide_are(self, book: Book) -> None:
+    def test_summaries_are_not_turns_but_compressed_messages_are(self, book: Book) -> None:
         book.say(*"abcd")
         for name, before, hidden, was_hidden in (("first", "b", 1, 0), ("second", "d", 2, 1)):
             summary = message(f"{SUMMARY_PREFIX}\n{name}", id=name, role=Role.SYSTEM)
@@ -226,7 +226,7 @@ class MemoryFactsConformance(MemoryConformance):
         assert book.turn_numbers(after=1, limit=2) == {2: "b", 3: "c"}
         assert book.store.get_last_turn(book.key) == 5
 
-    def test_what_was_taken_out_of_the_list_is_no_turn_and_numbers_stay(self, book: Book) -> None:
+    def test_messages_removed_from_the_list_are_not_turns_and_keep_their_numbers(self, book: Book) -> None:
         lists = book.stores.transcripts
         if lists is None:
             pytest.skip("no transcripts were handed in")

@@ -1,4 +1,4 @@
-"""What the index of memories must do: an ``ItemIndex`` over the entries of one namespace."""
+"""Contract of the long-term index: an ``ItemIndex`` over the entries of one namespace."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LongTermIndexRepositoryConformance(MemoryConformance):
         book.put("a")
         assert len(book.index.list_namespace_states(book.namespace)) == 1
 
-    def test_what_was_written_behind_a_revision_is_loaded(self, book: Book) -> None:
+    def test_writes_after_a_revision_are_loaded(self, book: Book) -> None:
         book.put("a", terms="red boat", created_at=NOW)
         first = book.state()
         (item,) = load(book)
@@ -67,14 +67,14 @@ class LongTermIndexRepositoryConformance(MemoryConformance):
         second = book.state()
         assert (second.pk, second.erasure_epoch) == (first.pk, first.erasure_epoch)
         assert second.revision > first.revision
-        assert [one.pk for one in load(book, first.revision)] == [book.key_of("b")]
+        assert [item.pk for item in load(book, first.revision)] == [book.key_of("b")]
         book.put("a", terms="blue boat")
-        assert [one.texts for one in load(book, second.revision)] == [(("blue boat", None),)]
-        assert [one.pk for one in load(book)] == sorted(book.key_of(name) for name in "ab")
+        assert [item.texts for item in load(book, second.revision)] == [(("blue boat", None),)]
+        assert [item.pk for item in load(book)] == sorted(book.key_of(name) for name in "ab")
         assert book.index.list_keys([first.pk]) == {book.key_of(name) for name in "ab"}
         assert (book.index.list_keys([]), book.index.load_items([], 0, None)) == (set(), [])
 
-    def test_use_archiving_and_validity_load_nothing_anew(self, book: Book) -> None:
+    def test_access_archiving_and_validity_changes_reload_nothing(self, book: Book) -> None:
         book.put("a", "b")
         before = book.state()
         book.write(close={"a": LATER}, archive=("b",), facts=(fact("f"),))
@@ -85,7 +85,7 @@ class LongTermIndexRepositoryConformance(MemoryConformance):
         assert book.state().erasure_epoch == before.erasure_epoch
         assert book.index.list_keys([before.pk]) == {book.key_of(name) for name in "ab"}
 
-    def test_erasing_is_seen_by_its_number(self, book: Book) -> None:
+    def test_erasing_entries_increases_the_erasure_epoch(self, book: Book) -> None:
         book.put("a", "b", "c")
         before = book.state()
         assert book.store.delete(book.namespace, ["nowhere"]) == 0
@@ -96,7 +96,7 @@ class LongTermIndexRepositoryConformance(MemoryConformance):
         assert book.index.list_keys([after.pk]) == {book.key_of("c")}
         assert load(book, before.revision) == []
 
-    def test_what_goes_with_a_session_is_seen_by_the_number_too(self, book: Book) -> None:
+    def test_deleting_a_session_with_entries_increases_the_erasure_epoch(self, book: Book) -> None:
         book.put("a")
         book.put("b", tier=SHORT_TERM, session_key=book.key, turn=1)
         before = book.state()
@@ -104,7 +104,7 @@ class LongTermIndexRepositoryConformance(MemoryConformance):
         assert book.state().erasure_epoch > before.erasure_epoch
         assert book.index.list_keys([before.pk]) == {book.key_of("a")}
 
-    def test_a_namespace_that_is_made_anew_is_told_apart(self, book: Book) -> None:
+    def test_a_recreated_namespace_is_distinguished_from_the_deleted_one(self, book: Book) -> None:
         book.put("a")
         before = book.state()
         book.stores.sessions.delete_namespace(book.namespace)
@@ -113,7 +113,7 @@ class LongTermIndexRepositoryConformance(MemoryConformance):
         after = book.state()
         assert (after.pk, after.erasure_epoch) != (before.pk, before.erasure_epoch)
 
-    def test_vectors_are_kept_only_for_texts_that_are_as_they_were(self, book: Book, model: int) -> None:
+    def test_vectors_are_stored_only_for_unchanged_texts(self, book: Book, model: int) -> None:
         book.put("a", content="a boat")
         (item,) = load(book, model=model)
         place = place_of(item)
@@ -134,7 +134,7 @@ class LongTermIndexRepositoryConformance(MemoryConformance):
         new = place_of(again)
         assert book.index.get_texts([place, new], model) == {new: ("a ship", None)}
 
-    def test_vectors_of_two_models_stand_beside_each_other(
+    def test_vectors_of_two_models_are_stored_side_by_side(
         self, book: Book, model: int, other_model: int
     ) -> None:
         book.put("a")
@@ -145,7 +145,7 @@ class LongTermIndexRepositoryConformance(MemoryConformance):
         vectors = [load(book, model=each)[0].texts[0][1] for each in (model, other_model, None)]
         assert vectors == [VECTOR, OTHER, None]
 
-    def test_an_erased_entry_leaves_no_text_and_no_vector(self, book: Book, model: int) -> None:
+    def test_an_erased_entry_has_no_text_and_no_vector(self, book: Book, model: int) -> None:
         book.put("a", "b")
         first, second = (place_of(item) for item in load(book))
         book.index.insert_vectors({first: VECTOR, second: OTHER}, model)
@@ -154,7 +154,7 @@ class LongTermIndexRepositoryConformance(MemoryConformance):
         assert book.index.get_texts([first, second], model) == {second: ("b", OTHER)}
         assert book.index.get_texts([], model) == {}
 
-    def test_many_entries_are_indexed_at_once(self, book: Book, model: int) -> None:
+    def test_many_entries_are_indexed_in_one_call(self, book: Book, model: int) -> None:
         book.write(put=tuple(book.new(f"{number}") for number in range(500)))
         places = [place_of(item) for item in load(book)]
         book.index.insert_vectors(dict.fromkeys(places[1:], VECTOR), model)
@@ -162,7 +162,7 @@ class LongTermIndexRepositoryConformance(MemoryConformance):
         assert [texts[place][1] for place in places] == [None] + [VECTOR] * 499
         assert len(book.index.list_keys([book.state().pk])) == 500
 
-    def test_tenants_never_meet(self, book: Book) -> None:
+    def test_tenants_are_isolated(self, book: Book) -> None:
         for name in HOSTILE_NAMES:
             book.beside(name).put("a", terms=f"walrus of {name.encode(errors='replace')!r}")
         seen = {book.beside(name).state().pk for name in HOSTILE_NAMES}

@@ -1,4 +1,4 @@
-"""What ``LongTermRepository`` must do with relations, and with what is archived, erased or goes with a session."""
+"""Contract of ``LongTermRepository``: relations, archiving, erasure and deleted sessions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LATER = NOW + HOUR
 class MemoryLifetimesConformance(MemoryConformance):
     """Relations, archiving, erasing and sessions."""
 
-    def test_a_relation_takes_the_place_of_the_one_between_the_same_two(self, book: Book) -> None:
+    def test_a_relation_replaces_the_same_kind_between_the_same_entries(self, book: Book) -> None:
         book.put("a", "b")
         first = relation("a", "b", ANY_TEXT, strength=0.25, now=LATER)
         book.write(relate=(first, relation("a", "b", "other"), relation("b", "a", ANY_TEXT)))
@@ -42,10 +42,10 @@ class MemoryLifetimesConformance(MemoryConformance):
         assert set(found) == {again, relation("a", "b", "other"), relation("b", "a", ANY_TEXT)}
         assert len(found) == 3
 
-    def test_relations_are_found_from_both_ends_oldest_first(self, book: Book) -> None:
+    def test_relations_are_found_from_both_entries_oldest_first(self, book: Book) -> None:
         book.put(*"abcd")
         ends = enumerate([("c", "d"), ("a", "b"), ("b", "c")])
-        given = [relation(one, two, "supports", now=NOW + n * HOUR) for n, (one, two) in ends]
+        given = [relation(source, target, "supports", now=NOW + n * HOUR) for n, (source, target) in ends]
         book.write(relate=tuple(reversed(given)))
         found = {name: book.store.list_relations(book.namespace, [name]) for name in "abcd"}
         first, second, third = given
@@ -55,10 +55,12 @@ class MemoryLifetimesConformance(MemoryConformance):
 
     @pytest.mark.parametrize("length", [2, 5])
     @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
-    def test_nothing_supersedes_what_supersedes_it(self, book: Book, length: int, *, at_once: bool) -> None:
+    def test_an_entry_cannot_supersede_an_entry_that_supersedes_it(
+        self, book: Book, length: int, *, at_once: bool
+    ) -> None:
         names = [f"{number}" for number in range(length)]
         book.put(*names)
-        chain = tuple(relation(one, two) for one, two in itertools.pairwise(names))
+        chain = tuple(relation(source, target) for source, target in itertools.pairwise(names))
         last = relation(names[-1], names[0])
         new = (book.new("new"), book.new("0", content="new"))
         if not at_once:
@@ -68,11 +70,11 @@ class MemoryLifetimesConformance(MemoryConformance):
             book.commit(put=new, archive=("0",), relate=(*chain, last) if at_once else (last,))
         assert book.all() == before
         book.write(relate=chain)
-        wanted = {(one, "supersedes", two) for one, two in itertools.pairwise(names)}
+        wanted = {(source, "supersedes", target) for source, target in itertools.pairwise(names)}
         assert set(book.related(*names)) == wanted
 
     @pytest.mark.parametrize("pairs", ["ab ba", "ab bc ca", "ca ac", "ac ca", "ab bc cd da"])
-    def test_nothing_new_supersedes_what_supersedes_it(self, book: Book, pairs: str) -> None:
+    def test_new_entries_cannot_supersede_in_a_cycle(self, book: Book, pairs: str) -> None:
         book.put("c", "d")
         before = book.all()
         circle = tuple(relation(pair[0], pair[1]) for pair in pairs.split())
@@ -81,22 +83,22 @@ class MemoryLifetimesConformance(MemoryConformance):
         assert book.all() == before
         book.write(put=(book.new("a"), book.new("b")), relate=circle[:-1])
 
-    def test_all_that_are_connected_are_reached_either_way(self, book: Book) -> None:
+    def test_connected_entries_are_reached_in_both_directions(self, book: Book) -> None:
         book.put(*"abcdefg", ANY_TEXT)
         pairs = [("a", "b"), ("b", "c"), ("d", "c"), ("e", "f")]
-        book.write(relate=tuple(relation(one, two) for one, two in pairs), archive=("b",))
+        book.write(relate=tuple(relation(source, target) for source, target in pairs), archive=("b",))
         around = [("a", "g"), ("g", ANY_TEXT), (ANY_TEXT, "a")]
-        book.write(relate=tuple(relation(one, two, ANY_TEXT) for one, two in around))
+        book.write(relate=tuple(relation(source, target, ANY_TEXT) for source, target in around))
         other = book.beside("other")
         other.put(*"ab")
 
         def reached(name: str, kind: str) -> set[str]:
             found = book.store.list_connected(book.namespace, name, kind)
-            assert {one.entry.id: one for one in found} == book.store.get(
-                book.namespace, [one.entry.id for one in found]
+            assert {stored_entry.entry.id: stored_entry for stored_entry in found} == book.store.get(
+                book.namespace, [stored_entry.entry.id for stored_entry in found]
             )
-            assert len({one.key for one in found}) == len(found)
-            return {one.entry.id for one in found}
+            assert len({stored_entry.key for stored_entry in found}) == len(found)
+            return {stored_entry.entry.id for stored_entry in found}
 
         assert [reached(name, "supersedes") for name in "abcd"] == [{"a", "b", "c", "d"}] * 4
         assert (reached("e", "supersedes"), reached("g", "supersedes")) == ({"e", "f"}, {"g"})
@@ -105,25 +107,25 @@ class MemoryLifetimesConformance(MemoryConformance):
         assert ids(other.store.list_connected(other.namespace, "a", "supersedes")) == ["a"]
         assert book.store.list_connected((*book.namespace, "x"), "a", "supersedes") == ()
 
-    def test_what_is_no_circle_is_allowed(self, book: Book) -> None:
+    def test_relations_without_a_supersedes_cycle_are_allowed(self, book: Book) -> None:
         book.put(*"abcd")
         many = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("a", "d")]
-        book.write(relate=tuple(relation(one, two) for one, two in many))
+        book.write(relate=tuple(relation(source, target) for source, target in many))
         book.write(relate=(relation("a", "b"),))
         assert len(book.related(*"abcd")) == 5
         for kind in (*set(RelationKind) - {RelationKind.SUPERSEDES}, ANY_TEXT):
             circle = [("a", "b"), ("b", "c"), ("c", "a"), ("b", "a"), ("d", "a")]
-            book.write(relate=tuple(relation(one, two, kind) for one, two in circle))
+            book.write(relate=tuple(relation(source, target, kind) for source, target in circle))
 
-    def test_an_archived_entry_keeps_all_it_has_and_can_be_shown_again(self, book: Book) -> None:
+    def test_an_archived_entry_keeps_its_data_and_can_be_restored(self, book: Book) -> None:
         book.put("a", tags=frozenset({"t"}))
         book.put("b")
         book.write(relate=(relation("b", "a"),))
-        before = book.kept("a")
+        before = book.get_stored("a")
         assert not book.store.restore(book.namespace, "a")
         book.write(archive=("a",), now=LATER)
         book.write(archive=("a",), now=LATER + HOUR)
-        kept = book.kept("a")
+        kept = book.get_stored("a")
         assert kept.archived_at == LATER
         assert kept.entry == replace(before.entry, state=EntryState.ARCHIVED)
         assert book.related("a") == [("b", "supersedes", "a")]
@@ -131,13 +133,13 @@ class MemoryLifetimesConformance(MemoryConformance):
         assert not book.store.restore(book.namespace, "nowhere")
         assert book.store.restore(book.namespace, "a")
         assert not book.store.restore(book.namespace, "a")
-        assert book.kept("a") == before
+        assert book.get_stored("a") == before
         book.write(archive=("a",))
         book.write(restore=("a", "b"))
-        assert book.kept("a") == before
+        assert book.get_stored("a") == before
         assert book.ids(tags=frozenset({"t"})) == ["a"]
 
-    def test_the_stamp_of_a_namespace_is_another_after_every_change(self, book: Book) -> None:
+    def test_the_change_stamp_of_a_namespace_differs_after_every_change(self, book: Book) -> None:
         seen = [book.store.get_change_stamp(book.namespace)]
 
         def is_another() -> bool:
@@ -157,13 +159,16 @@ class MemoryLifetimesConformance(MemoryConformance):
         book.beside("other").put("a")
         assert book.store.get_change_stamp(book.namespace) == seen[-1]
 
-    def test_many_entries_are_archived_at_once(self, book: Book) -> None:
+    def test_many_entries_are_archived_in_one_call(self, book: Book) -> None:
         book.write(put=tuple(book.new(f"{number}") for number in range(500)))
-        keys = [one.key for one in book.store.list_entries(book.namespace, LONG_TERM, ALL, limit=1000)]
+        keys = [
+            stored_entry.key
+            for stored_entry in book.store.list_entries(book.namespace, LONG_TERM, ALL, limit=1000)
+        ]
         assert book.store.archive(book.namespace, keys, NOW) == (500, 1500)
         assert (book.ids(), book.store.count(book.namespace, LONG_TERM)) == ([], 0)
 
-    def test_what_is_erased_is_gone_with_its_relations(self, book: Book) -> None:
+    def test_an_erased_entry_is_deleted_with_its_relations(self, book: Book) -> None:
         book.put(*"abc", tags=frozenset({"t"}))
         book.write(relate=(relation("a", "b"), relation("b", "c"), relation("a", "c")), archive=("c",))
         assert book.store.delete(book.namespace, ["b", "nowhere", "b"]) == 1
@@ -175,23 +180,23 @@ class MemoryLifetimesConformance(MemoryConformance):
         book.put("b", "c")
         assert (book.related(*"abc"), book.ids(tags=frozenset({"t"}))) == ([], ["a"])
 
-    def test_the_key_of_what_is_erased_is_never_anothers(self, book: Book) -> None:
+    def test_the_key_of_an_erased_entry_is_never_reused(self, book: Book) -> None:
         book.put("a", "b")
         key = book.key_of("b")
         book.store.delete(book.namespace, ["b"])
         book.put("b")
         assert book.key_of("b") != key
 
-    def test_what_goes_with_a_session_has_the_name_that_it_has_now(self, book: Book) -> None:
+    def test_an_entry_of_a_session_has_the_current_name_of_the_session(self, book: Book) -> None:
         book.put("a", tier=EPISODIC, session="session", session_key=book.key, turn=1)
         assert book.stores.sessions.rename(book.key, ANY_TEXT)
-        assert book.kept("a").entry.session == ANY_TEXT
+        assert book.get_stored("a").entry.session == ANY_TEXT
         (one,) = book.store.list_session_entries(book.namespace, book.key, EPISODIC, limit=9)
         assert one.entry.session == ANY_TEXT
         assert book.ids(EPISODIC, sessions=frozenset({ANY_TEXT})) == ["a"]
         assert book.ids(EPISODIC, sessions=frozenset({"session"})) == []
 
-    def test_what_goes_with_a_session_goes_and_long_term_entries_stay(self, book: Book) -> None:
+    def test_deleting_a_session_deletes_its_entries_except_long_term_ones(self, book: Book) -> None:
         other = book.stores.sessions.get_or_create(book.namespace, "other", NOW).key
         for tier in (EPISODIC, SHORT_TERM):
             book.put(f"{tier} goes", tier=tier, session="session", session_key=book.key)
@@ -205,9 +210,9 @@ class MemoryLifetimesConformance(MemoryConformance):
             EPISODIC: [f"{EPISODIC} stays"],
             SHORT_TERM: [f"{SHORT_TERM} stays"],
         }
-        assert (book.kept("long").entry.session, book.related("long")) == ("session", [])
+        assert (book.get_stored("long").entry.session, book.related("long")) == ("session", [])
 
-    def test_nothing_is_kept_for_a_session_that_is_gone(self, book: Book) -> None:
+    def test_writes_for_a_deleted_session_are_refused(self, book: Book) -> None:
         book.put("a")
         book.stores.sessions.delete(book.key)
         before = book.all()
@@ -217,10 +222,12 @@ class MemoryLifetimesConformance(MemoryConformance):
 
     def test_ids_match_exactly(self, book: Book) -> None:
         book.put(*HOSTILE_NAMES)
-        pairs = tuple(relation(one, two, one) for one, two in itertools.pairwise(HOSTILE_NAMES))
+        pairs = tuple(
+            relation(source, target, source) for source, target in itertools.pairwise(HOSTILE_NAMES)
+        )
         book.write(relate=pairs, close={"a": LATER}, archive=("A",))
         assert book.ids() == [name for name in HOSTILE_NAMES if name != "A"]
-        closed = [name for name in HOSTILE_NAMES if book.kept(name).entry.valid_until is not None]
+        closed = [name for name in HOSTILE_NAMES if book.get_stored(name).entry.valid_until is not None]
         assert closed == ["a"]
         first, last = HOSTILE_NAMES[0], HOSTILE_NAMES[-1]
         assert book.store.list_relations(book.namespace, [first]) == pairs[:1]

@@ -1,4 +1,4 @@
-"""What ``LongTermRepository`` must do when entries are looked for, used and grow old."""
+"""Contract of ``LongTermRepository``: filters, accesses and aging."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ THREADS = 4
 class MemoryReadsConformance(MemoryConformance):
     """Filters, pages, uses and age."""
 
-    def test_an_entry_holds_from_its_begin_until_before_its_end(self, book: Book) -> None:
+    def test_an_entry_is_valid_from_its_start_until_before_its_end(self, book: Book) -> None:
         begin, end = NOW - HOUR, NOW + HOUR
         book.put("ends", valid_from=begin, valid_until=end)
         book.put("follows", valid_from=end)
@@ -49,10 +49,10 @@ class MemoryReadsConformance(MemoryConformance):
         assert found == {name: ids for name, (_, ids) in at.items()}
         assert book.ids() == book.ids(valid_at=None) == ["ends", "follows"]
 
-    def test_what_was_closed_held_until_then(self, book: Book) -> None:
+    def test_a_closed_entry_was_valid_until_then(self, book: Book) -> None:
         book.put("a", "b")
         book.write(close={"a": NOW + HOUR})
-        assert book.kept("a").entry.valid_until == NOW + HOUR
+        assert book.get_stored("a").entry.valid_until == NOW + HOUR
         assert book.ids(valid_at=NOW + HOUR - MOMENT) == ["a", "b"]
         assert book.ids(valid_at=NOW + HOUR) == ["b"]
         with pytest.raises(InvalidInputError, match="'a'"):
@@ -61,17 +61,17 @@ class MemoryReadsConformance(MemoryConformance):
         book.write(close={"a": NOW + HOUR / 2})
         assert book.ids(valid_at=NOW + HOUR / 2) == ["b"]
 
-    def test_an_entry_does_not_cease_to_hold_before_it_held(self, book: Book) -> None:
+    def test_an_entry_cannot_end_before_its_start(self, book: Book) -> None:
         book.put("a", "b")
         before = book.all()
         with pytest.raises(InvalidInputError, match="'a'"):
             book.commit(put=(book.new("c"),), close={"b": NOW + HOUR, "a": NOW - MOMENT})
         assert book.all() == before
 
-    def test_an_entry_that_ceases_to_hold_as_it_begins_never_held(self, book: Book) -> None:
+    def test_an_entry_that_ends_at_its_start_was_never_valid(self, book: Book) -> None:
         book.put("a", "b")
         book.write(close={"a": NOW})
-        assert book.kept("a").entry.valid_until == NOW
+        assert book.get_stored("a").entry.valid_until == NOW
         assert [book.ids(valid_at=NOW + shift) for shift in (-MOMENT, 0 * MOMENT, MOMENT)] == [
             [],
             ["b"],
@@ -79,7 +79,7 @@ class MemoryReadsConformance(MemoryConformance):
         ]
         assert book.ids() == ["a", "b"]
 
-    def test_whoever_asks_how_things_stood_sees_what_was_archived_later(self, book: Book) -> None:
+    def test_a_query_at_a_past_time_includes_entries_archived_later(self, book: Book) -> None:
         book.put("a", "b")
         book.write(archive=("a",), now=NOW + HOUR)
         assert book.ids() == ["b"]
@@ -110,7 +110,7 @@ class MemoryReadsConformance(MemoryConformance):
         assert book.ids(tags=frozenset({ANY_TEXT})) == [HOSTILE_NAMES[-1]]
         assert book.ids(tags=frozenset({"nothing"})) == book.ids(tags=frozenset()) == []
 
-    def test_sessions_match_exactly_whether_or_not_an_entry_goes_with_one(self, book: Book) -> None:
+    def test_session_names_match_exactly_for_all_entries(self, book: Book) -> None:
         for name in HOSTILE_NAMES:
             key = book.stores.sessions.get_or_create(book.namespace, name, NOW).key
             book.put(f"goes {name}", session=name, session_key=key)
@@ -120,7 +120,7 @@ class MemoryReadsConformance(MemoryConformance):
             assert book.ids(sessions=frozenset({name})) == [f"goes {name}", f"stays {name}"]
         assert book.ids(sessions=frozenset()) == []
 
-    def test_times_are_half_open_and_importance_counts_from_its_value(self, book: Book) -> None:
+    def test_time_ranges_are_half_open_and_the_importance_limit_is_inclusive(self, book: Book) -> None:
         for hours in range(4):
             book.put(f"{hours}", created_at=NOW + hours * HOUR, importance=hours / 4)
         assert book.ids(since=NOW + HOUR) == ["1", "2", "3"]
@@ -132,7 +132,7 @@ class MemoryReadsConformance(MemoryConformance):
         assert book.ids(min_importance=0.51) == ["3"]
         assert book.ids(min_importance=0.0) == ["0", "1", "2", "3"]
 
-    def test_filters_hold_together(self, book: Book) -> None:
+    def test_filters_are_combined_with_and(self, book: Book) -> None:
         fits: dict[str, Any] = {"kind": "goal", "category": "boats", "tags": frozenset({"red", "big"})}
         fits |= {"importance": 0.75, "session": "s"}
         book.put("fits", **fits)
@@ -156,7 +156,7 @@ class MemoryReadsConformance(MemoryConformance):
         assert book.ids(**wanted) == ["fits"]
         assert book.ids(**wanted, archived=True) == ["fits", "archived"]
 
-    def test_pages_of_a_tier_join_to_the_whole(self, book: Book) -> None:
+    def test_pages_of_a_tier_are_complete(self, book: Book) -> None:
         names = [f"{number}" for number in range(11)]
         for name in names:
             book.put(name, tags=frozenset({"even"} if int(name) % 2 == 0 else ()))
@@ -166,13 +166,15 @@ class MemoryReadsConformance(MemoryConformance):
             meant = type(ALL)(**filters)  # type: ignore[arg-type] # one of the two has none
             while page := book.store.list_entries(book.namespace, LONG_TERM, meant, before=before, limit=3):
                 assert len(page) <= 3
-                seen += [one.entry.id for one in page]
+                seen += [stored_entry.entry.id for stored_entry in page]
                 before = page[-1].key
                 book.put(f"late {len(seen)}")  # what comes meanwhile comes before the first page
             assert seen[::-1] == wanted
-            book.store.delete(book.namespace, [one for one in book.ids() if one.startswith("late")])
+            book.store.delete(
+                book.namespace, [entry_id for entry_id in book.ids() if entry_id.startswith("late")]
+            )
 
-    def test_keys_are_fetched_only_of_the_tiers_and_the_namespace_that_are_meant(self, book: Book) -> None:
+    def test_keys_are_fetched_only_from_the_requested_tiers_and_namespace(self, book: Book) -> None:
         tiers = {"long": LONG_TERM, "episode": EPISODIC, "chunk": SHORT_TERM}
         for name, tier in tiers.items():
             book.put(name, tier=tier)
@@ -187,7 +189,7 @@ class MemoryReadsConformance(MemoryConformance):
         assert book.store.get_by_keys(book.namespace, [], TIERS, ALL) == {}
         assert book.store.get_by_keys((*book.namespace, "x"), wanted, TIERS, ALL) == {}
 
-    def test_the_newest_entries_of_a_session_come_by_their_turns(self, book: Book) -> None:
+    def test_the_newest_entries_of_a_session_are_sorted_by_turn(self, book: Book) -> None:
         other = book.stores.sessions.get_or_create(book.namespace, "other", NOW).key
         for turn in (3, 1, 4, 2, 5):
             book.put(f"{turn}", tier=EPISODIC, session="session", session_key=book.key, turn=turn)
@@ -204,14 +206,14 @@ class MemoryReadsConformance(MemoryConformance):
         book.write(archive=("4", "5"))
         assert newest(3) == ["2", "3", "4b"]
         (one,) = book.store.list_session_entries(book.namespace, book.key, EPISODIC, limit=1)
-        assert one == book.kept("4b")
+        assert one == book.get_stored("4b")
         assert book.store.list_session_entries(book.namespace, -1, EPISODIC, limit=9) == ()
 
-    def test_entries_of_a_session_are_not_read_as_another_namespaces(self, book: Book) -> None:
+    def test_entries_of_a_session_are_not_read_through_another_namespace(self, book: Book) -> None:
         book.put("a", tier=EPISODIC, session_key=book.key, turn=1)
         assert book.store.list_session_entries((*book.namespace, "x"), book.key, EPISODIC, limit=9) == ()
 
-    def test_each_tier_is_counted_by_itself_without_what_is_archived(self, book: Book) -> None:
+    def test_each_tier_is_counted_separately_without_archived_entries(self, book: Book) -> None:
         assert [book.store.count(book.namespace, tier) for tier in sorted(TIERS)] == [0, 0, 0]
         book.put("a", "b", "c")
         book.put("d", "e", tier=EPISODIC)
@@ -219,7 +221,7 @@ class MemoryReadsConformance(MemoryConformance):
         counts = {tier: book.store.count(book.namespace, tier) for tier in TIERS}
         assert counts == {LONG_TERM: 2, EPISODIC: 1, SHORT_TERM: 0}
 
-    def test_uses_add_up_and_the_last_one_never_moves_back(self, book: Book) -> None:
+    def test_accesses_add_up_and_the_last_access_never_moves_back(self, book: Book) -> None:
         book.put("a", "b", access_count=2)
         keys = {name: book.key_of(name) for name in "ab"}
         book.store.touch(book.namespace, {keys["a"]: Access(3, NOW + HOUR), -1: Access(1, NOW)})
@@ -233,9 +235,12 @@ class MemoryReadsConformance(MemoryConformance):
         assert _uses(book, "ab") == [(6, NOW + HOUR), (3, NOW)]
         assert _uses(other, "a") == [(0, NOW)]
 
-    def test_many_entries_are_used_at_once_and_by_many(self, book: Book) -> None:
+    def test_many_entries_are_touched_concurrently(self, book: Book) -> None:
         book.write(put=tuple(book.new(f"{number}") for number in range(500)))
-        keys = [one.key for one in book.store.list_entries(book.namespace, LONG_TERM, ALL, limit=1000)]
+        keys = [
+            stored_entry.key
+            for stored_entry in book.store.list_entries(book.namespace, LONG_TERM, ALL, limit=1000)
+        ]
         uses = {key: Access(1, NOW + HOUR) for key in keys}
 
         def use() -> None:
@@ -245,7 +250,7 @@ class MemoryReadsConformance(MemoryConformance):
         run_in_threads(THREADS, use)
         assert set(_uses(book, [f"{number}" for number in range(500)])) == {(3 * THREADS, NOW + HOUR)}
 
-    def test_the_aged_come_by_their_keys_and_in_batches(self, book: Book) -> None:
+    def test_aging_entries_are_listed_by_key_in_batches(self, book: Book) -> None:
         for number in range(7):
             book.put(
                 f"{number}", created_at=NOW - number * HOUR, importance=number / 8, access_count=number,
@@ -259,7 +264,7 @@ class MemoryReadsConformance(MemoryConformance):
             book.namespace, created_before=NOW - HOUR, after=after, limit=2
         ):
             assert len(batch) <= 2
-            seen += [keys[one.key] for one in batch]
+            seen += [keys[stored_entry.key] for stored_entry in batch]
             after = batch[-1].key
         assert seen == ["2", "3", "4", "6"]
         (oldest,) = book.store.list_decay_candidates(
@@ -282,10 +287,10 @@ class MemoryReadsConformance(MemoryConformance):
         assert book.store.archive(book.namespace, later, NOW + HOUR) == (2, 1100)
         assert book.store.archive(book.namespace, [], NOW) == (0, 0)
         assert (book.ids(), other.ids()) == (["4"], ["other"])
-        assert [book.kept(name).archived_at for name in "0123"] == [NOW, NOW, NOW + HOUR, NOW + HOUR]
-        assert book.kept("3").entry.state is EntryState.ARCHIVED
+        assert [book.get_stored(name).archived_at for name in "0123"] == [NOW, NOW, NOW + HOUR, NOW + HOUR]
+        assert book.get_stored("3").entry.state is EntryState.ARCHIVED
 
-    def test_where_a_consolidation_stopped_is_noted_until_it_ends(self, book: Book) -> None:
+    def test_the_consolidation_state_is_stored_until_the_consolidation_ends(self, book: Book) -> None:
         assert book.store.get_consolidation_state(book.namespace) is None
         book.put("a")
         assert book.store.get_consolidation_state(book.namespace) is None

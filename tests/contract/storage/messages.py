@@ -1,4 +1,4 @@
-"""What ``MessageStore`` must do."""
+"""Contract of ``MessageStore``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class MessageStoreConformance(StoreConformance):
     """What ``MessageStore`` must do."""
 
-    def test_what_goes_in_comes_out_equal(self, stores: Stores, key: int) -> None:
+    def test_all_fields_come_back_equal(self, stores: Stores, key: int) -> None:
         given = Message(
             id="any/id%",
             role=Role.ASSISTANT,
@@ -44,14 +44,14 @@ class MessageStoreConformance(StoreConformance):
         assert stores.messages.list_latest(key, 1).messages == (given,)
         assert stores.messages.list_after(key, after=None, limit=1) == (given,)
 
-    def test_messages_keep_their_order_whatever_their_times(self, stores: Stores, key: int) -> None:
+    def test_messages_keep_their_order_regardless_of_their_times(self, stores: Stores, key: int) -> None:
         stores.messages.append(
             key, [message("1"), replace(message("2"), created_at=NOW - timedelta(days=9))], NOW
         )
         stores.messages.append(key, [message("3")], NOW)
         assert contents(stores.messages.list_after(key, after=None, limit=9)) == ["1", "2", "3"]
 
-    def test_the_session_counts_what_was_added(
+    def test_the_session_counts_added_messages_and_tokens(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         later = NOW + timedelta(hours=1)
@@ -67,22 +67,20 @@ class MessageStoreConformance(StoreConformance):
         assert (done.stored, done.duplicates) == ((second,), (first, second))
         assert contents(stores.messages.list_latest(key, 9).messages) == ["1", "2"]
 
-    def test_the_record_tells_which_ids_it_has(
-        self, stores: Stores, namespace: NamespacePath, key: int
-    ) -> None:
+    def test_the_record_finds_its_known_ids(self, stores: Stores, namespace: NamespacePath, key: int) -> None:
         ids = ["a", "A", "any/id%", "\ud800", "it's", *(f"n{number}" for number in range(1200))]
-        stores.messages.append(key, [replace(message(), id=one) for one in ids], NOW)
+        stores.messages.append(key, [replace(message(), id=message_id) for message_id in ids], NOW)
         other = stores.sessions.get_or_create(namespace, "other", NOW).key
         stores.messages.append(other, [replace(message(), id="elsewhere")], NOW)
         assert stores.messages.find_known_ids(key, [*ids, "b", "any/id", "elsewhere", "a"]) == set(ids)
         assert stores.messages.find_known_ids(key, []) == set()
 
-    def test_many_who_add_the_same_at_once_store_it_once(self, stores: Stores, key: int) -> None:
+    def test_messages_added_concurrently_are_stored_once(self, stores: Stores, key: int) -> None:
         batches = [[message(f"{n}", id=f"{n}"), message(f"{n + 1}", id=f"{n + 1}")] for n in range(30)]
         run_in_threads(4, lambda: [stores.messages.append(key, batch, NOW) for batch in batches])
         assert contents(stores.messages.list_latest(key, 99).messages) == [f"{n}" for n in range(31)]
 
-    def test_ids_said_to_be_new_are_looked_up_if_they_are_not(self, stores: Stores, key: int) -> None:
+    def test_ids_declared_new_are_still_deduplicated(self, stores: Stores, key: int) -> None:
         known, new = message("1", id="a"), message("2", id="b")
         stores.messages.append(key, [known], NOW, new_ids=True)
         done = stores.messages.append(key, [known, new], NOW, new_ids=True)
@@ -109,7 +107,7 @@ class MessageStoreConformance(StoreConformance):
         stores.messages.append(key, [first], NOW)
         assert stores.messages.append(key, [again], NOW).duplicates == (first,)
 
-    def test_an_id_for_another_message_is_refused_and_nothing_is_stored(
+    def test_reusing_an_id_for_another_message_is_refused_and_stores_nothing(
         self, stores: Stores, key: int
     ) -> None:
         stores.messages.append(key, [message("one", id="a")], NOW)
@@ -117,7 +115,7 @@ class MessageStoreConformance(StoreConformance):
             stores.messages.append(key, [message("new"), message("another", id="a")], NOW)
         assert contents(stores.messages.list_latest(key, 9).messages) == ["one"]
 
-    def test_two_sessions_may_use_the_same_id(
+    def test_two_sessions_can_use_the_same_id(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         other = stores.sessions.get_or_create(namespace, "other", NOW).key
@@ -127,7 +125,7 @@ class MessageStoreConformance(StoreConformance):
         assert found is not None
         assert found.content == "there"
 
-    def test_a_deleted_session_takes_no_messages(self, stores: Stores, key: int) -> None:
+    def test_a_deleted_session_refuses_messages(self, stores: Stores, key: int) -> None:
         stores.sessions.delete(key)
         with pytest.raises(SessionNotFoundError):
             stores.messages.append(key, [message()], NOW)
@@ -136,14 +134,14 @@ class MessageStoreConformance(StoreConformance):
         with pytest.raises(SessionNotFoundError):
             stores.messages.list_after(key, after=None, limit=1)
 
-    def test_latest_gives_the_newest_oldest_first(self, stores: Stores, key: int) -> None:
+    def test_latest_returns_the_newest_messages_oldest_first(self, stores: Stores, key: int) -> None:
         stores.messages.append(key, [message(str(i)) for i in range(7)], NOW)
         tail = stores.messages.list_latest(key, 3)
         assert contents(tail.messages) == ["4", "5", "6"]
         assert tail.revision == stores.sessions.get_revision(key)
         assert len(stores.messages.list_latest(key, 100).messages) == 7
 
-    def test_pages_join_to_the_record(self, stores: Stores, key: int) -> None:
+    def test_pages_are_complete(self, stores: Stores, key: int) -> None:
         stores.messages.append(key, [message(str(i)) for i in range(7)], NOW)
         seen: list[Message] = []
         while page := stores.messages.list_after(key, after=seen[-1].id if seen else None, limit=3):
@@ -151,13 +149,13 @@ class MessageStoreConformance(StoreConformance):
         assert [m.content for m in seen] == [str(i) for i in range(7)]
 
     @pytest.mark.parametrize("limit", [1, 3, 7, 100])
-    def test_pages_backwards_join_to_the_record(self, stores: Stores, key: int, limit: int) -> None:
+    def test_pages_backwards_are_complete(self, stores: Stores, key: int, limit: int) -> None:
         stores.messages.append(key, [message(str(number)) for number in range(7)], NOW)
         pages, before = list[tuple[str, ...]](), None
         while found := stores.messages.list_before(key, before=before, limit=limit):
-            pages.insert(0, tuple(one.content for one in found))
+            pages.insert(0, tuple(message.content for message in found))
             before = found[0].id
-        assert [one for page in pages for one in page] == [str(number) for number in range(7)]
+        assert [content for page in pages for content in page] == [str(number) for number in range(7)]
         with pytest.raises(MessageNotFoundError, match="'nowhere'"):
             stores.messages.list_before(key, before="nowhere", limit=limit)
 
@@ -166,7 +164,7 @@ class MessageStoreConformance(StoreConformance):
             stores.messages.list_after(key, after="nowhere", limit=3)
         assert stores.messages.get(key, "nowhere") is None
 
-    def test_compress_hides_what_is_older_and_keeps_it(
+    def test_compress_hides_older_messages_and_keeps_them_in_the_record(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         stores.messages.append(key, [message(str(i), id=str(i)) for i in range(5)], NOW)
@@ -185,7 +183,7 @@ class MessageStoreConformance(StoreConformance):
         assert info is not None
         assert (info.message_count, info.compressed_count) == (6, 3)
 
-    def test_a_later_summary_replaces_the_one_before(self, stores: Stores, key: int) -> None:
+    def test_a_later_summary_replaces_the_earlier_one(self, stores: Stores, key: int) -> None:
         stores.messages.append(key, [message(str(i), id=str(i)) for i in range(4)], NOW)
         for number, (before, hidden, was_hidden) in enumerate([("1", 1, 0), ("3", 3, 1), ("3", 1, 4)]):
             text = message(f"{SUMMARY_PREFIX}\n{number}", id=f"s{number}", role=Role.SYSTEM)
@@ -202,7 +200,9 @@ class MessageStoreConformance(StoreConformance):
             "3",
         ]
 
-    def test_a_limited_view_holds_the_summary_and_the_newest(self, stores: Stores, key: int) -> None:
+    def test_a_limited_view_contains_the_summary_and_the_newest_messages(
+        self, stores: Stores, key: int
+    ) -> None:
         stores.messages.append(key, [message(str(i), id=str(i)) for i in range(9)], NOW)
         assert [m.id for m in stores.messages.list_visible(key, 2)] == ["7", "8"]
         summary = message(f"{SUMMARY_PREFIX}\nzero to two", id="s", role=Role.SYSTEM)
@@ -211,7 +211,7 @@ class MessageStoreConformance(StoreConformance):
         assert [m.id for m in stores.messages.list_visible(key, 7)] == ["s", "3", "4", "5", "6", "7", "8"]
         assert [m.id for m in stores.messages.list_visible(key, 99)] == ["s", "3", "4", "5", "6", "7", "8"]
 
-    def test_compress_gives_way_to_another_compressor(self, stores: Stores, key: int) -> None:
+    def test_compress_fails_after_a_concurrent_compression(self, stores: Stores, key: int) -> None:
         stores.messages.append(key, [message(str(i), id=str(i)) for i in range(4)], NOW)
         first, second = (message(f"{SUMMARY_PREFIX}\n{i}", role=Role.SYSTEM) for i in range(2))
         assert stores.messages.compress(key, first, before="2", hidden=2, was_hidden=0)

@@ -1,4 +1,4 @@
-"""A pool to test with, and short ways to use it."""
+"""A pool with helper methods for tests."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ class Shared:
         assert self.take(namespace, news)
         return [kept.entry.id for kept, _ in news.entries]
 
-    def held(self, namespace: NamespacePath | None = None) -> dict[str, StoredEntry]:
+    def list_stored(self, namespace: NamespacePath | None = None) -> dict[str, StoredEntry]:
         """All that is kept in the pool, or in a namespace."""
         where = self.info.namespace if namespace is None else namespace
         page = self.memories.list_entries(where, Tier.LONG_TERM, ALL, limit=10_000)
-        return {one.entry.id: one for one in reversed(page)}
+        return {stored_entry.entry.id: stored_entry for stored_entry in reversed(page)}
 
-    def shown(self) -> list[str]:
+    def list_shown(self) -> list[str]:
         """Ids of what the pool shows."""
         in_force = EntryFilters(valid_at=LATER)
         page = self.memories.list_entries(self.info.namespace, Tier.LONG_TERM, in_force, limit=10_000)
-        return sorted(one.entry.id for one in page)
+        return sorted(stored_entry.entry.id for stored_entry in page)
 
 
 def member(namespace: NamespacePath, **more: Any) -> PoolMember:

@@ -1,4 +1,4 @@
-"""What ``SessionRepository`` must do."""
+"""Contract of ``SessionRepository``."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 class SessionRepositoryConformance(StoreConformance):
     """What ``SessionRepository`` must do."""
 
-    def test_open_creates_a_session_once(self, stores: Stores, namespace: NamespacePath) -> None:
+    def test_get_or_create_creates_a_session_once(self, stores: Stores, namespace: NamespacePath) -> None:
         first = stores.sessions.get_or_create(namespace, "s", NOW)
         again = stores.sessions.get_or_create(namespace, "s", NOW + timedelta(days=1))
         assert first == again
         assert (first.namespace, first.name, first.created_at) == (namespace, "s", NOW)
         assert (first.message_count, first.token_count, first.compressed_count) == (0, 0, 0)
 
-    def test_find_does_not_create(self, stores: Stores, namespace: NamespacePath) -> None:
+    def test_get_does_not_create_a_session(self, stores: Stores, namespace: NamespacePath) -> None:
         assert stores.sessions.get(namespace, "s") is None
         assert stores.sessions.list_sessions(namespace, before=None, limit=10) == ()
 
@@ -48,12 +48,12 @@ class SessionRepositoryConformance(StoreConformance):
             assert info == expected
             assert (info.namespace[-1], info.name) == (name, name)
 
-    def test_labels_do_not_run_into_each_other(self, stores: Stores, namespace: NamespacePath) -> None:
+    def test_adjacent_labels_are_not_concatenated(self, stores: Stores, namespace: NamespacePath) -> None:
         one = stores.sessions.get_or_create((*namespace, "a", "b"), "s", NOW)
         other = stores.sessions.get_or_create((*namespace, "a/b"), "s", NOW)
         assert one.key != other.key
 
-    def test_sessions_come_newest_first_in_pages(self, stores: Stores, namespace: NamespacePath) -> None:
+    def test_sessions_are_paged_newest_first(self, stores: Stores, namespace: NamespacePath) -> None:
         opened = [stores.sessions.get_or_create(namespace, f"s{i}", NOW) for i in range(5)]
         first = stores.sessions.list_sessions(namespace, before=None, limit=3)
         second = stores.sessions.list_sessions(namespace, before=first[-1].key, limit=3)
@@ -66,18 +66,20 @@ class SessionRepositoryConformance(StoreConformance):
             stores.messages.append(keys[name], [message()], NOW + timedelta(hours=hours))
 
         def changed(since: datetime | None, limit: int = 9) -> list[str]:
-            return [one.name for one in stores.sessions.list_changed(namespace, since=since, limit=limit)]
+            return [info.name for info in stores.sessions.list_changed(namespace, since=since, limit=limit)]
 
         assert changed(None) == ["a", "b", "c"]
         assert changed(None, limit=2) == ["a", "b"]
         assert changed(NOW + timedelta(hours=1)) == ["a", "b"]
         assert changed(NOW + timedelta(hours=3)) == []
 
-    def test_sessions_are_found_by_many_names_at_once(self, stores: Stores, namespace: NamespacePath) -> None:
+    def test_sessions_are_found_by_many_names_in_one_call(
+        self, stores: Stores, namespace: NamespacePath
+    ) -> None:
         made = {name: stores.sessions.get_or_create(namespace, name, NOW) for name in HOSTILE_NAMES}
         stores.sessions.get_or_create((*namespace, "below"), "theirs", NOW)
         asked = [*HOSTILE_NAMES[1:], "theirs", *(f"none {n}" for n in range(2_000))]
-        found = {one.name: one for one in stores.sessions.list_by_name(namespace, asked)}
+        found = {info.name: info for info in stores.sessions.list_by_name(namespace, asked)}
         assert found == {name: made[name] for name in HOSTILE_NAMES[1:]}
         assert stores.sessions.list_by_name(namespace, []) == ()
 
@@ -95,7 +97,9 @@ class SessionRepositoryConformance(StoreConformance):
             list(stores.sessions.list_namespaces((*namespace, "acme"), after=ours[0], limit=1)) == ours[1:2]
         )
 
-    def test_revision_grows_with_writes_and_ends_with_the_session(self, stores: Stores, key: int) -> None:
+    def test_the_revision_increases_with_writes_and_is_none_after_deletion(
+        self, stores: Stores, key: int
+    ) -> None:
         before = stores.sessions.get_revision(key)
         assert before is not None
         after = stores.messages.append(key, [message()], NOW).revision
@@ -103,22 +107,24 @@ class SessionRepositoryConformance(StoreConformance):
         stores.sessions.delete(key)
         assert stores.sessions.get_revision(key) is None
 
-    def test_delete_takes_the_messages_with_it(
+    def test_delete_deletes_the_messages_of_the_session(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         stores.messages.append(key, [message("zanzibar one"), message("zanzibar two")], NOW)
         report = stores.sessions.delete(key)
         assert (report.sessions, report.messages) == (1, 2)
-        anew = stores.sessions.get_or_create(namespace, "session", NOW)
-        assert anew.key != key
-        assert stores.messages.list_latest(anew.key, 10).messages == ()
+        recreated = stores.sessions.get_or_create(namespace, "session", NOW)
+        assert recreated.key != key
+        assert stores.messages.list_latest(recreated.key, 10).messages == ()
 
-    def test_delete_of_what_is_gone_reports_nothing(self, stores: Stores, key: int) -> None:
+    def test_deleting_a_deleted_session_reports_nothing(self, stores: Stores, key: int) -> None:
         stores.sessions.delete(key)
         report = stores.sessions.delete(key)
         assert (report.sessions, report.messages) == (0, 0)
 
-    def test_a_namespace_is_deleted_alone(self, stores: Stores, namespace: NamespacePath, key: int) -> None:
+    def test_deleting_a_namespace_keeps_its_children(
+        self, stores: Stores, namespace: NamespacePath, key: int
+    ) -> None:
         child = stores.sessions.get_or_create((*namespace, "child"), "s", NOW)
         stores.messages.append(key, [message()], NOW)
         stores.messages.append(child.key, [message()], NOW)
@@ -127,7 +133,7 @@ class SessionRepositoryConformance(StoreConformance):
         assert stores.sessions.get_revision(key) is None
         assert len(stores.messages.list_latest(child.key, 10).messages) == 1
 
-    def test_a_renamed_session_is_the_same_under_another_name(
+    def test_a_renamed_session_keeps_everything_but_its_name(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         stores.messages.append(key, [message("one", id="1")], NOW)
@@ -142,17 +148,17 @@ class SessionRepositoryConformance(StoreConformance):
             "other"
         ]
 
-    def test_the_former_name_of_a_session_is_free(
+    def test_the_former_name_of_a_session_can_be_reused(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         stores.messages.append(key, [message()], NOW)
         assert stores.sessions.rename(key, "other")
         assert stores.sessions.get(namespace, "session") is None
-        anew = stores.sessions.get_or_create(namespace, "session", NOW)
-        assert anew.key != key
-        assert (anew.message_count, stores.messages.list_latest(anew.key, 9).messages) == (0, ())
+        recreated = stores.sessions.get_or_create(namespace, "session", NOW)
+        assert recreated.key != key
+        assert (recreated.message_count, stores.messages.list_latest(recreated.key, 9).messages) == (0, ())
 
-    def test_a_name_that_is_taken_is_refused_and_nothing_changes(
+    def test_renaming_to_an_existing_name_is_refused_and_changes_nothing(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         other = stores.sessions.get_or_create(namespace, "other", NOW).key
@@ -162,7 +168,7 @@ class SessionRepositoryConformance(StoreConformance):
         assert not stores.sessions.rename(other, "session")
         assert stores.sessions.list_sessions(namespace, before=None, limit=9) == before
 
-    def test_a_session_may_keep_its_name_or_take_one_of_another_namespace(
+    def test_a_session_can_be_renamed_to_its_own_name_or_one_of_another_namespace(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         stores.sessions.get_or_create((*namespace, "below"), "theirs", NOW)
@@ -186,7 +192,7 @@ class SessionRepositoryConformance(StoreConformance):
             assert not any(stores.sessions.rename(key, other) for other in others)
             assert {other: stores.sessions.get(place, other) for other in others} == others
 
-    def test_a_session_that_is_gone_is_not_renamed(
+    def test_a_deleted_session_cannot_be_renamed(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         stores.sessions.delete(key)
@@ -194,7 +200,7 @@ class SessionRepositoryConformance(StoreConformance):
             stores.sessions.rename(key, "other")
         assert stores.sessions.get(namespace, "other") is None
 
-    def test_of_many_who_want_the_same_name_one_gets_it(
+    def test_only_one_of_several_concurrent_renames_to_one_name_succeeds(
         self, stores: Stores, namespace: NamespacePath
     ) -> None:
         keys = [stores.sessions.get_or_create(namespace, f"{n}", NOW).key for n in range(4)]

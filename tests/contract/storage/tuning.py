@@ -1,4 +1,4 @@
-"""What ``TuningRepository`` must do."""
+"""Contract of ``TuningRepository``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class TuningRepositoryConformance(StoreConformance):
         """A lease that nobody else asks for."""
         return f"lease of {namespace[-1]}"
 
-    def test_nothing_is_remembered_at_first(self, tuning: TuningRepository, namespace: NamespacePath) -> None:
+    def test_an_unknown_namespace_has_no_state_snapshots_or_savings(
+        self, tuning: TuningRepository, namespace: NamespacePath
+    ) -> None:
         assert tuning.load(namespace) is None
         assert tuning.list_snapshots(namespace, 9) == ()
         assert tuning.take_savings(namespace) == Savings()
@@ -77,7 +79,7 @@ class TuningRepositoryConformance(StoreConformance):
         tuning.save(namespace, state, snapshot(), keep=9)
         assert tuning.load(namespace) == state
 
-    def test_a_later_state_replaces_the_whole_of_the_one_before(
+    def test_a_later_state_replaces_the_earlier_one_completely(
         self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         on_trial = TuningState(
@@ -92,7 +94,7 @@ class TuningRepositoryConformance(StoreConformance):
             tuning.save(namespace, state, snapshot(), keep=9)
         assert tuning.load(namespace) == settled
 
-    def test_snapshots_come_newest_first_and_equal(
+    def test_snapshots_are_listed_newest_first_and_equal(
         self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         runs = [snapshot(n, f"run {n}: \0 \ud83d é 😀") for n in range(5)]
@@ -101,9 +103,7 @@ class TuningRepositoryConformance(StoreConformance):
         assert tuning.list_snapshots(namespace, 9) == tuple(reversed(runs))
         assert tuning.list_snapshots(namespace, 2) == (runs[4], runs[3])
 
-    def test_snapshots_are_turned_over_page_by_page(
-        self, tuning: TuningRepository, namespace: NamespacePath
-    ) -> None:
+    def test_snapshots_are_paged(self, tuning: TuningRepository, namespace: NamespacePath) -> None:
         runs = [snapshot(n) for n in range(5)]
         for run in runs:
             tuning.save(namespace, TuningState(parameters=LEARNED), run, keep=9)
@@ -111,7 +111,7 @@ class TuningRepositoryConformance(StoreConformance):
         found, before = list[TuningSnapshot](), None
         while page := tuning.list_snapshot_page(namespace, before=before, limit=2):
             assert len(page) <= 2
-            found += [one.snapshot for one in page]
+            found += [row.snapshot for row in page]
             before = page[-1].key
         assert found == runs[::-1]
 
@@ -128,7 +128,7 @@ class TuningRepositoryConformance(StoreConformance):
         tuning.save(namespace, state, snapshot(7), keep=1)
         assert tuning.list_snapshots(namespace, 99) == (snapshot(7),)
 
-    def test_tenants_never_meet(self, tuning: TuningRepository, namespace: NamespacePath) -> None:
+    def test_tenants_are_isolated(self, tuning: TuningRepository, namespace: NamespacePath) -> None:
         for number, name in enumerate(HOSTILE_NAMES):
             own = (*namespace, name)
             tuning.save(own, TuningState(parameters=LEARNED, runs=number), snapshot(number), keep=1)
@@ -140,7 +140,7 @@ class TuningRepositoryConformance(StoreConformance):
             assert tuning.take_savings(own) == Savings(tokens=number)
         assert tuning.load(namespace) is None
 
-    def test_many_who_save_at_once_leave_one_whole_state(
+    def test_concurrent_saves_leave_one_consistent_state(
         self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         start, numbers = threading.Barrier(THREADS), count(1)
@@ -157,7 +157,7 @@ class TuningRepositoryConformance(StoreConformance):
         assert state.runs == state.tokens_saved
         assert len(tuning.list_snapshots(namespace, 99)) == THREADS
 
-    def test_savings_add_up_and_are_taken_once(
+    def test_savings_add_up_and_are_reset_when_taken(
         self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         tuning.add_savings(namespace, Savings(tokens=100, compressed=1), NOW)
@@ -165,7 +165,7 @@ class TuningRepositoryConformance(StoreConformance):
         assert tuning.take_savings(namespace) == Savings(tokens=70, compressed=1, dropped=2, promoted=3)
         assert tuning.take_savings(namespace) == Savings()
 
-    def test_savings_of_many_at_once_are_all_counted(
+    def test_concurrent_savings_are_all_counted(
         self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         start, one = threading.Barrier(THREADS), Savings(tokens=10, compressed=3, dropped=2, promoted=1)
@@ -181,7 +181,7 @@ class TuningRepositoryConformance(StoreConformance):
             tokens=10 * total, compressed=3 * total, dropped=2 * total, promoted=total
         )
 
-    def test_savings_that_many_take_while_others_add_are_counted_once(
+    def test_savings_taken_and_added_concurrently_are_counted_once(
         self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         start, taken = threading.Barrier(THREADS), list[Savings]()
@@ -196,7 +196,7 @@ class TuningRepositoryConformance(StoreConformance):
         taken.append(tuning.take_savings(namespace))
         assert sum(savings.tokens for savings in taken) == 5 * THREADS
 
-    def test_a_state_and_savings_leave_each_other_alone(
+    def test_a_state_and_savings_are_independent(
         self, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         tuning.add_savings(namespace, Savings(tokens=7), NOW)
@@ -206,7 +206,7 @@ class TuningRepositoryConformance(StoreConformance):
         assert tuning.take_savings(namespace) == Savings(tokens=7)
         assert tuning.load(namespace) == state
 
-    def test_a_deleted_namespace_leaves_nothing(
+    def test_a_deleted_namespace_keeps_no_data(
         self, stores: Stores, tuning: TuningRepository, namespace: NamespacePath
     ) -> None:
         child, state = (*namespace, "child"), TuningState(parameters=LEARNED, runs=1)
@@ -222,31 +222,31 @@ class TuningRepositoryConformance(StoreConformance):
         assert tuning.list_snapshots(child, 9) == (snapshot(),)
         assert tuning.take_savings(child) == Savings(tokens=7)
 
-    def test_a_lease_has_one_holder_who_may_renew_it(self, tuning: TuningRepository, lease: str) -> None:
+    def test_a_lease_has_one_holder_that_can_renew_it(self, tuning: TuningRepository, lease: str) -> None:
         assert tuning.acquire_lease(lease, "ours", NOW, LATER)
         assert not tuning.acquire_lease(lease, "theirs", NOW, LATER)
         assert tuning.acquire_lease(lease, "ours", NOW, LATER + timedelta(minutes=1))
         assert not tuning.acquire_lease(lease, "theirs", LATER, LATER + timedelta(minutes=9))
 
-    def test_a_lease_that_ran_out_is_taken(self, tuning: TuningRepository, lease: str) -> None:
+    def test_an_expired_lease_can_be_acquired(self, tuning: TuningRepository, lease: str) -> None:
         tuning.acquire_lease(lease, "ours", NOW, LATER)
         almost = LATER - timedelta(microseconds=1)
         assert not tuning.acquire_lease(lease, "theirs", almost, LATER + timedelta(minutes=9))
         assert tuning.acquire_lease(lease, "theirs", LATER, LATER + timedelta(minutes=9))
         assert not tuning.acquire_lease(lease, "ours", LATER, LATER + timedelta(minutes=9))
 
-    def test_a_lease_that_is_given_back_is_free(self, tuning: TuningRepository, lease: str) -> None:
+    def test_a_released_lease_can_be_acquired(self, tuning: TuningRepository, lease: str) -> None:
         tuning.acquire_lease(lease, "ours", NOW, LATER)
         tuning.release_lease(lease, "ours")
         assert tuning.acquire_lease(lease, "theirs", NOW, LATER)
 
-    def test_nobody_gives_back_what_is_somebody_elses(self, tuning: TuningRepository, lease: str) -> None:
+    def test_a_lease_is_released_only_by_its_holder(self, tuning: TuningRepository, lease: str) -> None:
         tuning.release_lease(lease, "theirs")
         tuning.acquire_lease(lease, "ours", NOW, LATER)
         tuning.release_lease(lease, "theirs")
         assert not tuning.acquire_lease(lease, "theirs", NOW, LATER)
 
-    def test_leases_are_told_by_how_their_names_begin(self, tuning: TuningRepository, lease: str) -> None:
+    def test_leases_are_listed_by_name_prefix(self, tuning: TuningRepository, lease: str) -> None:
         for name in HOSTILE_NAMES:
             tuning.acquire_lease(f"{lease} {name}", "ours", NOW, LATER)
         tuning.acquire_lease(f"{lease}%", "ours", NOW, NOW)
@@ -264,7 +264,7 @@ class TuningRepositoryConformance(StoreConformance):
         assert free == ["a"]
 
     @pytest.mark.parametrize("has_run_out", [False, True], ids=["new", "run out"])
-    def test_of_many_who_compete_for_a_lease_one_wins(
+    def test_only_one_of_several_competitors_acquires_a_lease(
         self, tuning: TuningRepository, lease: str, *, has_run_out: bool
     ) -> None:
         if has_run_out:

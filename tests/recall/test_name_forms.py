@@ -1,4 +1,4 @@
-"""Names of one run of characters are also said in shorter and friendlier ways."""
+"""Names without spaces have shorter and friendlier forms."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from langmem_tiers.recall.query import build_name_forms
         ("김민수", {"민수"}),
     ],
 )
-def test_a_name_is_also_said_without_its_family_and_in_friendly_forms(name: str, forms: set[str]) -> None:
+def test_a_name_has_forms_without_the_surname_and_nicknames(name: str, forms: set[str]) -> None:
     assert set(build_name_forms(name)) == forms
 
 
 @pytest.mark.parametrize(
     "name", ["", "芳", "老周", "阿杰", "婷婷", "欧阳", "さくら", "マイク", "김준", "maria", "ไทย"]
 )
-def test_what_is_short_already_or_is_a_word_has_no_other_forms(name: str) -> None:
+def test_a_short_name_or_a_common_word_has_no_other_forms(name: str) -> None:
     assert build_name_forms(name) == ()
 
 

@@ -30,7 +30,7 @@ from tests.common.test_tool_call_groups import history
         ("1 u 2", [(0, 1), (1, 2), (2, 3)]),  # orphans stand alone
     ],
 )
-def test_a_call_with_its_results_is_one_group_and_all_else_stands_alone(
+def test_a_call_with_its_results_is_one_group_and_other_messages_are_single(
     pattern: str, groups: list[tuple[int, int]]
 ) -> None:
     assert group_tool_calls(history(pattern)) == groups
@@ -55,7 +55,7 @@ def test_a_call_with_its_results_is_one_group_and_all_else_stands_alone(
         ("u 1 a", 2, 1),  # an orphan holds nothing back
     ],
 )
-def test_a_window_begins_where_a_group_begins(pattern: str, window: int, start: int) -> None:
+def test_a_window_starts_at_a_group(pattern: str, window: int, start: int) -> None:
     assert find_window_start(group_tool_calls(history(pattern)), window) == start
 
 
@@ -70,7 +70,7 @@ def test_groups_cover_the_list_without_gaps(pattern: list[str]) -> None:
 
 
 @given(words)
-def test_no_group_holds_a_result_without_the_latest_call_of_its_id(pattern: list[str]) -> None:
+def test_each_result_is_grouped_with_the_latest_call_of_its_id(pattern: list[str]) -> None:
     messages = history(" ".join(pattern))
     group_at = {i: number for number, (a, b) in enumerate(group_tool_calls(messages)) for i in range(a, b)}
     opened: dict[str, int] = {}
@@ -87,7 +87,7 @@ def test_a_list_can_be_cut_before_each_group(pattern: list[str]) -> None:
 
 
 @given(words, st.integers(0, 30))
-def test_a_window_is_the_shortest_run_of_whole_groups_that_holds_it(pattern: list[str], window: int) -> None:
+def test_a_window_is_the_shortest_run_of_whole_groups_of_its_size(pattern: list[str], window: int) -> None:
     messages = history(" ".join(pattern))
     start = find_window_start(group_tool_calls(messages), window)
     starts = [begin for begin, _ in group_tool_calls(messages)] + [len(messages)]

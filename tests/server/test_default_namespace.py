@@ -1,4 +1,4 @@
-"""Which namespace is meant, and whether it is there."""
+"""The default namespace of a request, and unknown namespaces."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     from langmem_tiers import MemoryEngine
 
 
-def test_where_there_is_one_namespace_it_is_meant_if_none_is_named(
-    ask: ApiClient, memory: MemoryEngine
-) -> None:
+def test_a_single_namespace_is_the_default(ask: ApiClient, memory: MemoryEngine) -> None:
     assert get_error_kind(ask.get("/learning/optimizer/status")) == "invalid"
     memory.forget(namespace="bob")
     assert ask.get_json("/learning/optimizer/status") == ask.get_json(
@@ -30,9 +28,7 @@ def test_where_there_is_one_namespace_it_is_meant_if_none_is_named(
     assert get_error_kind(ask.get("/learning/optimizer/status")) == "invalid"
 
 
-def test_a_namespace_that_holds_nothing_but_items_is_told_and_forgotten(
-    ask: ApiClient, memory: MemoryEngine
-) -> None:
+def test_a_namespace_with_items_only_is_listed_and_forgotten(ask: ApiClient, memory: MemoryEngine) -> None:
     memory.items.put(("carol", "notes"), "k", {"text": "tea"})
     assert ask.get("/overview", namespace="carol").status_code == 404
     assert ask.get_json("/overview", namespace="carol/notes")["messages"] == 0

@@ -1,4 +1,4 @@
-"""The seed's rules of adaptation, number by number."""
+"""The documented rules of adaptation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def values(parameters: TuningParameters) -> tuple[float, int, float]:
     return parameters.compression_trigger, parameters.full_message_window, parameters.min_relevance
 
 
-def test_it_starts_where_the_design_says() -> None:
+def test_tuning_starts_with_the_documented_values() -> None:
     assert values(START) == (0.7, 30, 0.3)
     assert START.target_usage == 0.65
     assert (TRIGGER_RANGE, WINDOW_RANGE, RELEVANCE_RANGE) == ((0.35, 0.85), (10, 50), (0.15, 0.70))
@@ -38,7 +38,7 @@ def test_it_starts_where_the_design_says() -> None:
         (0.80, 0.0, (0.55, 28, 0.45)),  # over, and nothing saved: both
     ],
 )
-def test_each_rule_moves_the_parameters_as_written(
+def test_each_rule_changes_the_parameters_as_documented(
     usage: float, savings: float, expected: tuple[float, int, float]
 ) -> None:
     moved, reason = adapt_parameters(START, usage, savings)
@@ -48,7 +48,7 @@ def test_each_rule_moves_the_parameters_as_written(
 
 
 @pytest.mark.parametrize(("usage", "ends"), [(2.0, (0.35, 10, 0.70)), (0.1, (0.85, 50, 0.15))])
-def test_the_ends_of_the_ranges_hold(usage: float, ends: tuple[float, int, float]) -> None:
+def test_parameters_stop_at_the_ends_of_their_ranges(usage: float, ends: tuple[float, int, float]) -> None:
     parameters = START
     for _ in range(100):
         parameters, _ = adapt_parameters(parameters, usage, 0.0)
@@ -56,7 +56,7 @@ def test_the_ends_of_the_ranges_hold(usage: float, ends: tuple[float, int, float
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(-1, 1)), max_size=60))
-def test_no_history_leaves_the_ranges(seen: list[tuple[float, float]]) -> None:
+def test_parameters_stay_in_range_for_any_history(seen: list[tuple[float, float]]) -> None:
     parameters = START
     for usage, savings in seen:
         parameters, _ = adapt_parameters(parameters, usage, savings)
@@ -83,7 +83,7 @@ def test_no_history_leaves_the_ranges(seen: list[tuple[float, float]]) -> None:
         (TuningOutcome(0.65, 7), TuningOutcome(0.65, 5), None),
     ],
 )
-def test_a_change_is_worse_if_usage_moves_away_or_key_facts_leave_without_need(
+def test_a_change_is_worse_if_usage_deviates_or_key_facts_are_lost_unnecessarily(
     now: TuningOutcome, before: TuningOutcome, part: str | None
 ) -> None:
     reason = explain_regression(now, before, 0.65)

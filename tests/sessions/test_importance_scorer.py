@@ -12,7 +12,7 @@ PLAIN = "The garden gate was painted green."
 OLD_HOURS = 1000.0  # no recency left
 
 
-def test_an_old_text_without_signals_stays_at_the_base() -> None:
+def test_an_old_text_without_signals_has_the_base_score() -> None:
     assert IMPORTANCE_SCORER.score(Subject(PLAIN, Role.USER, OLD_HOURS)) == Score(0.5, 0.5, ())
 
 
@@ -46,7 +46,7 @@ def test_each_content_signal_adds_its_points_alone(text: str, signal: str, value
         "Decide!",
     ],
 )
-def test_a_text_that_only_resembles_a_signal_gets_none(text: str) -> None:
+def test_a_text_that_only_resembles_a_signal_gets_no_points(text: str) -> None:
     assert IMPORTANCE_SCORER.score(Subject(text, Role.USER, OLD_HOURS)).parts == ()
 
 
@@ -67,11 +67,11 @@ def test_a_tool_result_counts_a_tenth_more(role: Role | None, value: float) -> N
     ("age_hours", "value"),
     [(0.0, 0.7), (6.0, 0.675), (12.0, 0.65), (24.0, 0.6), (36.0, 0.55), (48.0, 0.5), (1000.0, 0.5)],
 )
-def test_recency_fades_by_a_tenth_a_day_to_nothing(age_hours: float, value: float) -> None:
+def test_recency_decreases_by_a_tenth_per_day_to_0(age_hours: float, value: float) -> None:
     assert IMPORTANCE_SCORER.score(Subject(PLAIN, Role.USER, age_hours)).value == value
 
 
-def test_what_comes_from_the_future_is_as_recent_as_now() -> None:
+def test_a_text_from_the_future_is_as_recent_as_now() -> None:
     assert IMPORTANCE_SCORER.score(Subject(PLAIN, Role.USER, -100.0)).value == 0.7
 
 
@@ -79,7 +79,7 @@ def test_what_comes_from_the_future_is_as_recent_as_now() -> None:
     ("access_count", "value"),
     [(0, 0.5), (1, 0.52), (2, 0.54), (3, 0.56), (4, 0.58), (5, 0.6), (6, 0.6), (1_000_000, 0.6)],
 )
-def test_each_access_adds_up_to_a_tenth_together(access_count: int, value: float) -> None:
+def test_accesses_add_a_tenth_at_most(access_count: int, value: float) -> None:
     assert IMPORTANCE_SCORER.score(Subject(PLAIN, Role.USER, OLD_HOURS, access_count)).value == value
 
 
@@ -89,7 +89,7 @@ def test_the_signals_add_up() -> None:
     assert str(score) == "0.89 = 0.50 +0.20 decision +0.10 tool result +0.05 recency +0.04 access"
 
 
-def test_a_score_ends_at_1() -> None:
+def test_a_score_is_at_most_1() -> None:
     score = IMPORTANCE_SCORER.score(Subject("My name is Ada and I will paint it.", Role.TOOL, 0.0, 9))
     assert score.value == 1.0
     assert [name for name, _ in score.parts] == [
@@ -101,6 +101,6 @@ def test_a_score_ends_at_1() -> None:
     ]
 
 
-def test_the_relevance_signals_have_no_say() -> None:
+def test_relevance_signals_do_not_change_the_importance() -> None:
     text = "Critical error: the password and the selector of https://example.com failed"
     assert IMPORTANCE_SCORER.score(Subject(text, Role.USER, OLD_HOURS)).value == 0.5

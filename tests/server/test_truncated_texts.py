@@ -1,4 +1,4 @@
-"""Long texts: cut in lists, and whole where one memory is asked for."""
+"""Long texts: truncated in lists, complete as single entries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from langmem_tiers import MemoryEngine
 
 
-def test_a_long_text_is_cut_in_lists_and_whole_as_an_entry(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_a_long_text_is_truncated_in_lists_and_complete_as_an_entry(
+    ask: ApiClient, memory: MemoryEngine
+) -> None:
     text = "é" * 5000
     added = memory.session(("acme", "alice"), "monday").add("user", text).message
     listed = ask.get_all("/sessions/monday/messages", namespace=ALICE)[-1]
@@ -20,7 +22,7 @@ def test_a_long_text_is_cut_in_lists_and_whole_as_an_entry(ask: ApiClient, memor
     assert ask.get_json(f"/entries/{added.id}", namespace=ALICE)["text"] == text
 
 
-def test_calls_of_tools_are_told_cut_in_lists_and_whole_as_an_entry(
+def test_tool_calls_are_truncated_in_lists_and_complete_as_an_entry(
     ask: ApiClient, memory: MemoryEngine
 ) -> None:
     calls = (ToolCall("c1", "look", '{"for": "boats"}'), ToolCall("c2", "write" * 300, "é" * 5000))
@@ -45,17 +47,19 @@ def test_calls_of_tools_are_told_cut_in_lists_and_whole_as_an_entry(
         },
     ]
     for path in ("/sessions/tools/messages", "/sessions/tools/timeline"):
-        listed = {one["id"]: one["calls"] for one in ask.get_all(path, namespace=ALICE)}
+        listed = {entry["id"]: entry["calls"] for entry in ask.get_all(path, namespace=ALICE)}
         assert listed.pop("calling") == cut
         assert set(map(str, listed.values())) == {"[]"}
     assert ask.get_json("/entries/calling", namespace=ALICE)["calls"] == whole
     seen = ask.post_json("/context", namespace=ALICE, session="tools", budget=50_000)["messages"]
-    assert [one["calls"] for one in seen if one["id"] == "calling"] == [whole]
+    assert [entry["calls"] for entry in seen if entry["id"] == "calling"] == [whole]
     small = ask.post_json("/context", namespace=ALICE, session="tools", budget=60)["left_out"]
-    assert [one["calls"] for one in small if one["id"] == "calling"] == [cut]
+    assert [entry["calls"] for entry in small if entry["id"] == "calling"] == [cut]
 
 
-def test_a_long_value_is_cut_in_lists_and_whole_as_an_entry(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_a_long_value_is_truncated_in_lists_and_complete_as_an_entry(
+    ask: ApiClient, memory: MemoryEngine
+) -> None:
     value = "é" * 5000
     known = memory.namespace(("acme", "alice")).knowledge
     known.store("domain", "a/b", value)
@@ -68,7 +72,7 @@ def test_a_long_value_is_cut_in_lists_and_whole_as_an_entry(ask: ApiClient, memo
     assert value in ask.get_json(f"/entries/{quote(long['id'], safe='')}", namespace=ALICE)["text"]
 
 
-def test_a_step_of_a_task_can_be_read_whole(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_a_task_step_can_be_read_completely(ask: ApiClient, memory: MemoryEngine) -> None:
     thought, text, page, error = "I think. " * 500, "typed " * 500, "page " * 10_000, "trace " * 500
     with AgentMemory(engine=memory, namespace=("acme", "alice"), task="t") as agent:
         agent.record_cycle(thought, AgentAction("type", {"text": text}), page)
@@ -76,14 +80,14 @@ def test_a_step_of_a_task_can_be_read_whole(ask: ApiClient, memory: MemoryEngine
         agent.record_cycle(thought, AgentAction("look"), "short")
         agent.record_cycle("Short", AgentAction("look"), "short")
     steps = ask.get_all("/tasks/t/cycles", namespace=ALICE)
-    assert [one["cut"] for one in steps] == [True, True, True, False]
-    whole = [ask.get_json(f"/entries/{one['id']}", namespace=ALICE, session="t") for one in steps]
-    assert [one["result"] for one in whole] == [page, error, "short", "short"]
+    assert [step["cut"] for step in steps] == [True, True, True, False]
+    whole = [ask.get_json(f"/entries/{step['id']}", namespace=ALICE, session="t") for step in steps]
+    assert [entry["result"] for entry in whole] == [page, error, "short", "short"]
     assert thought in whole[0]["text"]
     assert text in whole[0]["text"]
 
 
-def test_a_payload_that_only_looks_like_a_step_is_none(ask: ApiClient, memory: MemoryEngine) -> None:
+def test_a_payload_that_resembles_a_step_is_not_a_step(ask: ApiClient, memory: MemoryEngine) -> None:
     mine = MessageDraft("user", "My bike.", id="m", payload={"cycle": {"wheels": 2}})
     memory.session(("acme", "alice"), "monday").add(mine)
     found = ask.get_json("/entries/m", namespace=ALICE)

@@ -1,4 +1,4 @@
-"""The words of a small namespace, held in memory: the same as the database says."""
+"""The cached terms of a small namespace match the database."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ ASKED = ["boat", "green house", "tea 北京", "the boat and the house", "nothing
 
 
 @given(st.lists(WORDS), st.lists(WORDS))
-def test_every_place_of_every_term_is_told_once(first: list[list[str]], more: list[list[str]]) -> None:
+def test_each_posting_of_a_term_is_returned_once(first: list[list[str]], more: list[list[str]]) -> None:
     held, texts = LexicalCache(), dict(enumerate([*first, *more], start=7))
     keys = list(texts)
     held.add(keys[: len(first)], texts)
     held.add(keys[len(first) :], texts)
     found = held.find_postings(["tea", "boat", "nowhere", "tea"])
-    told = {
+    postings = {
         (found.terms[of], key): count
         for of, key, count in zip(
             found.term_numbers.tolist(), found.keys.tolist(), found.counts.tolist(), strict=True
         )
     }
-    assert told == {
+    assert postings == {
         (term, key): times
         for key, text in texts.items()
         for term, times in Counter(text).items()
@@ -46,7 +46,7 @@ def test_every_place_of_every_term_is_told_once(first: list[list[str]], more: li
     assert held.message_count == len(texts)
 
 
-def told(found: Recall) -> list[tuple[str, float, dict[str, float]]]:
+def summarize_hits(found: Recall) -> list[tuple[str, float, dict[str, float]]]:
     return [(hit.entry.id, hit.score, dict(hit.signals)) for hit in found]
 
 
@@ -58,21 +58,21 @@ def talk(where: Namespace) -> None:
         )
 
 
-def test_recall_is_the_same_as_from_the_database(
+def test_recall_from_the_cache_equals_recall_from_the_database(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = engine.namespace(tenant)
     talk(where)
-    held = [told(where.recall(text)) for text in ASKED]
-    found = [told(where.recall(text, strategy="words")) for text in ASKED]
+    cached = [summarize_hits(where.recall(text)) for text in ASKED]
+    found = [summarize_hits(where.recall(text, strategy="words")) for text in ASKED]
     monkeypatch.setattr(namespace_index, "MAX_CACHED_TERMS", 0)
     engine._services.retriever.invalidate()  # as in a process that begins now
-    assert [told(where.recall(text)) for text in ASKED] == held
-    assert [told(where.recall(text, strategy="words")) for text in ASKED] == found
+    assert [summarize_hits(where.recall(text)) for text in ASKED] == cached
+    assert [summarize_hits(where.recall(text, strategy="words")) for text in ASKED] == found
     assert any(found)
 
 
-def test_what_is_added_or_erased_is_known_at_once(engine: MemoryEngine, tenant: str) -> None:
+def test_added_and_erased_messages_are_visible_immediately(engine: MemoryEngine, tenant: str) -> None:
     where = engine.namespace(tenant)
     talk(where)
     assert not where.search("zebra")
@@ -85,7 +85,7 @@ def test_what_is_added_or_erased_is_known_at_once(engine: MemoryEngine, tenant: 
 
 
 @pytest.mark.soak
-def test_what_another_process_adds_is_known_at_once(tmp_path: Path) -> None:
+def test_messages_of_another_process_are_visible_immediately(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     program = (
         "import sys; from pathlib import Path; from langmem_tiers import MemoryEngine\n"
@@ -99,7 +99,7 @@ def test_what_another_process_adds_is_known_at_once(tmp_path: Path) -> None:
         assert [hit.entry.content for hit in where.search("zebra")] == ["a zebra"]
 
 
-def test_a_namespace_that_outgrows_memory_is_asked_of_the_database(
+def test_a_namespace_above_the_cache_limit_is_searched_in_the_database(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(namespace_index, "MAX_CACHED_TERMS", 60)

@@ -1,4 +1,4 @@
-"""One namespace, all below one, into another: what is meant comes along, and nothing else is touched."""
+"""Backup, restore and move of single namespaces and subtrees."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
 
 
-def test_a_backup_of_one_namespace_holds_nothing_of_others(
-    backend: str, new_url: NewUrl, tmp_path: Path
-) -> None:
+def test_a_backup_of_one_namespace_contains_no_other(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
     with open_small_engine(new_url(backend)) as engine:
         for labels in (("acme",), ("acme", "below"), ("acme0",), ("Acme",), ("acme%",)):
             engine.session(labels, "s").add("user", f"said in {labels}")
@@ -45,7 +43,9 @@ def test_a_backup_of_one_namespace_holds_nothing_of_others(
     assert sorted(below) == ["acme", "acme", "acme/below", "acme/below"]
 
 
-def test_what_stands_beside_a_namespace_goes_with_it(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
+def test_context_files_are_restored_with_their_namespace(
+    backend: str, new_url: NewUrl, tmp_path: Path
+) -> None:
     files = ContextFiles(tmp_path / "files")
     for name in ("u1", "u2"):
         at = datetime(2025, 3, 3, 9, tzinfo=UTC)
@@ -67,7 +67,9 @@ def test_what_stands_beside_a_namespace_goes_with_it(backend: str, new_url: NewU
         assert len(other.items.namespaces()) == 3
 
 
-def test_a_namespace_goes_into_another_beside_its_own(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
+def test_a_namespace_is_restored_into_another_next_to_the_original(
+    backend: str, new_url: NewUrl, tmp_path: Path
+) -> None:
     with open_small_engine(new_url(backend)) as engine:
         fill(engine, "acme", "alice")
         fill(engine, "acme", "alice", "notes")
@@ -89,7 +91,7 @@ def test_a_namespace_goes_into_another_beside_its_own(backend: str, new_url: New
             assert engine.items.search(labels, "boats")[0].item.value == {"likes": "sailing boats"}
 
 
-def test_what_is_there_is_erased_only_if_that_was_said(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
+def test_existing_data_is_erased_only_on_request(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
     with open_small_engine(new_url(backend)) as engine:
         fill(engine, "acme")
         fill(engine, "other")
@@ -119,9 +121,9 @@ def test_another_engine_sees_that_a_namespace_was_replaced(
         engine.backup(tmp_path / "b.gz")
         engine.session("acme", "tuesday").add("user", "Now a zebra came.")
         engine.items.put("acme", "k", {"likes": "zebras"})
-        held = other.session("acme", "tuesday")
+        cached_session = other.session("acme", "tuesday")
         assert "zebra" in other.namespace("acme").recall("zebra").hits[0].entry.content
-        assert "zebra" in held.latest(1)[0].content
+        assert "zebra" in cached_session.latest(1)[0].content
         assert other.items.search("acme", "boats zebras")[0].item.value == {"likes": "zebras"}
         engine.restore(tmp_path / "b.gz", replace=True)
         assert not [
@@ -132,7 +134,7 @@ def test_another_engine_sees_that_a_namespace_was_replaced(
 
 
 @pytest.mark.soak
-def test_with_another_embedder_vectors_are_left_out_and_made_anew(
+def test_with_another_embedder_vectors_are_skipped_and_rebuilt(
     backend: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
     with open_small_engine(new_url("sqlite")) as source:
@@ -158,7 +160,9 @@ def test_without_an_embedder_all_vectors_are_kept(backend: str, new_url: NewUrl,
         assert read_records(engine, tmp_path / "again.gz") == before
 
 
-def test_one_namespace_comes_into_a_memory_with_others(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
+def test_one_namespace_is_moved_into_a_memory_with_others(
+    backend: str, new_url: NewUrl, tmp_path: Path
+) -> None:
     with (
         open_small_engine(new_url("sqlite")) as source,
         open_small_engine(new_url(backend), seed=1) as target,
@@ -174,7 +178,7 @@ def test_one_namespace_comes_into_a_memory_with_others(backend: str, new_url: Ne
             source.move_to(target)
 
 
-def test_what_makes_no_sense_is_refused(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
     with open_small_engine(new_url(backend)) as engine:
         engine.backup(tmp_path / "b.gz")
         with pytest.raises(InvalidInputError, match="whole memory cannot be restored into"):

@@ -1,4 +1,4 @@
-"""Who gets nothing: no token, another's token, a forged Host, another page, too much at once."""
+"""Refused requests: no token, foreign token, forged Host, foreign origin, too large."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def everything(ask: ApiClient, **headers: str) -> Iterator[tuple[int, str, str]]
         yield answer.status_code, path, answer.text
 
 
-def said(memory: MemoryEngine) -> int:
+def count_records(memory: MemoryEngine) -> int:
     return sum(
         memory.namespace(path).holdings().messages + memory.namespace(path).holdings().knowledge
         for path in memory.namespaces()
@@ -66,17 +66,17 @@ def said(memory: MemoryEngine) -> int:
 
 
 @pytest.mark.parametrize("shown", [None, "wrong" * 8, ROOT[:-1]])
-def test_who_shows_no_token_gets_nothing(memory: MemoryEngine, shown: str | None) -> None:
-    ask, before = ApiClient(memory, TOKENS), said(memory)
+def test_a_request_without_a_valid_token_is_refused(memory: MemoryEngine, shown: str | None) -> None:
+    ask, before = ApiClient(memory, TOKENS), count_records(memory)
     headers = {} if shown is None else {"Authorization": f"Bearer {shown}"}
     for status, path, text in everything(ask, **headers):
         assert status == 401, path
         assert "Tom" not in text
-    assert said(memory) == before
+    assert count_records(memory) == before
 
 
-def test_who_shows_another_namespaces_token_gets_nothing(memory: MemoryEngine) -> None:
-    before = said(memory)
+def test_a_token_of_another_namespace_is_refused(memory: MemoryEngine) -> None:
+    before = count_records(memory)
     for status, path, text in everything(ApiClient(memory, TOKENS, token=BOB)):
         if path in ("/namespaces", "/openapi.json"):
             assert status == 200
@@ -85,36 +85,36 @@ def test_who_shows_another_namespaces_token_gets_nothing(memory: MemoryEngine) -
         else:
             assert status == 403, path
             assert "Tom" not in text
-    assert said(memory) == before
+    assert count_records(memory) == before
 
 
-def test_what_is_not_there_is_refused_in_the_same_words_as_what_is(memory: MemoryEngine) -> None:
+def test_refusals_do_not_reveal_which_namespaces_exist(memory: MemoryEngine) -> None:
     ask = ApiClient(memory, TOKENS, token=BOB)
     there, not_there = (ask.get("/sessions", namespace=name) for name in ("acme", "acmf"))
     assert there.text.replace("acme", "acmf") == not_there.text
 
 
-def test_a_token_opens_its_namespace_and_what_lies_below_it_and_no_name_that_only_begins_so(
+def test_a_token_grants_its_namespace_and_its_children_only(
     memory: MemoryEngine,
 ) -> None:
     memory.session(("acme",), "s").add("user", "Hello.")
     memory.session(("acme-corp",), "s").add("user", "Hello.")
     ask = ApiClient(memory, TOKENS, token=ACME)
-    assert [one["namespace"] for one in ask.get_all("/namespaces")] == ["acme", "acme/alice"]
+    assert [item["namespace"] for item in ask.get_all("/namespaces")] == ["acme", "acme/alice"]
     assert ask.get_json("/sessions/monday/messages", namespace=ALICE)["items"]
     assert ask.get_json("/sessions")["items"]  # its own, if it names none
     assert ask.get("/sessions", namespace="acme-corp").status_code == 403
     assert ask.get("/metrics").status_code == 403
 
 
-def test_a_token_for_all_opens_all(memory: MemoryEngine) -> None:
+def test_a_token_without_a_namespace_grants_everything(memory: MemoryEngine) -> None:
     ask = ApiClient(memory, TOKENS, token=ROOT)
-    assert [one["namespace"] for one in ask.get_all("/namespaces")] == ["acme/alice", "bob"]
+    assert [item["namespace"] for item in ask.get_all("/namespaces")] == ["acme/alice", "bob"]
 
 
 def test_a_server_of_one_namespace_knows_no_other(memory: MemoryEngine) -> None:
     ask = ApiClient(memory, ServerConfig(namespace=("bob",)))
-    assert [one["namespace"] for one in ask.get_all("/namespaces")] == ["bob"]
+    assert [item["namespace"] for item in ask.get_all("/namespaces")] == ["bob"]
     refused = ask.get("/sessions", namespace=ALICE)
     assert (refused.status_code, "'acme/alice' is not served here" in refused.text) == (403, True)
     bound = ServerConfig(namespace=("bob",), tokens=TOKENS.tokens)
@@ -122,7 +122,7 @@ def test_a_server_of_one_namespace_knows_no_other(memory: MemoryEngine) -> None:
     assert ApiClient(memory, bound, token=ROOT).get("/sessions", namespace=ALICE).status_code == 403
 
 
-def test_what_tells_nothing_of_a_memory_needs_no_token(memory: MemoryEngine) -> None:
+def test_public_endpoints_need_no_token(memory: MemoryEngine) -> None:
     ask = ApiClient(memory, TOKENS)
     assert ask.get("/health").status_code == 200
     assert ask.get("/").headers["location"].endswith("inspector/")
@@ -135,13 +135,13 @@ def test_what_tells_nothing_of_a_memory_needs_no_token(memory: MemoryEngine) -> 
     "host",
     ["evil.example", "localhost.evil.example", "localhost@evil.example", "", "[::1"],
 )
-def test_a_forged_host_gets_nothing(memory: MemoryEngine, host: str) -> None:
-    before = said(memory)
+def test_a_forged_host_is_refused(memory: MemoryEngine, host: str) -> None:
+    before = count_records(memory)
     for status, path, text in everything(ApiClient(memory), host=host):
         assert status == 421, path
         assert "Tom" not in text
     assert ApiClient(memory).client.get("/health", headers={"host": host}).status_code == 421
-    assert said(memory) == before
+    assert count_records(memory) == before
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_a_forged_host_gets_nothing(memory: MemoryEngine, host: str) -> None:
         ("[2001:db8::1]", "192.0.2.7", 200),
     ],
 )
-def test_a_server_answers_under_its_address_and_the_names_that_it_was_told(
+def test_a_server_answers_at_its_address_and_the_allowed_hosts(
     memory: MemoryEngine, host: str, reached_at: str, status: int
 ) -> None:
-    told = ("Memory.example.org", "with-port.example.org:443", "2001:db8::1")
-    app = create_app(memory, config=ServerConfig(allowed_hosts=told))
+    hosts = ("Memory.example.org", "with-port.example.org:443", "2001:db8::1")
+    app = create_app(memory, config=ServerConfig(allowed_hosts=hosts))
     literal = f"[{reached_at}]" if ":" in reached_at else reached_at
     client = TestClient(app, base_url=f"http://{literal}")
     answer = client.get("/health", headers={"host": host})
@@ -174,7 +174,7 @@ def test_a_server_answers_under_its_address_and_the_names_that_it_was_told(
 
 
 @pytest.mark.parametrize("name", ["", "https://memory.example.org", "memory.example.org:port", "a b"])
-def test_what_is_no_name_of_a_host_is_refused_with_its_value(name: str) -> None:
+def test_an_invalid_host_name_is_refused_with_its_value(name: str) -> None:
     with pytest.raises(InvalidConfigError, match="is not a host name") as caught:
         ServerConfig(allowed_hosts=(name,))
     assert repr(name) in str(caught.value)
@@ -189,15 +189,15 @@ def test_what_is_no_name_of_a_host_is_refused_with_its_value(name: str) -> None:
         {"sec-fetch-site": "same-site"},
     ],
 )
-def test_a_page_of_another_origin_gets_nothing(memory: MemoryEngine, headers: dict[str, str]) -> None:
-    before = said(memory)
+def test_a_page_of_another_origin_is_refused(memory: MemoryEngine, headers: dict[str, str]) -> None:
+    before = count_records(memory)
     for status, path, text in everything(ApiClient(memory), **headers):
         assert status == 403, path
         assert "Tom" not in text
-    assert said(memory) == before
+    assert count_records(memory) == before
 
 
-def test_our_own_page_and_a_link_to_it_are_answered(memory: MemoryEngine) -> None:
+def test_requests_from_the_own_page_and_links_are_accepted(memory: MemoryEngine) -> None:
     client = ApiClient(memory).client
     own = {"origin": "http://localhost", "sec-fetch-site": "same-origin"}
     asked = {"namespace": ALICE, "query": "cat"}
@@ -216,12 +216,12 @@ def test_only_json_changes_anything(memory: MemoryEngine, kind: str) -> None:
     assert not memory.namespace("bob").knowledge.page()
 
 
-def test_nothing_changes_by_get(memory: MemoryEngine) -> None:
-    ask, before = ApiClient(memory), said(memory)
+def test_get_requests_change_nothing(memory: MemoryEngine) -> None:
+    ask, before = ApiClient(memory), count_records(memory)
     for path, body in WRITES:
         for method in ("GET", "HEAD"):
             ask.client.request(method, path, params={"namespace": ALICE}, json=body)
-    assert said(memory) == before
+    assert count_records(memory) == before
     assert ask.get("/forget", namespace=ALICE, whole=True, confirm=True).status_code == 405
 
 
@@ -258,7 +258,7 @@ def test_a_large_body_without_a_length_is_refused_as_soon_as_it_is_too_large(mem
 
 
 @pytest.mark.timeout(120)
-def test_a_body_that_never_ends_is_given_up_however_often_a_piece_comes(memory: MemoryEngine) -> None:
+def test_a_request_body_without_end_times_out(memory: MemoryEngine) -> None:
     async def dripping() -> AsyncIterator[bytes]:
         while True:
             await asyncio.sleep(0.02)
@@ -303,19 +303,19 @@ def test_tokens_are_read_from_lines() -> None:
     assert parse_tokens(f"{ACME} our agents/Alice B.") == (Token(ACME, ("our agents", "Alice B.")),)
 
 
-def test_a_secret_that_stands_there_twice_is_refused_without_being_told() -> None:
+def test_a_duplicate_token_is_refused_without_showing_it() -> None:
     with pytest.raises(InvalidConfigError, match="twice") as caught:
         ServerConfig(tokens=(Token(ACME, ("acme",)), Token(BOB, ("bob",)), Token(ACME)))
     assert ACME not in str(caught.value)
 
 
 @pytest.mark.parametrize("between", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\r"])
-def test_only_the_end_of_a_line_parts_a_token_from_its_namespace(between: str) -> None:
+def test_only_line_ends_separate_token_entries(between: str) -> None:
     assert parse_tokens(f"{ACME}{between}acme/alice") == (Token(ACME, ("acme", "alice")),)
 
 
 @pytest.mark.parametrize("text", ["short", f"{ROOT}é", f"{ROOT}\n{ROOT} bob", f"{ROOT} a//b"])
-def test_what_is_no_token_is_refused_without_being_told(text: str) -> None:
+def test_an_invalid_token_is_refused_without_showing_it(text: str) -> None:
     with pytest.raises(InvalidConfigError) as caught:
         parse_tokens(text)
     assert text.split(maxsplit=1)[0] not in str(caught.value)

@@ -17,7 +17,7 @@ PLAIN = "The garden gate was painted green."
 AGE_HOURS = 20.0
 
 
-def test_a_text_without_signals_moves_by_its_recency_alone() -> None:
+def test_a_text_without_signals_is_scored_by_recency_only() -> None:
     assert RELEVANCE_SCORER.score(Subject(PLAIN, Role.USER, AGE_HOURS)) == Score(
         0.6, 0.5, (("recency", 0.1),)
     )
@@ -74,7 +74,7 @@ def test_each_content_signal_adds_its_points_alone(text: str, signal: str, value
         ("OK then we paint the gate green tomorrow.", "small talk"),
     ],
 )
-def test_upper_and_lower_case_are_one(text: str, signal: str) -> None:
+def test_case_is_ignored(text: str, signal: str) -> None:
     names = [name for name, _ in RELEVANCE_SCORER.score(Subject(text, Role.USER, AGE_HOURS)).parts]
     assert names == ["recency", signal]
 
@@ -88,7 +88,7 @@ def test_upper_and_lower_case_are_one(text: str, signal: str) -> None:
         "We select the path to the garden gate.",
     ],
 )
-def test_a_text_that_only_resembles_a_signal_gets_none(text: str) -> None:
+def test_a_text_that_only_resembles_a_signal_gets_no_points(text: str) -> None:
     assert RELEVANCE_SCORER.score(Subject(text, Role.USER, AGE_HOURS)).parts == (("recency", 0.1),)
 
 
@@ -105,7 +105,7 @@ def test_a_text_under_20_characters_loses_a_fifth(length: int, value: float) -> 
     assert RELEVANCE_SCORER.score(Subject("x" * length, Role.USER, AGE_HOURS)).value == value
 
 
-def test_space_around_a_text_makes_it_no_longer() -> None:
+def test_surrounding_space_does_not_count_as_length() -> None:
     assert RELEVANCE_SCORER.score(Subject("   short one" + " " * 30, Role.USER, AGE_HOURS)).value == 0.4
 
 
@@ -131,11 +131,11 @@ def test_a_text_that_starts_with_small_talk_loses_three_tenths(word: str, rest: 
         "We say hello to the garden gate",
     ],
 )
-def test_a_text_that_does_not_start_with_the_word_loses_nothing(text: str) -> None:
+def test_a_text_that_does_not_start_with_the_word_has_no_penalty(text: str) -> None:
     assert RELEVANCE_SCORER.score(Subject(text, Role.USER, AGE_HOURS)).value == 0.6
 
 
-def test_space_before_small_talk_hides_nothing() -> None:
+def test_space_before_small_talk_is_ignored() -> None:
     assert RELEVANCE_SCORER.score(Subject("\n  ok, paint the gate green", Role.USER, AGE_HOURS)).value == 0.3
 
 
@@ -154,16 +154,16 @@ def test_systems_and_tools_count_more(role: Role | None, value: float, parts: li
     assert (score.value, [name for name, _ in score.parts]) == (value, parts)
 
 
-def test_a_recent_url_reaches_the_bar_of_promotion_exactly() -> None:
+def test_a_recent_url_reaches_the_promotion_threshold_exactly() -> None:
     assert RELEVANCE_SCORER.score(Subject("See https://example.com/login for it", Role.USER)).value == 0.8
 
 
 @pytest.mark.parametrize(("age_hours", "value"), [(0.0, 0.2), (20.0, 0.1), (48.0, 0.0)])
-def test_an_ok_falls_under_the_bar_of_keeping(age_hours: float, value: float) -> None:
+def test_an_ok_is_below_the_minimum_relevance(age_hours: float, value: float) -> None:
     assert RELEVANCE_SCORER.score(Subject("ok", Role.USER, age_hours)).value == value
 
 
-def test_a_score_ends_at_1() -> None:
+def test_a_score_is_at_most_1() -> None:
     everything = "Critical error: the password and the selector of https://example.com are gone"
     score = RELEVANCE_SCORER.score(Subject(everything, Role.TOOL))
     assert score.value == 1.0
@@ -178,7 +178,7 @@ def test_a_score_ends_at_1() -> None:
     )
 
 
-def test_a_score_ends_at_0() -> None:
+def test_a_score_is_at_least_0() -> None:
     score = RELEVANCE_SCORER.score(Subject("thanks", Role.USER, 100.0))
     assert score == Score(0.0, 0.5, (("recency", -0.1), ("short", -0.2), ("small talk", -0.3)))
 
@@ -191,11 +191,11 @@ def test_a_score_ends_at_0() -> None:
         (Subject(PLAIN, Role.TOOL, 30.0), "0.55 = 0.50 -0.10 recency +0.15 role"),
     ],
 )
-def test_a_score_says_what_it_is_made_of(subject: Subject, text: str) -> None:
+def test_a_score_lists_its_parts(subject: Subject, text: str) -> None:
     assert str(RELEVANCE_SCORER.score(subject)) == text
 
 
-def test_a_table_takes_signals_of_ones_own() -> None:
+def test_a_scorer_accepts_custom_signals() -> None:
     mine = Signal("shouting", lambda subject: 0.05 if subject.content.isupper() else 0.0)
     scorer = Scorer((*RELEVANCE_SIGNALS, mine))
     loud = scorer.score(Subject(PLAIN.upper(), Role.USER, AGE_HOURS))
@@ -203,22 +203,22 @@ def test_a_table_takes_signals_of_ones_own() -> None:
     assert scorer.score(Subject(PLAIN, Role.USER, AGE_HOURS)).value == 0.6
 
 
-def test_a_signal_can_be_made_of_words() -> None:
+def test_a_signal_can_be_built_from_words() -> None:
     scorer = Scorer((build_word_signal("garden", 0.25, "gate", "hedge"),))
     assert scorer.score(Subject("The GATE")) == Score(0.75, 0.5, (("garden", 0.25),))
     assert scorer.score(Subject("The house")) == Score(0.5, 0.5, ())
 
 
-def test_the_signals_of_the_package_stay_as_they_are() -> None:
+def test_a_custom_scorer_does_not_change_the_default_signals() -> None:
     Scorer((*RELEVANCE_SIGNALS, build_word_signal("garden", 0.25, "gate")))
     assert RELEVANCE_SCORER.score(Subject(PLAIN, Role.USER, AGE_HOURS)).value == 0.6
 
 
 @pytest.mark.parametrize(("base", "value"), [(0.0, 0.1), (0.3, 0.4), (0.95, 1.0), (-0.5, 0.0), (1.0, 1.0)])
-def test_a_score_starts_at_a_base_of_ones_own(base: float, value: float) -> None:
+def test_a_score_starts_at_a_custom_base(base: float, value: float) -> None:
     score = Scorer(RELEVANCE_SIGNALS, base=base).score(Subject(PLAIN, Role.USER, AGE_HOURS))
     assert score == Score(value, base, (("recency", 0.1),))
 
 
-def test_a_scorer_without_signals_gives_its_base() -> None:
+def test_a_scorer_without_signals_returns_its_base() -> None:
     assert Scorer((), base=0.25).score(Subject("anything")) == Score(0.25, 0.25, ())

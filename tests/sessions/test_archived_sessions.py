@@ -1,4 +1,4 @@
-"""A conversation that is over, under another name, on every database."""
+"""Archived sessions under another name, on every database."""
 
 from __future__ import annotations
 
@@ -20,27 +20,32 @@ def session(engine: MemoryEngine, tenant: str) -> Session:
     return engine.session(tenant, "s")
 
 
-def test_a_session_that_is_set_aside_leaves_its_name_and_keeps_its_record(
+def test_an_archived_session_frees_its_name_and_keeps_its_record(
     engine: MemoryEngine, session: Session, clock: FrozenClock, tenant: str
 ) -> None:
     session.transcript.add(drafts("the walrus one", "the walrus two"))
     session.transcript.move_oldest(1, ARCHIVED)
     name = session.set_aside()
     assert name == session.name == "s (until 2025-01-15T10:30:00.000000Z)"
-    anew = engine.session(tenant, "s")
-    assert (anew.key != session.key, anew.count(), list_texts(anew), context(anew)) == (True, 0, [], [])
+    recreated = engine.session(tenant, "s")
+    assert (recreated.key != session.key, recreated.count(), list_texts(recreated), context(recreated)) == (
+        True,
+        0,
+        [],
+        [],
+    )
     aside = engine.namespace(tenant).find_session(name)
     assert aside is not None
-    for one in (session, aside):
-        assert one.info().message_count == 2
-        assert list_texts(one) == record_texts(one) == ["the walrus one", "the walrus two"]
-        assert list_texts(one, ARCHIVED) == ["the walrus one"]
+    for target in (session, aside):
+        assert target.info().message_count == 2
+        assert list_texts(target) == record_texts(target) == ["the walrus one", "the walrus two"]
+        assert list_texts(target, ARCHIVED) == ["the walrus one"]
     assert recall_texts(engine, tenant, "walrus") == {"the walrus one", "the walrus two"}
     assert {hit.session for hit in engine.namespace(tenant).recall("walrus")} == {name}
     assert {info.name for info in engine.namespace(tenant).sessions().sessions} == {"s", name}
 
 
-def test_sessions_that_are_set_aside_at_the_same_time_are_told_apart(
+def test_sessions_archived_at_the_same_time_get_distinct_names(
     engine: MemoryEngine, clock: FrozenClock, tenant: str
 ) -> None:
     names = []
@@ -56,7 +61,7 @@ def test_sessions_that_are_set_aside_at_the_same_time_are_told_apart(
 
 
 @pytest.mark.parametrize("character", ["x", "%", "\0", "\ud83d", "😀", "é"])
-def test_a_session_with_a_very_long_name_is_set_aside_under_one_that_begins_like_it(
+def test_a_session_with_a_very_long_name_is_archived_under_a_truncated_name(
     engine: MemoryEngine, tenant: str, character: str
 ) -> None:
     stored = {"%": 3, "\0": 3, "\ud83d": 6}.get(character) or len(character.encode())
@@ -76,20 +81,20 @@ def test_a_session_with_a_very_long_name_is_set_aside_under_one_that_begins_like
     assert hundred.set_aside().startswith(f"{character * 100} (until ")
 
 
-def test_a_handle_that_somebody_else_set_aside_says_so(engine: MemoryEngine, tenant: str) -> None:
+def test_a_handle_of_a_session_archived_elsewhere_raises(engine: MemoryEngine, tenant: str) -> None:
     stale, mine = engine.session(tenant, "s"), engine.session(tenant, "s")
     mine.add("user", "one")
     name = mine.set_aside()
-    anew = engine.session(tenant, "s")
+    recreated = engine.session(tenant, "s")
     for use in (stale.info, stale.count, stale.set_aside):
         with pytest.raises(SessionNotFoundError, match="archived: open a new one"):
             use()
-    assert (mine.info().name, anew.info().name) == (name, "s")
+    assert (mine.info().name, recreated.info().name) == (name, "s")
     stale.add("user", "two")  # what was said in the conversation that is over stays there
-    assert (record_texts(mine), record_texts(anew)) == (["one", "two"], [])
+    assert (record_texts(mine), record_texts(recreated)) == (["one", "two"], [])
 
 
-def test_what_was_set_aside_can_be_set_aside_again_and_deleted(engine: MemoryEngine, tenant: str) -> None:
+def test_an_archived_session_can_be_archived_again_and_deleted(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     session.add("user", "walrus")
     first = session.set_aside()

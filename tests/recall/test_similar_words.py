@@ -34,7 +34,7 @@ def test_the_nearness_of_two_words_is_the_cosine_of_their_vectors() -> None:
     assert kin("tea", "anti") == pytest.approx(-1.0)
 
 
-def test_a_word_without_a_vector_is_near_to_nothing() -> None:
+def test_a_word_without_a_vector_has_no_similar_words() -> None:
     assert WordSimilarity(_Counting())("tea", "") == 0.0
 
 
@@ -46,7 +46,7 @@ def test_a_word_is_embedded_once() -> None:
     assert embed.asked == ["tea", "car"]
 
 
-def test_the_words_that_were_asked_for_longest_ago_are_forgotten() -> None:
+def test_the_least_recently_used_words_are_evicted() -> None:
     embed = _Counting()
     kin = WordSimilarity(embed, most_words=2)
     kin("tea", "car")
@@ -62,7 +62,7 @@ def test_a_cache_of_one_word_is_refused() -> None:
         WordSimilarity(_Counting(), most_words=1)
 
 
-def test_offline_words_tell_synonyms_from_siblings() -> None:
+def test_offline_word_vectors_distinguish_synonyms_from_siblings() -> None:
     kin = WordSimilarity(OfflineEmbedder().embed_documents)
     near = [kin(*pair.split()) for pair in ("lawyer attorney", "begin start", "scared afraid", "fix repair")]
     apart = [kin(*pair.split()) for pair in ("tea coffee", "dog cat", "guitar violin", "read write")]

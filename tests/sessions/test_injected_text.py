@@ -1,4 +1,4 @@
-"""What memory injected never comes back as something new, however it is handed back."""
+"""Injected memory is never stored as a new message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def holds_injected(text: str) -> bool:
     return any(piece in text for piece in OF_INJECTED)
 
 
-def test_a_summary_does_not_tell_what_was_quoted_from_memory() -> None:
+def test_a_summary_omits_text_quoted_from_memory() -> None:
     with MemoryEngine(embedder=None, config=EngineConfig(budget=TokenBudget.of(3000))) as engine:
         session = engine.session("a", "s")
         for number in range(60):
@@ -33,7 +33,7 @@ def test_a_summary_does_not_tell_what_was_quoted_from_memory() -> None:
         assert not any(holds_injected(summary.content) for summary in summaries)
 
 
-def test_a_message_that_is_shown_compressed_shows_no_quote_of_memory() -> None:
+def test_a_compressed_message_omits_text_quoted_from_memory() -> None:
     with MemoryEngine(embedder=None) as engine:
         session = engine.session("a", "s")
         for number in range(40):
@@ -45,7 +45,7 @@ def test_a_message_that_is_shown_compressed_shows_no_quote_of_memory() -> None:
         assert not any(holds_injected(message.content) for message in short)
 
 
-def test_what_is_promoted_by_hand_is_remembered_without_its_quote_of_memory() -> None:
+def test_a_manually_promoted_message_is_summarized_without_its_quote_of_memory() -> None:
     with MemoryEngine(embedder=None, config=EngineConfig(budget=TokenBudget.of(2000))) as engine:
         session = engine.session("a", "s")
         kept = session.add("user", f"{INJECTED}\nThe harbour opens at nine.").message
@@ -67,7 +67,7 @@ def test_facts_inside_a_quote_of_memory_promote_nothing(text: str, promoted: boo
         assert ("promote" in kinds) is promoted
 
 
-def test_a_call_is_not_found_by_what_it_quotes_of_memory() -> None:
+def test_a_tool_call_is_not_found_by_text_quoted_from_memory() -> None:
     with MemoryEngine(embedder=None) as engine:
         call = ToolCall(id="1", name="note", arguments=json.dumps({"text": INJECTED, "place": "harbour"}))
         session = engine.session("a", "s")
@@ -83,13 +83,13 @@ def test_a_call_is_not_found_by_what_it_quotes_of_memory() -> None:
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", " ", "\n\n"])
-def test_a_quote_is_known_whatever_became_of_its_line_ends(line_end: str) -> None:
+def test_a_quote_is_recognized_with_any_line_endings(line_end: str) -> None:
     with MemoryEngine(embedder=None) as engine:
         report = engine.session("a", "s").add("user", INJECTED.replace("\n", line_end))
         assert (report.stored, len(report.echoes)) == ((), 1)
 
 
-def test_a_message_that_opens_the_fence_and_does_not_close_it_is_stored_whole_and_found() -> None:
+def test_a_message_with_an_unclosed_fence_is_stored_unchanged_and_found() -> None:
     text = f"{FENCE_OPENING} why does your prompt say zebra?"
     with MemoryEngine(embedder=None) as engine:
         report = engine.session("a", "s").add("user", text)

@@ -1,4 +1,4 @@
-"""Two engines on one memory whose clocks differ: who comes second by the order of writes is second."""
+"""Two engines with different clocks on one memory: the order of writes decides."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def behind(url: str, ahead: MemoryEngine) -> Iterator[MemoryEngine]:
         yield opened
 
 
-def test_the_same_is_stored_once(ahead: MemoryEngine, behind: MemoryEngine, tenant: str) -> None:
+def test_equal_entries_are_stored_once(ahead: MemoryEngine, behind: MemoryEngine, tenant: str) -> None:
     first = ahead.namespace(tenant).long_term.store("Alice lives in Berlin.")
     second = behind.namespace(tenant).long_term.store("Alice lives in Berlin.")
     assert first.entry is not None
@@ -40,7 +40,9 @@ def test_the_same_is_stored_once(ahead: MemoryEngine, behind: MemoryEngine, tena
     assert len(list(ahead.namespace(tenant).long_term.entries())) == 1
 
 
-def test_what_is_said_last_holds(ahead: MemoryEngine, behind: MemoryEngine, tenant: str) -> None:
+def test_the_last_statement_is_valid_despite_clock_skew(
+    ahead: MemoryEngine, behind: MemoryEngine, tenant: str
+) -> None:
     ahead.namespace(tenant).long_term.store("Alice lives in Berlin.")
     second = behind.namespace(tenant).long_term.store("Alice lives in Paris.")
     assert second.outcome is Outcome.SUPERSEDES
@@ -49,14 +51,14 @@ def test_what_is_said_last_holds(ahead: MemoryEngine, behind: MemoryEngine, tena
     assert [hit.entry.content for hit in hits] == ["Alice lives in Paris."]
 
 
-def test_a_time_that_was_given_is_kept(ahead: MemoryEngine, behind: MemoryEngine, tenant: str) -> None:
+def test_an_explicit_time_is_kept(ahead: MemoryEngine, behind: MemoryEngine, tenant: str) -> None:
     ahead.namespace(tenant).long_term.store("Alice lives in Berlin.")
     second = behind.namespace(tenant).long_term.store("Alice lives in Berlin.", valid_from=NOW)
     assert second.entry is not None
     assert (second.entry.valid_from, second.entry.valid_until) == (NOW, LATER)
 
 
-def test_a_clock_that_is_far_off_is_not_followed(url: str, behind: MemoryEngine, tenant: str) -> None:
+def test_a_clock_with_a_large_error_is_ignored(url: str, behind: MemoryEngine, tenant: str) -> None:
     with MemoryEngine(url, embedder=None, clock=FrozenClock(NOW + timedelta(days=300))) as wrong:
         wrong.namespace(tenant).long_term.store("Alice lives in Berlin.")
     receipt = behind.namespace(tenant).long_term.store("Alice lives in Paris.")
@@ -64,7 +66,9 @@ def test_a_clock_that_is_far_off_is_not_followed(url: str, behind: MemoryEngine,
     assert receipt.entry.valid_from == NOW
 
 
-def test_a_pool_takes_the_same_once(ahead: MemoryEngine, behind: MemoryEngine, tenant: str) -> None:
+def test_a_pool_stores_equal_contributions_once(
+    ahead: MemoryEngine, behind: MemoryEngine, tenant: str
+) -> None:
     one, two = (tenant, "one"), (tenant, "two")
     pool = ahead.pools.create(tenant, members=[one, two])
     assert pool.contribute(one, "Alice lives in Berlin.").is_stored
@@ -73,7 +77,7 @@ def test_a_pool_takes_the_same_once(ahead: MemoryEngine, behind: MemoryEngine, t
     assert len(pool.query(two, "Where does Alice live?")) == 1
 
 
-def test_what_a_member_learned_later_is_not_copied(
+def test_entries_a_member_learned_later_are_not_copied(
     ahead: MemoryEngine, behind: MemoryEngine, tenant: str
 ) -> None:
     one, two = (tenant, "one"), (tenant, "two")
