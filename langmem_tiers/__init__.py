@@ -60,11 +60,11 @@ if TYPE_CHECKING:
         LanguageModel,
         Message,
         MessageDraft,
+        MessageToolCall,
         Role,
         Tier,
         TokenBudget,
         TokenCounter,
-        ToolCall,
     )
     from langmem_tiers.compression import Compressor, ContextCompressor, Summarizer
     from langmem_tiers.config import (
@@ -112,7 +112,7 @@ else:
             ".chunks": "Chunk",
             ".common": (
                 "Clock Embedder Entry LanguageModel Message MessageDraft Role Tier TokenBudget "
-                "TokenCounter ToolCall"
+                "TokenCounter MessageToolCall"
             ),
             ".compression": "Compressor ContextCompressor Summarizer",
             ".config": (
@@ -190,6 +190,7 @@ __all__ = [
     "MessageConflictError",
     "MessageDraft",
     "MessageNotFoundError",
+    "MessageToolCall",
     "MissingExtraError",
     "Namespace",
     "NewerBackupError",
@@ -230,7 +231,6 @@ __all__ = [
     "TiktokenCounter",
     "TokenBudget",
     "TokenCounter",
-    "ToolCall",
     "UnsavedError",
     "WorkingConfig",
     "WriterConfig",

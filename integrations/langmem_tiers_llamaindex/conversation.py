@@ -26,7 +26,7 @@ from langmem_tiers_llamaindex.turn_state import get_turn_registry
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langmem_tiers import MemoryEngine, Message, MessageDraft, Session, ToolCall
+    from langmem_tiers import MemoryEngine, Message, MessageDraft, MessageToolCall, Session
     from langmem_tiers.integration_kit import NamespacePath
     from langmem_tiers_llamaindex.conversation_view import RenderedConversation, ViewRequest
     from langmem_tiers_llamaindex.token_counter import TokenCountCache
@@ -44,14 +44,14 @@ def find_answered_calls(
         drafts: Drafts to be stored.
         before: Function that returns the preceding messages; called only if the first draft is a result.
     """
-    opened: list[ToolCall] = []
+    opened: list[MessageToolCall] = []
     if drafts and drafts[0].role is Role.TOOL:
         for message in before():
             _match_result(message, opened)
     return [_match_result(draft, opened) for draft in drafts]
 
 
-def _match_result(message: _AnyMessage, opened: list[ToolCall]) -> str | None:
+def _match_result(message: _AnyMessage, opened: list[MessageToolCall]) -> str | None:
     if message.role is not Role.TOOL:
         if message.tool_calls or message.role is Role.USER:
             opened[:] = message.tool_calls

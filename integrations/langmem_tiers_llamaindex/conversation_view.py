@@ -19,7 +19,7 @@ from langmem_tiers_llamaindex.layout import ViewParts, arrange_messages, cut_to_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers import Hit, MemoryContext, MemoryEngine, Session, ToolCall
+    from langmem_tiers import Hit, MemoryContext, MemoryEngine, MessageToolCall, Session
     from langmem_tiers_llamaindex.layout import InsertMethod
     from langmem_tiers_llamaindex.token_counter import TokenCountCache
     from langmem_tiers_llamaindex.turn_state import TurnState
@@ -63,7 +63,7 @@ def _match_results(messages: Sequence[Message]) -> dict[int, dict[str, Message]]
     return results
 
 
-def _build_missing_result(message: Message, call: ToolCall) -> Message:
+def _build_missing_result(message: Message, call: MessageToolCall) -> Message:
     return replace(
         message,
         id=f"{message.id}-{call.id}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import exists, func, or_, select, type_coerce
 
 from langmem_tiers.common.entries import Tier
-from langmem_tiers.common.messages import ToolCall
+from langmem_tiers.common.messages import MessageToolCall
 from langmem_tiers.common.namespaces import build_namespace_key, escape, parse_namespace_key, unescape
 from langmem_tiers.erasure.deletion import delete_namespace_rows, delete_planned, read_change_stamp
 from langmem_tiers.erasure.records import ErasureImpact, MessageRef, SessionRef, SessionViewState
@@ -320,7 +320,7 @@ def _to_message_ref(row: AnyRow) -> MessageRef:
         is_summary=is_summary,
         is_old=bool(row.is_old),
         is_promoted=bool(row.is_promoted),
-        tool_calls=tuple(ToolCall(*call) for call in extra.get("tool_calls", ())),
+        tool_calls=tuple(MessageToolCall(*call) for call in extra.get("tool_calls", ())),
         tool_call_id=extra.get("tool_call_id"),
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, func, insert, select, update
 
 from langmem_tiers.common.entries import EntryOverride, EntryState, Tier, ViewItem
-from langmem_tiers.common.messages import ToolCall
+from langmem_tiers.common.messages import MessageToolCall
 from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
 from langmem_tiers.errors import LangmemTiersError, MessageNotFoundError, StorageCorruptError
 from langmem_tiers.sessions.message_repository import (
@@ -304,7 +304,7 @@ def _from_override_row(row: AnyRow) -> EntryOverride | None:
         state=EntryState(row.mark_state),
         relevance=row.mark_relevance,
         content=body["content"],
-        tool_calls=None if calls is None else tuple(ToolCall(*call) for call in calls),
+        tool_calls=None if calls is None else tuple(MessageToolCall(*call) for call in calls),
         token_count=row.mark_token_count,
         token_counter=body["token_counter"],
         is_pinned=body["is_kept"],

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.common.messages import Message, Role, ToolCall, check_time
+from langmem_tiers.common.messages import Message, MessageToolCall, Role, check_time
 from langmem_tiers.common.namespaces import check_name, check_namespace
 from langmem_tiers.errors import InvalidConfigError, InvalidInputError, StorageBusyError
 from langmem_tiers.sessions.batch_models import UnsavedMessages
@@ -239,7 +239,7 @@ def _parse_message(fields: dict[str, Any]) -> Message:
             "id": check_name(fields["id"], "message id"),
             "role": Role(fields["role"]),
             "created_at": check_time(datetime.fromisoformat(fields["created_at"])),
-            "tool_calls": tuple(ToolCall(*call) for call in fields["tool_calls"]),
+            "tool_calls": tuple(MessageToolCall(*call) for call in fields["tool_calls"]),
         }
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from langmem_tiers import AgentAction, AgentMemory, MessageDraft, ToolCall
+from langmem_tiers import AgentAction, AgentMemory, MessageDraft, MessageToolCall
 from tests.server.api_client import ALICE, ApiClient
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ def test_a_long_text_is_cut_in_lists_and_whole_as_an_entry(ask: ApiClient, memor
 def test_calls_of_tools_are_told_cut_in_lists_and_whole_as_an_entry(
     ask: ApiClient, memory: MemoryEngine
 ) -> None:
-    calls = (ToolCall("c1", "look", '{"for": "boats"}'), ToolCall("c2", "write" * 300, "é" * 5000))
+    calls = (
+        MessageToolCall("c1", "look", '{"for": "boats"}'),
+        MessageToolCall("c2", "write" * 300, "é" * 5000),
+    )
     session = memory.session(("acme", "alice"), "tools")
     session.add_many(
         [

@@ -12,8 +12,8 @@ from langmem_tiers import (
     MessageConflictError,
     MessageDraft,
     MessageNotFoundError,
+    MessageToolCall,
     SessionNotFoundError,
-    ToolCall,
 )
 from langmem_tiers.common.prompt_fences import wrap_in_fence
 from langmem_tiers.sessions.models import Listing
@@ -195,7 +195,7 @@ def test_a_list_keeps_what_both_have_in_the_same_order(
         {"name": "bob"},
         {"name": None},
         {"tool_calls": []},
-        {"tool_calls": [ToolCall("c", "look", "{ }")]},
+        {"tool_calls": [MessageToolCall("c", "look", "{ }")]},
         {"tool_call_id": "d"},
         {"payload": {"a": 1, "b": 0}},
         {"payload": None},
@@ -207,7 +207,7 @@ def test_a_message_is_the_same_only_if_all_that_it_says_is(session: Session, oth
         "role": "assistant",
         "content": "x",
         "name": "ann",
-        "tool_calls": [ToolCall("c", "look")],
+        "tool_calls": [MessageToolCall("c", "look")],
         "tool_call_id": "c",
         "payload": {"a": 1, "b": [None]},
     }

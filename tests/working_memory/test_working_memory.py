@@ -23,8 +23,8 @@ from langmem_tiers import (
     MemoryEngine,
     MessageConflictError,
     MessageDraft,
+    MessageToolCall,
     StorageError,
-    ToolCall,
     WorkingConfig,
 )
 from langmem_tiers.testing import FrozenClock
@@ -63,7 +63,7 @@ def test_what_is_put_in_is_at_hand_and_in_no_session_yet(small: MemoryEngine) ->
     working = small.working
     assert working.get("alice", "s").messages == ()
     working.append("alice", "s", "user", "What is the weather?")
-    call = MessageDraft("assistant", "", tool_calls=[ToolCall("c1", "weather")])
+    call = MessageDraft("assistant", "", tool_calls=[MessageToolCall("c1", "weather")])
     working.append("alice", "s", call)
     report = working.append("alice", "s", MessageDraft("tool", "rain", tool_call_id="c1"))
     memory = working.get("alice", "s")
@@ -94,7 +94,7 @@ def test_the_seeds_numbers_are_the_defaults() -> None:
 def test_a_call_that_waits_for_its_result_stays_at_hand_and_is_stored_once(small: MemoryEngine) -> None:
     working = small.working
     working.append("alice", "s", "user", "Go")
-    calls = [ToolCall("c1", "a"), ToolCall("c2", "b")]
+    calls = [MessageToolCall("c1", "a"), MessageToolCall("c2", "b")]
     working.append("alice", "s", MessageDraft("assistant", "calling", tool_calls=calls, token_count=200))
     assert (held(small, "alice"), stored(small, "alice")) == (["calling"], ["Go", "calling"])
     working.append("alice", "s", MessageDraft("tool", "one", tool_call_id="c1"))
@@ -281,7 +281,7 @@ def test_what_it_takes_is_measured(clock: FrozenClock) -> None:
         before = engine.working.status().megabytes
         for n in range(300):
             text = ("ascii " if n % 2 else "猫 ") * 400 + str(n)
-            call = ToolCall(f"call {n}", "tool", '{"a": "' + "y" * 300 + f'{n}"}}')
+            call = MessageToolCall(f"call {n}", "tool", '{"a": "' + "y" * 300 + f'{n}"}}')
             draft = MessageDraft("assistant", text, tool_calls=[call], payload={"n": [text]}, token_count=1)
             engine.working.append(f"agent {n % 10}", "s", draft)
             del text, call, draft

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from langmem_tiers.common.clock import to_microseconds
 from langmem_tiers.common.fork_safety import register_fork_aware
-from langmem_tiers.common.messages import Message, Role, ToolCall
+from langmem_tiers.common.messages import Message, MessageToolCall, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +75,7 @@ def from_window_member(key: str, member: object) -> Message:
         token_counter=fields[5],
         is_compressed=fields[6],
         name=fields[7],
-        tool_calls=tuple(ToolCall(*call) for call in fields[8]),
+        tool_calls=tuple(MessageToolCall(*call) for call in fields[8]),
         tool_call_id=fields[9],
         payload_json=fields[10],
     )

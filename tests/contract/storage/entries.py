@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers.common.entries import EntryOverride, EntryState, Tier
-from langmem_tiers.common.messages import SUMMARY_PREFIX, Role, ToolCall
+from langmem_tiers.common.messages import SUMMARY_PREFIX, MessageToolCall, Role
 from langmem_tiers.errors import LangmemTiersError, MessageNotFoundError, SessionNotFoundError
 from langmem_tiers.sessions.models import RollUp
 from langmem_tiers.testing.threads import run_in_threads
@@ -37,7 +37,7 @@ FULL_MARK = EntryOverride(
     state=EntryState.COMPRESSED,
     relevance=0.123456789,
     content="[user] Hello é 😀",
-    tool_calls=(ToolCall("c1", "search", '{"q": 1'), ToolCall("c2", "😀 \0 \ud83d", "")),
+    tool_calls=(MessageToolCall("c1", "search", '{"q": 1'), MessageToolCall("c2", "😀 \0 \ud83d", "")),
     token_count=2**40,
     reason="says the same as m2 é 😀",
     changed_at=datetime(2024, 2, 29, 23, 59, 59, 999999, tzinfo=UTC),
@@ -139,7 +139,7 @@ class OverrideRepositoryConformance(StoreConformance):
             FULL_MARK,
             replace(FULL_MARK, tool_calls=(), content="", token_count=0, relevance=0.0),
             replace(FULL_MARK, content=ANY_TEXT),
-            replace(FULL_MARK, tool_calls=(ToolCall("c", ANY_TEXT, ANY_TEXT),)),
+            replace(FULL_MARK, tool_calls=(MessageToolCall("c", ANY_TEXT, ANY_TEXT),)),
             replace(FULL_MARK, reason=ANY_TEXT),
         ],
         ids=["bare", "promoted", "archived", "all", "empty", "any content", "any call", "any reason"],

@@ -12,7 +12,7 @@ import pytest
 
 from langmem_tiers.common.clock import to_microseconds
 from langmem_tiers.common.entries import EntryOverride, Tier
-from langmem_tiers.common.messages import SUMMARY_PREFIX, Role, ToolCall
+from langmem_tiers.common.messages import SUMMARY_PREFIX, MessageToolCall, Role
 from langmem_tiers.errors import LangmemTiersError
 from langmem_tiers.testing.threads import run_in_threads
 from langmem_tiers.text.tokenize import count_words, extract_terms
@@ -208,7 +208,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         }
 
     def test_messages_are_found_with_mark_and_session(self, talk: Talk, entries: OverrideRepository) -> None:
-        call = ToolCall("c", "search", ANY_TEXT)
+        call = MessageToolCall("c", "search", ANY_TEXT)
         for number, name in enumerate(HOSTILE_NAMES):
             said = replace(message(ANY_TEXT, id=f"{number}"), name=ANY_TEXT, tool_calls=(call,))
             talk.stores.messages.append(talk.beside(name).key, [said], NOW)
