@@ -32,7 +32,7 @@ from langmem_tiers.projects.models import ContextBuildResult, ContextItem, Conve
 from langmem_tiers.recall.models import Hit, Recall
 from langmem_tiers.sessions.compression_plan import Plan, PlanAction
 from langmem_tiers.sessions.models import MessagePage, SessionInfo, SessionPage
-from langmem_tiers.tasks.models import LearnedPattern, MemoryEntry
+from langmem_tiers.tasks.models import Cycle, LearnedPattern
 from langmem_tiers.tasks.sitemap import SitemapGraph
 from langmem_tiers.tasks.sitemap_graph import SitemapPage
 from langmem_tiers.tuning.models import TuningSnapshot
@@ -137,7 +137,7 @@ _COLUMN_SPECS: Mapping[type, str] = {
         "created_at:time id"
     ),
     ExtractedFact: "kind state confidence:float session content reason extracted_at:time category tags:list id",
-    MemoryEntry: (
+    Cycle: (
         "time:seconds=timestamp tool:text=action.tool_name parameters:text=action.parameters_json outcome priority "
         "url page_title thought:text=thought.content observation:text=observation.text error_message "
         "duration_ms:float retry_count:int token_count:int=estimated_tokens tags:list id:text=entry_id"

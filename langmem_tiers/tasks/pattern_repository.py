@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.records import StoredEntry
-    from langmem_tiers.tasks.models import LearnedPattern, MemoryEntry
+    from langmem_tiers.tasks.models import Cycle, LearnedPattern
 
 
 MAX_SEQUENCES_PER_SITE = 10
@@ -229,7 +229,7 @@ class PatternRepository(PatternMemory):
         """Store a pattern."""
         self._retry_change(partial(super().learn, pattern))
 
-    def learn_from(self, cycles: Sequence[MemoryEntry], session_key: int | None = None) -> PatternLearnResult:
+    def learn_from(self, cycles: Sequence[Cycle], session_key: int | None = None) -> PatternLearnResult:
         """Learn patterns from cycles and from candidates of earlier tasks, and count uses of known patterns.
 
         Args:
@@ -255,7 +255,7 @@ class PatternRepository(PatternMemory):
         clear()
         self._candidates.replace_all(())
 
-    def _learn_from(self, cycles: Sequence[MemoryEntry], session_key: int | None) -> PatternLearnResult:
+    def _learn_from(self, cycles: Sequence[Cycle], session_key: int | None) -> PatternLearnResult:
         fresh = find_sequences(cycles)
         # Open cycles are passed again; leave them out of the candidates, or they would count twice.
         earlier = self._candidates.list_without({entry.entry_id for entry in cycles})

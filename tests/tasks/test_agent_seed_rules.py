@@ -20,12 +20,12 @@ from langmem_tiers import (
 )
 from langmem_tiers.compression import CompressionContentType
 from langmem_tiers.tasks import (
+    Cycle,
     LearnedPattern,
-    MemoryEntry,
     MemoryPriority,
+    NavigationSnapshot,
     Observation,
     OperationMode,
-    StateSnapshot,
 )
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from langmem_tiers.text import ContentType, TokenEstimator
@@ -58,7 +58,7 @@ def begun(engine: MemoryEngine, **settings: Any) -> AgentMemory:
     return memory
 
 
-def entry(seen: Observation | None = None, **changes: Any) -> MemoryEntry:
+def entry(seen: Observation | None = None, **changes: Any) -> Cycle:
     known: dict[str, Any] = {
         "entry_id": "e1",
         "timestamp": 1.0,
@@ -66,7 +66,7 @@ def entry(seen: Observation | None = None, **changes: Any) -> MemoryEntry:
         "action": AgentAction("click", {"selector": "#menu"}),
         "observation": seen,
     }
-    return MemoryEntry(**known | changes)
+    return Cycle(**known | changes)
 
 
 def section(prompt: str, name: str) -> str:
@@ -111,7 +111,7 @@ def test_a_cycle_has_the_defaults_of_the_design() -> None:
 
 
 def test_a_snapshot_has_the_defaults_of_the_design() -> None:
-    one = StateSnapshot(
+    one = NavigationSnapshot(
         snapshot_id="s", timestamp=1.0, url=HOME, page_title="Home", visible_elements_summary="A menu"
     )
     assert (one.form_state, one.scroll_position, one.associated_entry_id) == ({}, (0, 0), None)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.tasks.cycles import RecentCycles, entry_from_dict, entry_to_dict
+from langmem_tiers.tasks.cycles import RecentCycles, cycle_from_dict, cycle_to_dict
 from langmem_tiers.tasks.models import (
     AgentAction,
+    Cycle,
     ExecutionOutcome,
-    MemoryEntry,
     MemoryPriority,
     Observation,
     Thought,
@@ -25,8 +25,8 @@ from tests.work_counters import count_function_calls
 CRITICAL, HIGH, NORMAL, LOW = MemoryPriority
 
 
-def cycle(number: int = 0, tool: str = "click", /, said: str | None = None, **parameters: Any) -> MemoryEntry:
-    return MemoryEntry(
+def cycle(number: int = 0, tool: str = "click", /, said: str | None = None, **parameters: Any) -> Cycle:
+    return Cycle(
         entry_id=f"e{number}",
         timestamp=float(number),
         thought=Thought("go on"),
@@ -35,11 +35,11 @@ def cycle(number: int = 0, tool: str = "click", /, said: str | None = None, **pa
     )
 
 
-def failed(number: int = 0, error: str | None = None, **parameters: Any) -> MemoryEntry:
+def failed(number: int = 0, error: str | None = None, **parameters: Any) -> Cycle:
     return replace(cycle(number, **parameters), outcome=ExecutionOutcome.FAILURE, error_message=error)
 
 
-def memory(*entries: MemoryEntry, max_entries: int = 50) -> RecentCycles:
+def memory(*entries: Cycle, max_entries: int = 50) -> RecentCycles:
     held = RecentCycles(max_entries)
     for entry in entries:
         held.add(entry)
@@ -251,7 +251,7 @@ values = st.recursive(
     max_leaves=5,
 )
 any_cycle = st.builds(
-    MemoryEntry,
+    Cycle,
     entry_id=st.text(min_size=1, max_size=5),
     timestamp=st.floats(0, 1e9),
     thought=st.builds(Thought, st.text(max_size=9)),
@@ -273,7 +273,7 @@ any_cycle = st.builds(
 
 @examples(50)
 @given(st.lists(any_cycle, max_size=6), st.integers(1, 4))
-def test_a_memory_comes_back_equal_from_json(entries: list[MemoryEntry], most: int) -> None:
+def test_a_memory_comes_back_equal_from_json(entries: list[Cycle], most: int) -> None:
     held = memory(*entries, max_entries=most)
     back = RecentCycles.from_dict(json.loads(json.dumps(held.to_dict())))
     assert back == held
@@ -287,9 +287,9 @@ def test_a_memory_comes_back_equal_from_json(entries: list[MemoryEntry], most: i
 
 
 @given(any_cycle)
-def test_a_cycle_comes_back_equal_from_json(entry: MemoryEntry) -> None:
-    once = entry_from_dict(entry_to_dict(entry))  # what is no JSON is text by now
-    assert entry_from_dict(json.loads(json.dumps(entry_to_dict(once)))) == once
+def test_a_cycle_comes_back_equal_from_json(entry: Cycle) -> None:
+    once = cycle_from_dict(cycle_to_dict(entry))  # what is no JSON is text by now
+    assert cycle_from_dict(json.loads(json.dumps(cycle_to_dict(once)))) == once
 
 
 GOOD = memory(cycle(1, "click", "done", selector="#a")).to_dict()

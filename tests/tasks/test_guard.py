@@ -12,8 +12,8 @@ from langmem_tiers.tasks.guard import AdviceLevel, Guard, GuardAdvice
 from langmem_tiers.tasks.loop_detection.detector import LoopKind
 from langmem_tiers.tasks.models import (
     AgentAction,
+    Cycle,
     ExecutionOutcome,
-    MemoryEntry,
     Observation,
     Thought,
     compute_action_signature,
@@ -29,8 +29,8 @@ def cycle(
     url: str = CART,
     seen: str | None = None,
     outcome: ExecutionOutcome = ExecutionOutcome.SUCCESS,
-) -> MemoryEntry:
-    return MemoryEntry(
+) -> Cycle:
+    return Cycle(
         entry_id="e",
         timestamp=0.0,
         thought=Thought(),
@@ -41,7 +41,7 @@ def cycle(
     )
 
 
-def told(guard: Guard, entry: MemoryEntry, times: int) -> list[AdviceLevel | None]:
+def told(guard: Guard, entry: Cycle, times: int) -> list[AdviceLevel | None]:
     found = [guard.observe(entry) for _ in range(times)]
     return [advice.level if advice else None for advice in found]
 
@@ -134,7 +134,7 @@ ELSEWHERE = AgentAction("goto", {"url": "http://shop.test/help"})
     ids=["elsewhere", "failed", "same page", "unknown"],
 )
 def test_only_something_else_that_succeeds_on_another_page_lifts_the_block(
-    entry: MemoryEntry,
+    entry: Cycle,
     is_lifted: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
     guard = blocked_guard()
@@ -269,7 +269,7 @@ ENTRIES = st.builds(
 
 @given(st.lists(ENTRIES, max_size=40), st.integers(0, 40), st.booleans())
 def test_a_guard_restored_from_json_goes_on_as_if_nothing_had_happened(
-    entries: list[MemoryEntry],
+    entries: list[Cycle],
     cut: int,
     is_answered: bool,  # noqa: FBT001 - drawn
 ) -> None:
@@ -300,7 +300,7 @@ LOOPS = {
 
 
 @pytest.mark.parametrize("entries", LOOPS.values(), ids=LOOPS)
-def test_a_guard_restored_in_the_middle_of_a_loop_gives_the_same_advice(entries: list[MemoryEntry]) -> None:
+def test_a_guard_restored_in_the_middle_of_a_loop_gives_the_same_advice(entries: list[Cycle]) -> None:
     guard, levels = Guard(), list[AdviceLevel | None]()
     for entry in entries:
         restored = Guard()
@@ -432,7 +432,7 @@ def test_actions_that_differ_in_a_counter_and_come_to_nothing_are_blocked(
 ) -> None:
     guard, levels = Guard(), []
     for index in range(12):
-        entry = MemoryEntry(
+        entry = Cycle(
             entry_id=str(index),
             timestamp=float(index),
             thought=Thought(),
@@ -450,7 +450,7 @@ def test_actions_that_differ_in_a_counter_and_come_to_nothing_are_blocked(
 def test_ticking_one_box_after_the_other_is_no_loop() -> None:
     guard = Guard()
     for index in range(30):
-        entry = MemoryEntry(
+        entry = Cycle(
             entry_id=str(index),
             timestamp=float(index),
             thought=Thought(),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import AgentAction, InvalidInputError, Thought
-from langmem_tiers.tasks import MemoryEntry, Observation
+from langmem_tiers.tasks import Cycle, Observation
 from langmem_tiers.tasks.models import compute_action_signature
 
 _TEXT = st.text(max_size=12)
@@ -110,15 +110,13 @@ def test_the_parameters_of_an_action_must_be_a_mapping() -> None:
 
 def test_a_cycle_has_the_signature_of_its_action_and_address_unless_it_is_given() -> None:
     action = AgentAction("click", {"n": 1})
-    made = MemoryEntry(entry_id="e", timestamp=1.0, thought=Thought(), action=action, url="https://a.b")
+    made = Cycle(entry_id="e", timestamp=1.0, thought=Thought(), action=action, url="https://a.b")
     assert (
         made.action_signature
         == compute_action_signature(action, "https://a.b")
         != compute_action_signature(action)
     )
-    given_one = MemoryEntry(
-        entry_id="e", timestamp=1.0, thought=Thought(), action=action, action_signature="s"
-    )
+    given_one = Cycle(entry_id="e", timestamp=1.0, thought=Thought(), action=action, action_signature="s")
     assert given_one.action_signature == "s"
 
 

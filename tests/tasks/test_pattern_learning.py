@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.growth_lists import LEARNING_UNITS
 from langmem_tiers.tasks.action_sequences import find_sequences, sequence_from_dict, sequence_to_dict
-from langmem_tiers.tasks.models import AgentAction, ExecutionOutcome, LearnedPattern, MemoryEntry, Thought
+from langmem_tiers.tasks.models import AgentAction, Cycle, ExecutionOutcome, LearnedPattern, Thought
 from langmem_tiers.tasks.pattern_learning import (
     LearningResult,
     learn_from_sequences,
@@ -33,9 +33,9 @@ NUMBERS = count()
 
 def did(
     tool: str, /, *, thought: str = "", at: str = "https://www.example.com/x", **parameters: Any
-) -> MemoryEntry:
+) -> Cycle:
     number = next(NUMBERS)
-    return MemoryEntry(
+    return Cycle(
         entry_id=f"e{number}",
         timestamp=float(number),
         thought=Thought(thought),
@@ -44,7 +44,7 @@ def did(
     )
 
 
-def login(email: str, password: str) -> list[MemoryEntry]:
+def login(email: str, password: str) -> list[Cycle]:
     return [
         did("click", selector="#login-btn"),
         did("type", selector="#email", text=email),
@@ -53,11 +53,11 @@ def login(email: str, password: str) -> list[MemoryEntry]:
     ]
 
 
-def click(name: str) -> MemoryEntry:
+def click(name: str) -> Cycle:
     return did("click", selector=f"#{name}")
 
 
-def clicks(names: str) -> list[MemoryEntry]:
+def clicks(names: str) -> list[Cycle]:
     return [click(name) for name in names]
 
 
@@ -190,7 +190,7 @@ def test_other_selectors_addresses_or_keys_are_other_steps() -> None:
         assert propose_patterns(runs) == []
 
 
-def search(words: str) -> list[MemoryEntry]:
+def search(words: str) -> list[Cycle]:
     return [did("type", selector="input[name='q']", text=words), did("press", key="Enter")]
 
 
@@ -203,7 +203,7 @@ def test_what_was_typed_differently_is_a_placeholder_and_what_was_the_same_is_no
 
 
 def test_placeholders_are_named_after_their_fields() -> None:
-    def run(end: str) -> list[MemoryEntry]:
+    def run(end: str) -> list[Cycle]:
         return [
             did("type", selector="form .first-name", text=f"Ann {end}"),
             did("fill", label="Last name", value=f"Lee {end}"),
@@ -327,7 +327,7 @@ def test_what_is_known_is_proposed_again_only_with_more_placeholders() -> None:
 
 
 def lessons(
-    known: list[LearnedPattern], *runs: list[MemoryEntry], old: tuple[list[MemoryEntry], ...] = ()
+    known: list[LearnedPattern], *runs: list[Cycle], old: tuple[list[Cycle], ...] = ()
 ) -> LearningResult:
     before = [one for run in old for one in find_sequences(run)]
     for one in before:
@@ -335,7 +335,7 @@ def lessons(
     return learn_from_sequences([*before, *(one for run in runs for one in find_sequences(run))], known)
 
 
-def failed(run: list[MemoryEntry], outcome: ExecutionOutcome = ExecutionOutcome.FAILURE) -> list[MemoryEntry]:
+def failed(run: list[Cycle], outcome: ExecutionOutcome = ExecutionOutcome.FAILURE) -> list[Cycle]:
     return [*run[:-1], replace(run[-1], outcome=outcome)]
 
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.tasks.models import AgentAction, StateSnapshot, Thought
+from langmem_tiers.tasks.models import AgentAction, NavigationSnapshot, Thought
 from langmem_tiers.tasks.working_state import WorkingState
 from tests.hypothesis_settings import examples
 
-SEED = StateSnapshot(
+SEED = NavigationSnapshot(
     snapshot_id="snap_001",
     timestamp=1_700_000_000.5,
     url="https://example.com/products",
@@ -29,7 +29,7 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-def state(name: object) -> StateSnapshot:
+def state(name: object) -> NavigationSnapshot:
     return replace(SEED, snapshot_id=str(name), url=f"https://example.com/{name}", page_title="")
 
 
@@ -40,7 +40,7 @@ def walked(*names: object) -> WorkingState:
     return memory
 
 
-def ids(snapshots: list[StateSnapshot]) -> list[str]:
+def ids(snapshots: list[NavigationSnapshot]) -> list[str]:
     return [one.snapshot_id for one in snapshots]
 
 
