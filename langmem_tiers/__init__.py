@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from langmem_tiers.compression import Compressor, ContextCompressor, Summarizer
     from langmem_tiers.config import (
         CacheConfig,
-        Durability,
         EmbeddingConfig,
         EngineConfig,
         LearningConfig,
@@ -111,12 +110,12 @@ else:
             ".backup": "BackupReport RestoreReport",
             ".chunks": "Chunk",
             ".common": (
-                "Clock Embedder Entry LanguageModel Message MessageDraft Role Tier TokenBudget "
-                "TokenCounter MessageToolCall"
+                "Clock Embedder Entry LanguageModel Message MessageDraft MessageToolCall Role Tier "
+                "TokenBudget TokenCounter"
             ),
             ".compression": "Compressor ContextCompressor Summarizer",
             ".config": (
-                "CacheConfig Durability EmbeddingConfig EngineConfig LearningConfig "
+                "CacheConfig EmbeddingConfig EngineConfig LearningConfig "
                 "MaintenanceConfig OptimizerConfig PostgresConfig RecallConfig RedisConfig "
                 "SummaryConfig WorkingConfig"
             ),
@@ -156,7 +155,6 @@ __all__ = [
     "ContextConflictError",
     "ContextFiles",
     "DamagedBackupError",
-    "Durability",
     "Embedder",
     "EmbeddingConfig",
     "EmbeddingError",

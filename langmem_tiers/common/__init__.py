@@ -22,7 +22,7 @@ else:
             ".clock": "Clock SystemClock",
             ".entries": "Change Entry EntryState Tier",
             ".ids": "IdSource TimeSortedIds",
-            ".messages": "Message MessageDraft Role MessageToolCall",
+            ".messages": "Message MessageDraft MessageToolCall Role",
             ".namespaces": "NamespacePath",
             ".ports": "Embedder LanguageModel TokenCounter",
         },

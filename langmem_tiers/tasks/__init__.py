@@ -32,8 +32,8 @@ else:
             ".history": "CyclePage CyclePlace TaskCycle TaskInfo TaskPage",
             ".loop_detection.detector": "Loop LoopKind LoopReport Step find_loops",
             ".models": (
-                "AgentAction ExecutionOutcome LearnedPattern Cycle MemoryPriority "
-                "Observation OperationMode NavigationSnapshot Thought"
+                "AgentAction Cycle ExecutionOutcome LearnedPattern MemoryPriority "
+                "NavigationSnapshot Observation OperationMode Thought"
             ),
             ".sitemap": "SitemapGraph SitemapLimits SitemapPage",
         },

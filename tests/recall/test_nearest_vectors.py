@@ -10,7 +10,6 @@ import psycopg
 import pytest
 
 from langmem_tiers import (
-    Durability,
     EngineConfig,
     MemoryEngine,
     MessageDraft,
@@ -18,7 +17,7 @@ from langmem_tiers import (
     RecallFilters,
     Strategy,
 )
-from langmem_tiers.config import VectorScan
+from langmem_tiers.config import Durability, VectorScan
 from langmem_tiers.recall.records import VectorSearchFilter
 from langmem_tiers.testing import HashEmbedder
 
