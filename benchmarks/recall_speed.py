@@ -2,7 +2,7 @@
 
 The baseline does the least that an answer takes, with the same file, words and vectors: one BM25 query
 by the standard library's ``sqlite3``, the query embedded, one product of the matrix with it, the ten
-rows read. It ranks nothing by neighbours, sessions or time, and explains nothing.
+rows read. It ranks nothing by neighbors, sessions or time, and explains nothing.
 
 Sessions of 20 made-up messages share a topic. Words follow Zipf's law; the commonest are the function
 words of English, as in any text, and recall leaves those out. No question is asked twice, so no query's

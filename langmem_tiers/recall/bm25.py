@@ -128,7 +128,7 @@ def _score_with_neighbors(
     places: MessagePositions, words: TermMatches, weights: Floats
 ) -> tuple[Floats, ...]:
     count, rows = places.count, words.rows[:, None]
-    near = places["neighbours"][words.rows]
+    near = places["neighbors"][words.rows]
     # Each occurrence counts for its own message and, with less weight, for the neighbors. A missing neighbor (-1) is
     # replaced by the message itself: its outgoing weight is 0, so nothing is added.
     to = np.concatenate([rows, np.where(near < 0, rows, near)], axis=1)

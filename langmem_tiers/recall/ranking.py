@@ -135,12 +135,12 @@ def _compute_signals(
 ) -> dict[str, Floats]:
     found = _compute_match_features(places, evidence, rows)
     near, wide = found["near"], found["wide"]
-    # Report the part of the word score that the message reaches alone as "message", the rest as "neighbours". Length
-    # norms differ, so the own score may exceed the others: cap it, or "neighbours" would become negative.
+    # Report the part of the word score that the message reaches alone as "message", the rest as "neighbors". Length
+    # norms differ, so the own score may exceed the others: cap it, or "neighbors" would become negative.
     own = np.minimum(evidence.words.own[rows], np.minimum(near, wide))
     signals: dict[str, Floats] = {
         "message": (weights.near + weights.wide) * own,
-        "neighbours": weights.near * (near - own) + weights.wide * (wide - own),
+        "neighbors": weights.near * (near - own) + weights.wide * (wide - own),
         "session": weights.session * found["session"],
         "meaning": weights.meaning * found["meaning"],
         "speaker": weights.speaker * found["speaker"],
@@ -239,7 +239,7 @@ def _score_meaning(places: MessagePositions, evidence: Evidence, rows: Rows | sl
         if evidence.fetch_cosines is None:
             return np.zeros(count)
         # The store computes cosines on demand: for the candidates and for their neighbors.
-        near, own = places["neighbours"][rows], np.arange(places.count)[rows]
+        near, own = places["neighbors"][rows], np.arange(places.count)[rows]
         cosines = evidence.fetch_cosines(np.unique(np.concatenate([own, near[near >= 0]])))
     together = combine_neighbor_cosines(places, NEAR_KERNEL, cosines, rows)
     return evidence.trust.share * evidence.trust.scale * together

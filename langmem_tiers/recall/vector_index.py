@@ -256,7 +256,7 @@ def combine_neighbor_cosines(
     """
     # The dot product is linear: the cosine with a weighted sum of vectors is the weighted sum of the cosines, divided
     # by the length of the vector sum. A missing neighbor (-1) reads some other cosine, but its weight is 0.
-    near = cosines.take(places["neighbours"][rows])
+    near = cosines.take(places["neighbors"][rows])
     added = cosines[rows] + np.einsum("ij,ij->i", places.incoming_weights(kernel)[rows], near)
     together: Floats = added / places.joined_vector_lengths(kernel)[rows]
     return together
@@ -273,7 +273,7 @@ def iter_trial_sizes(count: int) -> Iterator[int]:
 def draw_trial_sample(places: MessagePositions, size: int) -> TrialSample | None:
     """Draw a sample from the first ``size`` messages. None if too few are suitable."""
     # The slot before the middle is offset -1, the previous message of the session.
-    before = places["neighbours"][:size, NEIGHBORS_PER_SIDE - 1].astype(np.int64)
+    before = places["neighbors"][:size, NEIGHBORS_PER_SIDE - 1].astype(np.int64)
     # Very short messages ("Yes.") say nothing about the model.
     is_suitable = places["lengths"][:size] >= 4
     rows = np.flatnonzero((before >= 0) & (before < size) & is_suitable)

@@ -1,4 +1,4 @@
-"""Words score as BM25 says, for messages, neighbourhoods and sessions."""
+"""Words score as BM25 says, for messages, neighborhoods and sessions."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_sessions_score_as_texts_of_all_their_messages(query: str) -> None:
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("kernel", range(len(KERNELS)))
-def test_neighbourhoods_score_by_the_counts_that_they_are_lent(query: str, kernel: int) -> None:
+def test_neighborhoods_score_by_the_counts_that_they_are_lent(query: str, kernel: int) -> None:
     places, terms = places_of(TINY), [t for t in query.split() if any(t in text.split() for _, text in TINY)]
     lengths = places.lengths_with_neighbors(kernel).astype(np.float64)
     norms = K1 * (1 - B + B * lengths / lengths.mean())
@@ -127,7 +127,7 @@ def test_neighbourhoods_score_by_the_counts_that_they_are_lent(query: str, kerne
 
 def _with_lent(places: MessagePositions, kernel: int, held: NDArray[np.float64]) -> NDArray[np.float64]:
     borrowed = held.copy()
-    for row, near in enumerate(places["neighbours"]):
+    for row, near in enumerate(places["neighbors"]):
         for slot, other in enumerate(near):
             if other >= 0:
                 borrowed[other] += places.outgoing_weights(kernel)[row, slot] * held[row]
@@ -157,14 +157,14 @@ def test_of_two_texts_with_a_word_the_shorter_one_says_more_of_it() -> None:
 
 
 @pytest.mark.parametrize("kernel", range(len(KERNELS)))
-def test_the_words_of_a_neighbour_count_less_than_its_own(kernel: int) -> None:
+def test_the_words_of_a_neighbor_count_less_than_its_own(kernel: int) -> None:
     corpus: Corpus = [(1, "a b c"), (1, "narwhal b c"), (1, "a b c"), (1, "a b c"), (2, "a b c")]
     before, own, after, later, elsewhere = scores_of(corpus, "narwhal").with_neighbors[kernel]
     assert own > after > later > elsewhere == 0
     assert after > before > 0  # what was said explains what follows
 
 
-def test_neighbours_of_another_session_lend_nothing() -> None:
+def test_neighbors_of_another_session_lend_nothing() -> None:
     corpus: Corpus = [(1, "narwhal"), (2, "tea"), (1, "tusk"), (2, "milk")]
     for scores in scores_of(corpus, "narwhal").with_neighbors:
         assert (scores > 0).tolist() == [True, False, True, False]

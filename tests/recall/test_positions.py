@@ -90,10 +90,10 @@ def test_rows_that_come_in_parts_are_linked_as_if_they_came_at_once(
     for start, end in zip([0, *cuts], [*cuts, count], strict=True):
         places.extend(part(rows, start, end))
     assert places.count == whole.count == count
-    for name in ("keys", "sessions", "positions", "neighbours", "follows_question", "lengths"):
+    for name in ("keys", "sessions", "positions", "neighbors", "follows_question", "lengths"):
         assert (places[name] == whole[name]).all(), name
     for kernel in range(len(KERNELS)):
-        here = whole["neighbours"] >= 0
+        here = whole["neighbors"] >= 0
         assert places.outgoing_weights(kernel)[here] == pytest.approx(
             whole.outgoing_weights(kernel)[here], rel=1e-4, abs=1e-7
         )
@@ -102,14 +102,14 @@ def test_rows_that_come_in_parts_are_linked_as_if_they_came_at_once(
 
 
 @given(conversations())
-def test_neighbours_are_those_beside_a_message_in_its_own_session(rows: IndexRows) -> None:
+def test_neighbors_are_those_beside_a_message_in_its_own_session(rows: IndexRows) -> None:
     places = filled(rows)
     sessions = rows.sessions.tolist()
     for row, session in enumerate(sessions):
         own = [other for other, of in enumerate(sessions) if of == session]
         at = own.index(row)
         expected = [own[at + slot] if 0 <= at + slot < len(own) else -1 for slot in NEIGHBOR_OFFSETS]
-        assert places["neighbours"][row].tolist() == expected
+        assert places["neighbors"][row].tolist() == expected
 
 
 @given(conversations())
@@ -121,22 +121,22 @@ def test_an_answer_is_what_follows_a_question_in_its_session(rows: IndexRows) ->
 
 
 @given(conversations())
-def test_a_message_has_its_own_terms_and_what_its_neighbours_lend(rows: IndexRows) -> None:
+def test_a_message_has_its_own_terms_and_what_its_neighbors_lend(rows: IndexRows) -> None:
     places = filled(rows)
     for kernel in range(len(KERNELS)):
         lengths = rows.lengths.astype(np.float64)
-        for row, near in enumerate(places["neighbours"]):
+        for row, near in enumerate(places["neighbors"]):
             for slot, other in enumerate(near):
                 if other >= 0:
                     lengths[other] += places.outgoing_weights(kernel)[row, slot] * rows.lengths[row]
         assert places.lengths_with_neighbors(kernel) == pytest.approx(lengths, rel=1e-4)
 
 
-def test_a_message_reaches_so_many_neighbours_on_either_side_and_no_more() -> None:
+def test_a_message_reaches_so_many_neighbors_on_either_side_and_no_more() -> None:
     places = filled(index_rows([1] * (2 * NEIGHBORS_PER_SIDE + 3)))
     middle = NEIGHBORS_PER_SIDE + 1
     expected = [middle + slot for slot in NEIGHBOR_OFFSETS]
-    assert places["neighbours"][middle].tolist() == expected
+    assert places["neighbors"][middle].tolist() == expected
     assert 0 not in expected
     assert 2 * NEIGHBORS_PER_SIDE + 2 not in expected
 
@@ -160,7 +160,7 @@ def test_what_was_said_before_lends_more_than_what_was_said_after() -> None:
 
 def test_a_wider_kernel_lends_more() -> None:
     places = filled(index_rows([1, 1, 1]))
-    there = places["neighbours"] >= 0
+    there = places["neighbors"] >= 0
     assert (places.outgoing_weights(1)[there] > places.outgoing_weights(0)[there]).all()
 
 
@@ -173,7 +173,7 @@ def test_rows_that_are_known_already_change_nothing(rows: IndexRows, data: st.Da
     places.extend(part(rows, again, count))
     places.extend(rows)
     assert places["keys"].tolist() == rows.keys.tolist()
-    assert (places["neighbours"] == whole["neighbours"]).all()
+    assert (places["neighbors"] == whole["neighbors"]).all()
 
 
 def test_rows_that_are_known_already_keep_what_follows_from_them() -> None:

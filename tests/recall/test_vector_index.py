@@ -94,7 +94,7 @@ def test_a_lone_message_is_as_near_as_its_own_vector() -> None:
     assert combine_neighbor_cosines(places, 0, cosines, np.array([2])) == pytest.approx([0.4])
 
 
-def test_a_message_is_nearer_for_near_neighbours_and_farther_for_far_ones() -> None:
+def test_a_message_is_nearer_for_near_neighbors_and_farther_for_far_ones() -> None:
     places = filled(index_rows([1] * 3 + [2] * 3 + [3]))
     cosines = np.array([0.5, 0.5, 0.5, -0.5, 0.5, -0.5, 0.5])
     near, far, alone = combine_neighbor_cosines(places, 0, cosines, np.array([1, 4, 6]))
