@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.item_records import ItemTextKey
     from langmem_tiers.storage.database import Database
 
-_SELECT_STATE = select(item_namespaces.c.pk, item_namespaces.c.revision, item_namespaces.c.erased)
+_SELECT_STATE = select(item_namespaces.c.pk, item_namespaces.c.revision, item_namespaces.c.erasure_epoch)
 
 
 class ItemIndexRepository:

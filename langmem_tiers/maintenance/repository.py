@@ -39,7 +39,7 @@ _MEMORY_TABLES = (
     "relations",
     "extracted_facts",
     "learned_sessions",
-    "memory_spaces",
+    "memory_namespaces",
     "origins",
 )
 _POOL_TABLES = ("pools", "pool_members", *_MEMORY_TABLES)

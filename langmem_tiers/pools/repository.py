@@ -36,7 +36,7 @@ from langmem_tiers.storage.driver_errors import ConcurrentWriteError
 from langmem_tiers.storage.schema import (
     knowledge,
     memories,
-    memory_spaces,
+    memory_namespaces,
     namespaces,
     origins,
     pool_members,
@@ -263,7 +263,7 @@ def to_member_row(pool_pk: int, member: PoolMember) -> dict[str, Any]:
         "namespace": build_namespace_key(member.namespace),
         "joined_at": member.joined_at,
     }
-    return own | {"synced": 0} | to_rights_columns(member)
+    return own | {"synced_revision": 0} | to_rights_columns(member)
 
 
 _ORIGIN_COLUMNS = (
@@ -505,20 +505,24 @@ class PoolRepository:
             SELECT_ENTRIES.add_columns(*_ORIGIN_COLUMNS)
             .join(origins, origins.c.memory_pk == memories.c.pk)
             .where(memories.c.namespace_pk == row.namespace_pk, memories.c.tier == Tier.LONG_TERM.value)
-            .where(memories.c.revision > row.synced, memories.c.archived_at.is_(None), is_open)
+            .where(memories.c.revision > row.synced_revision, memories.c.archived_at.is_(None), is_open)
             .order_by(memories.c.revision)
             .limit(limit)
         )
         # The latest revision is read first, and entries only up to it: an entry that is added between the two reads
         # must not be skipped by the next sync.
-        latest = select(memory_spaces.c.revision).where(memory_spaces.c.namespace_pk == row.namespace_pk)
+        latest = select(memory_namespaces.c.revision).where(
+            memory_namespaces.c.namespace_pk == row.namespace_pk
+        )
         with self._database.read() as connection:
             latest_revision = connection.execute(latest).scalar() or 0
             rows = connection.execute(query.where(memories.c.revision <= latest_revision)).all()
         content = ("", "pools", pool_id)
         entries = tuple((to_stored_entry(row, content), to_origin(row)) for row in rows)
         # A full page may not be the last one: the next sync continues after its last entry.
-        return PoolUpdates(row.synced, rows[-1].revision if len(rows) == limit else latest_revision, entries)
+        return PoolUpdates(
+            row.synced_revision, rows[-1].revision if len(rows) == limit else latest_revision, entries
+        )
 
     def deliver(self, pool_id: str, namespace: NamespacePath, delivery: PoolDelivery, now: datetime) -> bool:
         """Store copies in the member's memory and record how far it has synced.
@@ -539,9 +543,11 @@ class PoolRepository:
             own = and_(
                 build_member_condition(pool.pk, namespace),
                 # Compare and set: fails if the member has synced since the updates were read.
-                pool_members.c.synced == delivery.updates.synced_revision,
+                pool_members.c.synced_revision == delivery.updates.synced_revision,
             )
-            progress = update(pool_members).where(own).values(synced=delivery.updates.latest_revision)
+            progress = (
+                update(pool_members).where(own).values(synced_revision=delivery.updates.latest_revision)
+            )
             if not connection.execute(progress).rowcount:
                 raise StaleWriteError("the member has synced meanwhile")
             check_sources(connection, pool, delivery.sources)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.embedders.embedding import EmbeddingClient
     from langmem_tiers.recall.namespace_index import NamespaceIndex
     from langmem_tiers.recall.query import Query
-    from langmem_tiers.recall.records import Tenant, TrialRecord, Trust
+    from langmem_tiers.recall.records import Tenant, Trust, TrustSampleRecord
     from langmem_tiers.recall.repository import RecallIndexRepository
     from langmem_tiers.recall.retriever import Retriever
     from langmem_tiers.recall.vector_index import VectorIndex
@@ -68,7 +68,7 @@ class VectorMaintenance:
             vectors.unindexed_count = 0
             self._background.submit(("index", held.path), lambda: self._build_index_in_background(held))
 
-    def publish_trust(self, held: NamespaceIndex, vectors: VectorIndex, tried: TrialRecord) -> None:
+    def publish_trust(self, held: NamespaceIndex, vectors: VectorIndex, tried: TrustSampleRecord) -> None:
         """Store a measured trust, so that other processes need not measure it."""
         tenant, trust = held.tenant, vectors.trust
         if tenant is not None:
@@ -90,7 +90,7 @@ class VectorMaintenance:
             # The next run tries again. Until then the store compares these vectors one by one.
             return
 
-    def _publish_trust_in_background(self, tenant: Tenant, tried: TrialRecord, trust: Trust) -> None:
+    def _publish_trust_in_background(self, tenant: Tenant, tried: TrustSampleRecord, trust: Trust) -> None:
         try:
             self._embedding.store.update_trust(tenant, self._embedding.get_model_key(), tried, trust)
         except (EmbeddingError, StorageError):
@@ -202,24 +202,26 @@ class EmbeddingBackfill:
         vectors = namespace_index.vectors or self._load_vectors(namespace_index)
         if vectors is None or not vectors.get_vector_flags(namespace_index.positions.count).any():
             return False
-        self._run_trial(namespace_index, vectors, may_wait=True)
-        if vectors.is_trial_pending:
+        self._measure_trust(namespace_index, vectors, may_wait=True)
+        if vectors.is_measurement_pending:
             self._background.submit(
-                ("trial", namespace_index.path), lambda: self._run_pending_trial(namespace_index)
+                ("trust", namespace_index.path), lambda: self._measure_pending_trust(namespace_index)
             )
         self._maintenance.schedule(namespace_index, vectors)
         return True
 
-    def _run_trial(self, namespace_index: NamespaceIndex, vectors: VectorIndex, *, may_wait: bool) -> None:
+    def _measure_trust(
+        self, namespace_index: NamespaceIndex, vectors: VectorIndex, *, may_wait: bool
+    ) -> None:
         tried = namespace_index.update_trust(self._embedding, self._index, may_wait=may_wait)
         if tried is not None:
             self._maintenance.publish_trust(namespace_index, vectors, tried)
 
-    def _run_pending_trial(self, namespace_index: NamespaceIndex) -> None:
+    def _measure_pending_trust(self, namespace_index: NamespaceIndex) -> None:
         try:
             with namespace_index.lock:
                 if namespace_index.vectors is not None and namespace_index.tenant is not None:
-                    self._run_trial(namespace_index, namespace_index.vectors, may_wait=False)
+                    self._measure_trust(namespace_index, namespace_index.vectors, may_wait=False)
         except (EmbeddingError, StorageError):
             # The previous trust remains in use. The next recall tries again.
             return
@@ -241,7 +243,7 @@ class EmbeddingBackfill:
         self._embedding.get_model_key()
         done = self._embed_batches(held, go_on, waiting_seconds=-1, progress=progress)
         self._save(held, None)
-        self._run_pending_trial(held)
+        self._measure_pending_trust(held)
         self._maintenance.build_index(held, go_on)
         return done
 

@@ -35,7 +35,7 @@ _COLUMN_TYPES = {
     "times": np.int64,
     "roles": np.uint8,
     "lengths": np.float32,
-    "asks": np.bool_,
+    "is_question": np.bool_,
     "importance": np.float64,
     "accesses": np.float32,
 }
@@ -228,7 +228,7 @@ class MessagePositions:
                 share = np.exp(-distance / kernel.reach) * (FORWARD_WEIGHT if offset > 0 else BACKWARD_WEIGHT)
                 columns[f"lent{number}"][chain[own], slot] = share
             if offset == 1:
-                columns["follows_question"][chain[other]] = columns["asks"][chain[own]]
+                columns["follows_question"][chain[other]] = columns["is_question"][chain[own]]
         # A new row without neighbors is in no pair, but its sums still have to be set.
         changed |= chain >= start
         self._update_incoming_weights(chain[changed])

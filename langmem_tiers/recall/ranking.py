@@ -174,7 +174,7 @@ def _compute_match_features(
 
 def _compute_form_features(places: MessagePositions, rows: Rows | slice) -> dict[str, Floats]:
     return {
-        "asks": places["asks"][rows],
+        "asks": places["is_question"][rows],
         "answers": places["follows_question"][rows],
         "length": np.log1p(np.minimum(places["lengths"][rows], MAX_LENGTH_TERMS)),
     }

@@ -43,7 +43,7 @@ REFERENCE_SPREAD = 0.13
 
 
 @dataclass(frozen=True, slots=True)
-class TrialSample:
+class TrustSample:
     """Sample to measure a model on: messages, the message before each, and other messages for comparison."""
 
     size: int
@@ -62,7 +62,7 @@ class TrialSample:
         """Size of the sample. Differs from that of the whole sample if some messages have no vectors."""
         return self.size, len(self.rows), len(self.others)
 
-    def restrict_to(self, there: Flags) -> TrialSample | None:
+    def restrict_to(self, there: Flags) -> TrustSample | None:
         """Return the part of the sample that has vectors, or None if it is too small.
 
         Args:
@@ -71,7 +71,7 @@ class TrialSample:
         pairs, others = there[self.rows] & there[self.before], there[self.others]
         if min(pairs.mean(), others.mean()) < MIN_VECTOR_SHARE:
             return None
-        return TrialSample(self.size, self.rows[pairs], self.before[pairs], self.others[others])
+        return TrustSample(self.size, self.rows[pairs], self.before[pairs], self.others[others])
 
 
 class VectorIndex:
@@ -83,11 +83,11 @@ class VectorIndex:
     def __init__(self, dimension: int) -> None:
         self.watermark = 0
         self.trust = Trust()
-        self.trial_extent: tuple[int, int, int] | None = None
+        self.sample_extent: tuple[int, int, int] | None = None
         """Size of the sample that the trust was measured on, None before the first measurement."""
-        self.trial_size = 0
+        self.sample_size = 0
         """Number of messages that the sample was drawn from, if the sample is final. Else 0."""
-        self.is_trial_pending = False
+        self.is_measurement_pending = False
         """True if there are enough messages for a larger sample that was not measured yet."""
         self.last_cleanup_day = 0
         """Day of the last search for unused vectors of other models, as a proleptic ordinal."""
@@ -139,9 +139,9 @@ class VectorIndex:
         rows = places.find_rows(keys_with_vector)
         self._has_vector[rows[rows >= 0]] = True
         # The trust holds only for the messages it was measured on. Measure again if one was inserted among them.
-        tried = max(self.trial_size, 0 if self.trial_extent is None else self.trial_extent[0])
+        tried = max(self.sample_size, 0 if self.sample_extent is None else self.sample_extent[0])
         if not np.array_equal(keys[:tried], places["keys"][:tried]):
-            self.trial_extent, self.trial_size, self.trust = None, 0, Trust()
+            self.sample_extent, self.sample_size, self.trust = None, 0, Trust()
         return True
 
     def is_complete(self, places: MessagePositions) -> bool:
@@ -200,7 +200,7 @@ class VectorIndex:
         lost = rows[self._has_vector[rows]]
         self._has_vector[lost] = False
         if len(lost):
-            self.trial_extent, self.trial_size = None, 0
+            self.sample_extent, self.sample_size = None, 0
         return len(lost)
 
     def get_vector_flags(self, count: int) -> Flags:
@@ -262,7 +262,7 @@ def combine_neighbor_cosines(
     return together
 
 
-def iter_trial_sizes(count: int) -> Iterator[int]:
+def iter_sample_sizes(count: int) -> Iterator[int]:
     """Yield the sample sizes for a number of messages: 16 * 2**n, from the largest that fits down to 16."""
     size = FIRST_TRIAL_MESSAGES << max(0, (count // FIRST_TRIAL_MESSAGES).bit_length() - 1)
     while FIRST_TRIAL_MESSAGES <= size <= count:
@@ -270,7 +270,7 @@ def iter_trial_sizes(count: int) -> Iterator[int]:
         size //= 2
 
 
-def draw_trial_sample(places: MessagePositions, size: int) -> TrialSample | None:
+def draw_trust_sample(places: MessagePositions, size: int) -> TrustSample | None:
     """Draw a sample from the first ``size`` messages. None if too few are suitable."""
     # The slot before the middle is offset -1, the previous message of the session.
     before = places["neighbors"][:size, NEIGHBORS_PER_SIDE - 1].astype(np.int64)
@@ -284,12 +284,12 @@ def draw_trial_sample(places: MessagePositions, size: int) -> TrialSample | None
     rng = np.random.default_rng(size)
     rows = rng.permutation(rows)[:MAX_SAMPLE_PAIRS]
     others = rng.permutation(np.flatnonzero(is_suitable))[:MAX_SAMPLE_OTHERS]
-    return TrialSample(size, rows, before[rows], others)
+    return TrustSample(size, rows, before[rows], others)
 
 
 def find_trust(
     places: MessagePositions,
-    picked: TrialSample,
+    picked: TrustSample,
     vectors: Sequence[Floats],
     terms: Sequence[Sequence[Sequence[str]]],
 ) -> Trust:
@@ -320,7 +320,7 @@ def find_trust(
     return Trust(share=float(np.clip((share - 0.4) / 0.4, 0, 1)), scale=scale)
 
 
-def _find_unrelated(places: MessagePositions, picked: TrialSample) -> Flags:
+def _find_unrelated(places: MessagePositions, picked: TrustSample) -> Flags:
     # A table of rows by others: True if the other message is in another session, or far away in the same one.
     # `order` is the rank of each row when all rows are sorted by session and position.
     session = places["session"][: picked.size]

@@ -103,7 +103,7 @@ class TaskJournal:
 
     def iterate_cycles(self) -> Iterator[Cycle]:
         """Yield all cycles, oldest first."""
-        return (stored.entry for stored in self._load_cycles())
+        return (stored.cycle for stored in self._load_cycles())
 
     def iterate_events(self) -> Iterator[StoredCycle | StoredNote]:
         """Yield all cycles and changes in their original order; the journal can be continued afterwards."""

@@ -159,8 +159,8 @@ class TaskRun:
             # During the replay, _get_time() returns the time of the event, so that ages and times come out the same.
             for event in self.journal.iterate_events():
                 if isinstance(event, StoredCycle):
-                    self._replayed_at = event.entry.timestamp
-                    self._apply_cycle(event.entry, event.extraction)
+                    self._replayed_at = event.cycle.timestamp
+                    self._apply_cycle(event.cycle, event.extraction)
                 else:
                     self._replayed_at = event.timestamp
                     self._replay_note(event)

@@ -232,7 +232,7 @@ def test_a_backup_of_one_namespace_goes_to_no_other(tmp_path: Path, path: str) -
 def test_a_backup_of_one_namespace_makes_nobody_a_member_of_a_pool(tmp_path: Path) -> None:
     at = "2025-01-15T10:30:00.000000Z"
     pool = {"pk": 1, "id": "forged", "name": "team", "namespace_pk": 1, "created_at": at}
-    rights = {"can_read": True, "can_write": True, "is_owner": True, "joined_at": at, "synced": 0}
+    rights = {"can_read": True, "can_write": True, "is_owner": True, "joined_at": at, "synced_revision": 0}
     forged = [
         {"kind": "pools", "row": pool},
         {"kind": "pool_members", "row": {"pool_pk": 1, "namespace": "victim", **rights}},

@@ -47,7 +47,7 @@ def index_rows(
         times=keys * 10**6 if times is None else np.array(times, np.int64),
         roles=np.zeros(count, np.uint8),
         lengths=np.array([5.0] * count if lengths is None else lengths, np.float32),
-        asks=np.array([False] * count if asks is None else asks, np.bool_),
+        is_question=np.array([False] * count if asks is None else asks, np.bool_),
         importance=np.zeros(count, np.float32),
         accesses=np.zeros(count, np.float32),
         speakers=[None] * count if speakers is None else list(speakers),
@@ -115,7 +115,9 @@ def test_neighbors_are_those_beside_a_message_in_its_own_session(rows: IndexRows
 @given(conversations())
 def test_an_answer_is_what_follows_a_question_in_its_session(rows: IndexRows) -> None:
     places, asked = filled(rows), dict[int, bool]()
-    for row, (session, asks) in enumerate(zip(rows.sessions.tolist(), rows.asks.tolist(), strict=True)):
+    for row, (session, asks) in enumerate(
+        zip(rows.sessions.tolist(), rows.is_question.tolist(), strict=True)
+    ):
         assert bool(places["follows_question"][row]) is asked.get(session, False)
         asked[session] = asks
 

@@ -16,9 +16,9 @@ from langmem_tiers.recall.vector_index import (
     MIN_SAMPLE_PAIRS,
     VectorIndex,
     combine_neighbor_cosines,
-    draw_trial_sample,
+    draw_trust_sample,
     find_trust,
-    iter_trial_sizes,
+    iter_sample_sizes,
     normalize_vectors,
 )
 from tests.recall.test_positions import filled, index_rows
@@ -65,7 +65,7 @@ def trust_in(
 ) -> Trust:
     """The trust that is found in these vectors."""
     places = places or talks()
-    picked = draw_trial_sample(places, places.count)
+    picked = draw_trust_sample(places, places.count)
     assert picked is not None
     terms = [[words[row] for row in rows] for rows in picked.parts]
     return find_trust(places, picked, [table[rows] for rows in picked.parts], terms)
@@ -135,14 +135,14 @@ def test_cosines_that_differ_little_are_stretched_more() -> None:
 def test_the_first_messages_give_the_same_sample_however_many_follow() -> None:
     few = MessagePositions(talks().kernels)
     few.extend(index_rows(np.repeat(np.arange(1, 12), EACH).tolist(), lengths=[6] * 11 * EACH))
-    one, other = draw_trial_sample(talks(), 128), draw_trial_sample(few, 128)
+    one, other = draw_trust_sample(talks(), 128), draw_trust_sample(few, 128)
     assert one is not None
     assert other is not None
     assert all((a == b).all() for a, b in zip(one.parts, other.parts, strict=True))
 
 
 def test_a_model_is_tried_each_time_there_are_twice_as_many_messages() -> None:
-    assert [list(iter_trial_sizes(count)) for count in (0, 15, 16, 31, 32, 100)] == [
+    assert [list(iter_sample_sizes(count)) for count in (0, 15, 16, 31, 32, 100)] == [
         [],
         [],
         [16],
@@ -154,7 +154,7 @@ def test_a_model_is_tried_each_time_there_are_twice_as_many_messages() -> None:
 
 def test_a_sample_holds_messages_with_the_one_before_them_in_their_session() -> None:
     places = talks()
-    picked = draw_trial_sample(places, 128)
+    picked = draw_trust_sample(places, 128)
     assert picked is not None
     assert len(picked.rows) == len(picked.before) == MAX_SAMPLE_PAIRS
     assert len(picked.others) <= MAX_SAMPLE_OTHERS
@@ -164,16 +164,16 @@ def test_a_sample_holds_messages_with_the_one_before_them_in_their_session() -> 
 
 
 def test_too_few_messages_are_not_tried_on() -> None:
-    assert draw_trial_sample(MessagePositions(talks().kernels), 0) is None
+    assert draw_trust_sample(MessagePositions(talks().kernels), 0) is None
     for count, least in ((MIN_SAMPLE_PAIRS, None), (MIN_SAMPLE_PAIRS + 1, MIN_SAMPLE_PAIRS)):
-        picked = draw_trial_sample(filled(index_rows([1] * count, lengths=[6] * count)), count)
+        picked = draw_trust_sample(filled(index_rows([1] * count, lengths=[6] * count)), count)
         assert (None if picked is None else len(picked.rows)) == least
-    assert draw_trial_sample(filled(index_rows([1] * 99, lengths=[3] * 99)), 99) is None
+    assert draw_trust_sample(filled(index_rows([1] * 99, lengths=[3] * 99)), 99) is None
     assert VectorIndex(SIZE).trust.share == DEFAULT_TRUST_SHARE
 
 
 def test_what_has_no_vectors_yet_is_left_out_and_much_of_it_puts_the_trial_off() -> None:
-    whole = draw_trial_sample(talks(), 128)
+    whole = draw_trust_sample(talks(), 128)
     assert whole is not None
     there = np.ones(SESSIONS * EACH, np.bool_)
     assert whole.restrict_to(there) is not None

@@ -41,7 +41,7 @@ _STATE_QUERY = text(
 )
 _ADD_COLUMNS = """ALTER TABLE lmt_vectors ADD COLUMN IF NOT EXISTS embedding vector,
     ADD COLUMN IF NOT EXISTS is_indexed boolean NOT NULL DEFAULT false"""
-_CREATE_UNINDEXED_INDEX = """CREATE INDEX IF NOT EXISTS lmt_vectors_beside ON lmt_vectors (namespace_pk, embedder_pk)
+_CREATE_UNINDEXED_INDEX = """CREATE INDEX IF NOT EXISTS lmt_vectors_unindexed ON lmt_vectors (namespace_pk, embedder_pk)
     WHERE NOT is_indexed"""
 # One statement, so one round trip. Vectors can be recomputed, so the commit does not wait for the disk. The
 # namespace row is locked (FOR SHARE) and its erasure epoch compared, so that no vector of an erased message is stored.
@@ -52,7 +52,7 @@ _INSERT_VECTORS = """WITH given AS MATERIALIZED (
             set_config('lock_timeout', COALESCE(%(patience)s, current_setting('lock_timeout')), true) AS patience
     ), same AS MATERIALIZED (
         SELECT named.pk FROM given, lmt_namespaces AS named
-        WHERE named.pk = %(namespace)s AND named.erased = %(erased)s AND given.later = 'off'
+        WHERE named.pk = %(namespace)s AND named.erasure_epoch = %(erasure_epoch)s AND given.later = 'off'
         FOR SHARE OF named
     ), written AS (
         INSERT INTO lmt_vectors (namespace_pk, embedder_pk, message_pk, embedding)
@@ -81,7 +81,7 @@ _MARK_INDEXED = text(
 
 def build_index_name(model: int) -> str:
     """Return the name of a model's HNSW index."""
-    return f"lmt_vectors_near_{model}"
+    return f"lmt_vectors_hnsw_{model}"
 
 
 def prepare(database: Database, model: int, dimension: int, patience_seconds: float | None = None) -> bool:
@@ -164,7 +164,7 @@ def insert_vectors(
     model, kind = made_by
     values = {
         "namespace": tenant.key,
-        "erased": tenant.erasure_epoch,
+        "erasure_epoch": tenant.erasure_epoch,
         "model": model,
         "keys": list(rows),
         "vectors": _encode_array(kind, [encode_vector(row) for row in rows.values()]),

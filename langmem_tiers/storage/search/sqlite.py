@@ -24,7 +24,7 @@ MESSAGES_DDL = (
     """CREATE VIRTUAL TABLE lmt_messages_terms USING fts5(
         terms, content='lmt_messages', content_rowid='pk', tokenize="ascii tokenchars '_'"
     )""",
-    "CREATE VIRTUAL TABLE lmt_messages_places USING fts5vocab(lmt_messages_terms, instance)",
+    "CREATE VIRTUAL TABLE lmt_messages_term_instances USING fts5vocab(lmt_messages_terms, instance)",
     """CREATE TRIGGER lmt_messages_terms_add AFTER INSERT ON lmt_messages WHEN new.terms IS NOT NULL BEGIN
         INSERT INTO lmt_messages_terms(rowid, terms) VALUES (new.pk, new.terms);
     END""",
@@ -37,7 +37,7 @@ DDL = (
     """CREATE VIRTUAL TABLE lmt_knowledge_terms USING fts5(
         terms, content='lmt_knowledge', content_rowid='pk', tokenize="ascii tokenchars '_'"
     )""",
-    "CREATE VIRTUAL TABLE lmt_knowledge_places USING fts5vocab(lmt_knowledge_terms, instance)",
+    "CREATE VIRTUAL TABLE lmt_knowledge_term_instances USING fts5vocab(lmt_knowledge_terms, instance)",
     """CREATE TRIGGER lmt_knowledge_terms_add AFTER INSERT ON lmt_knowledge WHEN new.terms IS NOT NULL BEGIN
         INSERT INTO lmt_knowledge_terms(rowid, terms) VALUES (new.pk, new.terms);
     END""",
@@ -74,7 +74,9 @@ def find_postings(
 
     marks = ",".join("?" * len(terms))
     # One text with all occurrences of a term: fetching a row for each costs more than finding them.
-    query = f"SELECT term, group_concat(doc) FROM lmt_{of}_places WHERE term IN ({marks}) GROUP BY term"  # noqa: S608 - only placeholders
+    query = (
+        f"SELECT term, group_concat(doc) FROM lmt_{of}_term_instances WHERE term IN ({marks}) GROUP BY term"  # noqa: S608 - only placeholders
+    )
     cursor = connection.cursor()
     try:
         cursor.execute(query, terms)

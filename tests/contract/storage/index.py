@@ -140,7 +140,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         assert rows.positions[:4].tolist() == sorted(set(rows.positions[:4].tolist()))
         assert [roles[role] for role in rows.roles] == [m.role for m in batch] + [Role.USER]
         assert rows.lengths.tolist() == [3, 1, 1, 0, 0]
-        assert rows.asks.tolist() == [False, True, True, False, False]
+        assert rows.is_question.tolist() == [False, True, True, False, False]
         assert list(rows.speakers) == ["ann lee", "toma", None, None, None]
         assert ((rows.importance >= 0) & (rows.importance <= 1)).all()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from langmem_tiers.recall.records import TrialRecord, Trust, VectorSearchFilter
+from langmem_tiers.recall.records import Trust, TrustSampleRecord, VectorSearchFilter
 from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import ANY_TEXT, NOW, StoreConformance, Stores
 from tests.contract.storage.indexed import SIZE, THREADS, Shelf, by_key, cosines_of, some_vectors
@@ -109,7 +109,7 @@ class VectorRepositoryConformance(StoreConformance):
         self, shelf: Shelf
     ) -> None:
         shelf.fill(1)
-        tenant, found = shelf.tenant(), (TrialRecord(9, 8, 7, 6), Trust(0.25, 1 / 3))
+        tenant, found = shelf.tenant(), (TrustSampleRecord(9, 8, 7, 6), Trust(0.25, 1 / 3))
         assert shelf.vectors.get_trust(tenant, shelf.model) is None
         shelf.vectors.update_trust(tenant, shelf.model, *found)
         assert shelf.vectors.get_trust(tenant, shelf.model) == found
@@ -122,8 +122,8 @@ class VectorRepositoryConformance(StoreConformance):
 
     def test_what_was_found_last_takes_the_place_of_what_was_before(self, shelf: Shelf) -> None:
         shelf.fill(1)
-        tenant, last = shelf.tenant(), (TrialRecord(2, 2, 2, 2), Trust(0.2))
-        shelf.vectors.update_trust(tenant, shelf.model, TrialRecord(1, 1, 1, 1), Trust(0.1))
+        tenant, last = shelf.tenant(), (TrustSampleRecord(2, 2, 2, 2), Trust(0.2))
+        shelf.vectors.update_trust(tenant, shelf.model, TrustSampleRecord(1, 1, 1, 1), Trust(0.1))
         shelf.vectors.update_trust(tenant, shelf.model, *last)
         assert shelf.vectors.get_trust(tenant, shelf.model) == last
 
@@ -131,7 +131,7 @@ class VectorRepositoryConformance(StoreConformance):
         self, shelf: Shelf
     ) -> None:
         shelf.fill(1)
-        tenant, tried = shelf.tenant(), TrialRecord(1, 1, 1, 1)
+        tenant, tried = shelf.tenant(), TrustSampleRecord(1, 1, 1, 1)
         for other in (replace(tenant, key=2**40), replace(tenant, erasure_epoch=tenant.erasure_epoch + 1)):
             shelf.vectors.update_trust(other, shelf.model, tried, Trust(0.1))
             assert shelf.vectors.get_trust(other, shelf.model) is None
