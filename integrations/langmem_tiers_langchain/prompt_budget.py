@@ -125,8 +125,8 @@ class PromptBudgeter:
         if self._requested is not None:
             return self._default.resized(self._requested)
         profile = getattr(model, "profile", None) or {}
-        most = profile.get("max_input_tokens") if isinstance(profile, dict) else None
-        return TokenBudget.agent(most) if isinstance(most, int) and most > 0 else self._default
+        limit = profile.get("max_input_tokens") if isinstance(profile, dict) else None
+        return TokenBudget.agent(limit) if isinstance(limit, int) and limit > 0 else self._default
 
     def _count_tool_tokens(self, tools: Sequence[Any]) -> int:
         # Compared by identity: schemas are expensive to render, and the tools rarely change between calls.

@@ -186,21 +186,21 @@ def build_blocked_result(advice: GuardAdvice, request: ToolCallRequest) -> ToolM
     )
 
 
-def build_stop_update(messages: Sequence[BaseMessage], most: int) -> dict[str, Any] | None:
-    """Return the state update that ends a run after ``most`` consecutive rounds of blocked calls, else None.
+def build_stop_update(messages: Sequence[BaseMessage], max_blocked: int) -> dict[str, Any] | None:
+    """Return the state update that ends a run after ``max_blocked`` consecutive rounds of blocked calls, else None.
 
     Args:
         messages: Messages of the run.
-        most: Maximum number of such rounds; 0 for no limit.
+        max_blocked: Maximum number of such rounds; 0 for no limit.
     """
     if (
-        not most
-        or _count_ignored_rounds(messages) < most
+        not max_blocked
+        or _count_ignored_rounds(messages) < max_blocked
         or not any(message.additional_kwargs.get(_BLOCKED_KEY) for message in messages)
     ):
         return None
     blocked = next(message for message in reversed(messages) if message.additional_kwargs.get(_BLOCKED_KEY))
-    return {"jump_to": "end", "messages": [AIMessage(format_stop_message(most, str(blocked.text)))]}
+    return {"jump_to": "end", "messages": [AIMessage(format_stop_message(max_blocked, str(blocked.text)))]}
 
 
 def _count_ignored_rounds(messages: Sequence[BaseMessage]) -> int:

@@ -67,9 +67,9 @@ class IgnoredBlocks:
             return IgnoredBlocks()
         return IgnoredBlocks(self.rounds + 1, blocks[-1] if blocks else self.last_message)
 
-    def get_stop_message(self, most: int) -> str | None:
-        """Return the final message of the run after ``most`` rounds, else None; 0 means no limit."""
-        return format_stop_message(most, self.last_message) if 0 < most <= self.rounds else None
+    def get_stop_message(self, max_blocked: int) -> str | None:
+        """Return the final message of the run after ``max_blocked`` rounds, else None; 0 means no limit."""
+        return format_stop_message(max_blocked, self.last_message) if 0 < max_blocked <= self.rounds else None
 
 
 def build_blocked_output(call: WatchedCall, advice: GuardAdvice, *, can_answer: bool) -> ToolOutput:

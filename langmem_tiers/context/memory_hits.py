@@ -46,7 +46,7 @@ def find_memory_hits(
     request: RecallRequest,
     *,
     counts: bool = True,
-    most: int | None = None,
+    max_hits: int | None = None,
 ) -> list[Hit]:
     """Find long-term entries, episodes and chunks that answer a request, scored for comparison with messages.
 
@@ -55,7 +55,7 @@ def find_memory_hits(
         namespace: The namespace.
         request: The recall request.
         counts: Count the found memories as used.
-        most: Maximum number of hits. Default: the limit of the request.
+        max_hits: Maximum number of hits. Default: the limit of the request.
     """
     tiers = _select_tiers(request)
     if not tiers or not request.query.terms or not services.long_term.search.has_entries(namespace):
@@ -66,7 +66,7 @@ def find_memory_hits(
         text=request.query.text,
         tiers=tiers,
         filters=_build_entry_filters(request.filters, now),
-        limit=request.limit if most is None else min(request.limit, most),
+        limit=request.limit if max_hits is None else min(request.limit, max_hits),
     )
     if request.strategy is Strategy.TF_IDF:
         found = _search_by_tf_idf(services, search)

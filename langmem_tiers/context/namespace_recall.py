@@ -95,7 +95,7 @@ def _execute_recall(
         if searches_knowledge
         else []
     )
-    memory_hits = find_memory_hits(services, namespace, request, counts=counts, most=max_memory_hits)
+    memory_hits = find_memory_hits(services, namespace, request, counts=counts, max_hits=max_memory_hits)
     return merge_hits(recall, [*knowledge_hits, *memory_hits], request.limit)
 
 
@@ -163,10 +163,10 @@ def _check_query(query: object, strategy: Strategy) -> str:
     return query
 
 
-def _check_recall_limit(limit: object, most: int) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
+def _check_recall_limit(limit: object, max_limit: int) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= max_limit:
         raise InvalidInputError(
-            f"limit must be an integer from 1 to {most}, got {limit!r}: "
+            f"limit must be an integer from 1 to {max_limit}, got {limit!r}: "
             "RecallConfig.max_limit sets the maximum"
         )
     return limit

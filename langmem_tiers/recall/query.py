@@ -201,8 +201,8 @@ def extract_distinct_terms(text: str) -> list[str]:
     if len(terms) <= MAX_TERMS:
         return terms
     # A word of a script without spaces makes several terms, so such a query may have more of them.
-    most = MAX_TERMS * (_TERMS_PER_UNSPACED_WORD if any(find_unspaced_runs(text)) else 1)
-    return terms if len(terms) <= most else [*terms[: most // 2], *terms[-most // 2 :]]
+    max_terms = MAX_TERMS * (_TERMS_PER_UNSPACED_WORD if any(find_unspaced_runs(text)) else 1)
+    return terms if len(terms) <= max_terms else [*terms[: max_terms // 2], *terms[-max_terms // 2 :]]
 
 
 def _find_name_spans(run: str, names: Container[str], longest: int) -> Iterator[tuple[int, int]]:

@@ -343,9 +343,9 @@ def rank_tf_idf(
         # semantic: TF-IDF of the query's terms, with TF relative to the most frequent term of the message.
         # Divided by the sum of all IDFs, it is at most 1. keyword: share of the query's terms that occur.
         counts = Counter(text)
-        most = max(counts.values(), default=1)
+        max_count = max(counts.values(), default=1)
         known = [term for term in idf if term in counts]
-        semantic[number] = sum(counts[term] / most * idf[term] for term in known) / best if best else 0.0
+        semantic[number] = sum(counts[term] / max_count * idf[term] for term in known) / best if best else 0.0
         keyword[number] = len(known) / len(idf) if idf else 0.0
     given = {"semantic": semantic, "keyword": keyword, **others}
     # Only the ratio of the weights matters: the configuration need not make them add up to 1.

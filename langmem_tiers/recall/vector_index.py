@@ -28,7 +28,7 @@ MAX_SAMPLE_PAIRS, MAX_SAMPLE_OTHERS = 64, 512
 """Maximum size of a sample: pairs of consecutive messages, and messages to compare them with."""
 MIN_SAMPLE_PAIRS, MIN_SAMPLE_OTHERS = 12, 4
 """Minimum number of pairs in a sample, and of unrelated messages per pair."""
-FIRST_TRIAL_MESSAGES = 16
+FIRST_SAMPLE_MESSAGES = 16
 """Number of messages of the first measurement. Each later one uses twice as many."""
 MIN_FAR_MESSAGES = 20
 """Distance above which two messages of the same session count as unrelated."""
@@ -264,8 +264,8 @@ def combine_neighbor_cosines(
 
 def iter_sample_sizes(count: int) -> Iterator[int]:
     """Yield the sample sizes for a number of messages: 16 * 2**n, from the largest that fits down to 16."""
-    size = FIRST_TRIAL_MESSAGES << max(0, (count // FIRST_TRIAL_MESSAGES).bit_length() - 1)
-    while FIRST_TRIAL_MESSAGES <= size <= count:
+    size = FIRST_SAMPLE_MESSAGES << max(0, (count // FIRST_SAMPLE_MESSAGES).bit_length() - 1)
+    while FIRST_SAMPLE_MESSAGES <= size <= count:
         yield size
         size //= 2
 

@@ -98,10 +98,10 @@ class BatchQueue:
             StorageBusyError: The queue stayed full.
             EngineClosedError: The writer is closed.
         """
-        size, most = len(add.messages), self._config.max_pending
+        size, max_pending = len(add.messages), self._config.max_pending
         with self.lock:
             if not self._room_available.wait_for(
-                lambda: self._is_closed or self._pending_messages + size <= most, timeout_seconds
+                lambda: self._is_closed or self._pending_messages + size <= max_pending, timeout_seconds
             ):
                 raise StorageBusyError(
                     f"the queue is full: {self._pending_messages} messages are pending and none was stored within "

@@ -65,14 +65,14 @@ class CompressionTarget:
             summary_target: Configured size of a summary in tokens.
         """
         target = parameters.target_usage
-        least, usual, most = (budget.share(share) for share in SUMMARY_SHARES)
+        min_tokens, usual, max_tokens = (budget.share(share) for share in SUMMARY_SHARES)
         return cls(
             trigger_tokens=budget.share(max(target, parameters.compression_trigger)),
             target_tokens=budget.share(max(0.0, target - TARGET_SLACK_SHARE)),
             ceiling_tokens=budget.share(target),
             floor_tokens=budget.share(max(0.0, target - MAX_UNDERSHOOT_SHARE)),
             min_saving_tokens=budget.share(TARGET_SLACK_SHARE),
-            summary_token_range=(least, min(most, max(usual, summary_target))),
+            summary_token_range=(min_tokens, min(max_tokens, max(usual, summary_target))),
         )
 
     def is_reached(self, tokens: float, step: float) -> bool:
@@ -88,8 +88,10 @@ class CompressionTarget:
 
     def compute_summary_tokens(self, window_tokens: int) -> int:
         """Return the size of a summary beside a window of this size."""
-        least, most = self.summary_token_range
-        return max(least, min(most, int((self.target_tokens - window_tokens) * MAX_SUMMARY_ROOM_SHARE)))
+        min_tokens, max_tokens = self.summary_token_range
+        return max(
+            min_tokens, min(max_tokens, int((self.target_tokens - window_tokens) * MAX_SUMMARY_ROOM_SHARE))
+        )
 
     def compute_summary_tokens_beside(self, left: SessionLoad) -> int:
         """Return the size of a summary beside everything else: larger if tokens are free up to the target."""

@@ -240,11 +240,11 @@ def build_action_label(action: AgentAction) -> str:
     return f"{tool_name}({to_one_line(str(plain[label_name]), _MAX_LABEL_CHARACTERS)})"
 
 
-def to_one_line(text: str, most: int) -> str:
-    """Return a text as one line of at most ``most`` characters, followed by ``...`` if it was cut."""
+def to_one_line(text: str, max_length: int) -> str:
+    """Return a text as one line of at most ``max_length`` characters, followed by ``...`` if it was cut."""
     # Normalize only as much text as is needed: it may be a megabyte.
-    line = " ".join(text[: 2 * most + 1].split())
-    return line if len(line) <= most and len(text) <= 2 * most else line[:most] + "..."
+    line = " ".join(text[: 2 * max_length + 1].split())
+    return line if len(line) <= max_length and len(text) <= 2 * max_length else line[:max_length] + "..."
 
 
 def _format_result(cycle: Cycle) -> str:

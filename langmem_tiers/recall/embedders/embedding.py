@@ -192,13 +192,13 @@ class EmbeddingClient:
         with self._lock:
             fresh, self._unwritten = self._unwritten, {}
         if fresh:
-            now, most = self._clock.now(), self._config.cache_entries
+            now, max_entries = self._clock.now(), self._config.cache_entries
             self.store.insert_cached_vectors(
                 self.get_model_key(),
-                {key: vector.astype("<f4").tobytes() for key, vector in list(fresh.items())[-most:]},
+                {key: vector.astype("<f4").tobytes() for key, vector in list(fresh.items())[-max_entries:]},
                 now,
                 until=now + timedelta(hours=self._config.cache_hours),
-                keep=most,
+                keep=max_entries,
                 patience_seconds=patience_seconds,
             )
 

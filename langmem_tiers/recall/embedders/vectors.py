@@ -96,20 +96,18 @@ class WordSimilarity:
     """
 
     def __init__(
-        self, embed: Callable[[Sequence[str]], NDArray[Any]], *, most_words: int = _MAX_WORDS
+        self, embed: Callable[[Sequence[str]], NDArray[Any]], *, max_words: int = _MAX_WORDS
     ) -> None:
         """Create an empty cache.
 
         Args:
             embed: Function that returns one vector per text.
-            most_words: Maximum number of cached vectors. The least recently used are evicted. Default: 20,000.
+            max_words: Maximum number of cached vectors. The least recently used are evicted. Default: 20,000.
         """
-        if most_words < 2:
-            raise ValueError(
-                f"most_words must be at least 2, got {most_words!r}: a comparison needs two words"
-            )
+        if max_words < 2:
+            raise ValueError(f"max_words must be at least 2, got {max_words!r}: a comparison needs two words")
         self._embed = embed
-        self._max_words = most_words
+        self._max_words = max_words
         self._vectors: OrderedDict[str, NDArray[Any]] = OrderedDict()
         self._lock = threading.Lock()
 
