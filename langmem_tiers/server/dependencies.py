@@ -177,7 +177,7 @@ class RequestContext:
 
 
 async def _build_request_context(request: Request) -> RequestContext:
-    return RequestContext(request.app.state.served, request.scope[TOKEN_SCOPE_KEY])
+    return RequestContext(request.app.state.app_state, request.scope[TOKEN_SCOPE_KEY])
 
 
 CurrentRequest = Annotated[RequestContext, Depends(_build_request_context)]

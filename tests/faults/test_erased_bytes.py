@@ -312,7 +312,7 @@ def test_who_is_stopped_leaves_a_note_that_nobody_else_takes_back(tmp_path: Path
 def test_a_note_is_kept_until_all_is_wiped_after_whoever_left_it_was_stopped(tmp_path: Path) -> None:
     clock = FrozenClock()
     with MemoryEngine(tmp_path / "memory.db", embedder=None, clock=clock) as engine:
-        notes = partial(engine.services.tuning.list_leases, "wipe ")
+        notes = partial(engine.services.tuning.list_leases, "scrub ")
         assert engine.forget(namespace="typo", scrub=False).counts.total == 0
         assert notes() == {}  # nothing went, so nothing is owed
         PendingScrub(engine.services.tuning, engine.services.now).begin()
