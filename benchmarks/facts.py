@@ -86,9 +86,9 @@ def judge_statements(pair: Pair) -> Verdict:
     return compare(read_statement(pair.old), read_statement(pair.new)).verdict
 
 
-def build_word_judge(kin: WordSimilarity) -> Callable[[Pair], Verdict]:
+def build_word_judge(word_similarity: WordSimilarity) -> Callable[[Pair], Verdict]:
     """The verdict under test, with the nearness of words."""
-    return lambda pair: compare(read_statement(pair.old), read_statement(pair.new), kin).verdict
+    return lambda pair: compare(read_statement(pair.old), read_statement(pair.new), word_similarity).verdict
 
 
 def judge_by_jaccard(pair: Pair) -> Verdict:
@@ -152,11 +152,11 @@ def measure() -> dict[str, Any]:
     known = {name: text for name, text in SETS.items() if name in sets}
     sets["all"] = [pair for pairs in sets.values() for pair in pairs]
     figures: dict[str, Any] = {"python": platform.python_version(), "learned_from": known, "sets": {}}
-    kin = WordSimilarity(OfflineEmbedder().embed_documents)
+    word_similarity = WordSimilarity(OfflineEmbedder().embed_documents)
     judges: dict[str, Callable[[Pair], Verdict]] = dict(
         zip(
             JUDGES,
-            (judge_statements, build_word_judge(kin), judge_by_jaccard, judge_by_redundancy),
+            (judge_statements, build_word_judge(word_similarity), judge_by_jaccard, judge_by_redundancy),
             strict=True,
         )
     )
@@ -164,12 +164,12 @@ def measure() -> dict[str, Any]:
         verdicts = {judge: [decide(pair) for pair in pairs] for judge, decide in judges.items()}
         figures["sets"][name] = {judge: score(pairs, found) for judge, found in verdicts.items()}
         figures["sets"][name]["classes"] = count_by_class(pairs, verdicts["ours"])
-    figures["microseconds"] = measure_costs(sets["all"], kin)
+    figures["microseconds"] = measure_costs(sets["all"], word_similarity)
     figures["ok"] = _within_limits(figures)
     return figures
 
 
-def measure_costs(pairs: Sequence[Pair], kin: WordSimilarity) -> dict[str, float]:
+def measure_costs(pairs: Sequence[Pair], word_similarity: WordSimilarity) -> dict[str, float]:
     """The time to read a statement and to compare two that were read, without and with the nearness of words.
 
     Each comparison is made twice before the last is timed: what is asked often finds its words cached.
@@ -179,7 +179,7 @@ def measure_costs(pairs: Sequence[Pair], kin: WordSimilarity) -> dict[str, float
     read = [read_statement(text) for text in texts]
     between = time.perf_counter()
     found = {"read": (between - start) / len(texts) * 1e6}
-    for name, nearness in (("compare", None), ("compare offline words", kin)):
+    for name, nearness in (("compare", None), ("compare offline words", word_similarity)):
         for _ in range(2):
             start = time.perf_counter()
             for old, new in zip(read[::2], read[1::2], strict=True):

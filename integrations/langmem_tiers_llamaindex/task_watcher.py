@@ -187,9 +187,9 @@ class ConversationTasks:
         """Return a new unique task name."""
         return self._registry.engine.new_id()
 
-    def open_task(self, name: str, *, afresh: bool = False) -> AgentMemory:
-        """Return the task with a name; ``afresh`` reloads it if another process changed it."""
-        return self._registry.open_task(self._namespace, name, afresh=afresh)
+    def open_task(self, name: str, *, reload: bool = False) -> AgentMemory:
+        """Return the task with a name; ``reload`` reloads it if another process changed it."""
+        return self._registry.open_task(self._namespace, name, reload=reload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ class TaskWatcher:
         return name
 
     def _begin_turn(self, name: str | None) -> None:
-        task = self.memory if self.tasks is None or name is None else self.tasks.open_task(name, afresh=True)
+        task = self.memory if self.tasks is None or name is None else self.tasks.open_task(name, reload=True)
         if task is not None:
             task.learn_from_success()  # from earlier runs
             if not self.counts_across_turns:

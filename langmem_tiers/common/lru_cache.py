@@ -36,13 +36,13 @@ class SizedLruCache(Generic[_Value]):
             entry = self._entries.get(key)
         return None if entry is None else entry[0]
 
-    def put(self, key: Hashable, thing: _Value, weight: int) -> None:
+    def put(self, key: Hashable, value: _Value, weight: int) -> None:
         """Cache a value in place of the previous one, unless it alone exceeds the size limit."""
         with self._lock:
             if weight > self._entries.maxsize:
                 self._entries.pop(key, None)  # an oversized value would evict all others
             else:
-                self._entries[key] = (thing, weight)
+                self._entries[key] = (value, weight)
 
     def invalidate(self, key: Hashable | None = None) -> None:
         """Remove one key, or all."""

@@ -81,9 +81,9 @@ def _parse_column(spec: str, under: list[str]) -> Column:
     return Column(name, kind or "text", (*under, *(path or name).split(".")))
 
 
-def get_column_value(thing: object, column: Column) -> object:
+def get_column_value(value_object: object, column: Column) -> object:
     """Return the value of an object in a column, converted for pandas."""
-    value = thing
+    value = value_object
     for name in column.path:
         value = None if value is None else getattr(value, name)
     if isinstance(value, Enum):
@@ -223,7 +223,7 @@ _CONTAINERS: Mapping[type, tuple[type, Callable[[Any], Iterable[object]]]] = {
 def _build_typed_frame(things: Sequence[object], kind: type | None) -> pd.DataFrame:
     if kind is None:
         return _build_frame((), ())
-    other = next((thing for thing in things if not isinstance(thing, kind)), None)
+    other = next((value_object for value_object in things if not isinstance(value_object, kind)), None)
     if other is not None:
         raise InvalidInputError(
             f"frame() expects objects of one type, got a {type(other).__name__} among {kind.__name__} objects: "
@@ -235,7 +235,7 @@ def _build_typed_frame(things: Sequence[object], kind: type | None) -> pd.DataFr
             raise _build_unsupported_error(kind)
         columns = tuple(Column(field.name, "", (field.name,)) for field in fields(kind))
     table = _build_frame(
-        columns, ([get_column_value(thing, column) for column in columns] for thing in things)
+        columns, ([get_column_value(value_object, column) for column in columns] for value_object in things)
     )
     return _add_signal_columns(table, things) if issubclass(kind, Hit) else table
 

@@ -185,14 +185,14 @@ class ErasureRepository:
 
     @retry_on_disconnect
     def find_message_impact(
-        self, session: SessionRef, messages: Sequence[MessageRef], *, lasting: bool
+        self, session: SessionRef, messages: Sequence[MessageRef], *, with_long_term: bool
     ) -> ErasureImpact | None:
         """Find the data derived from messages of a session; None if the session does not exist.
 
         Args:
             session: Session of the messages.
             messages: Messages to erase.
-            lasting: Also find long-term entries and knowledge.
+            with_long_term: Also find long-term entries and knowledge.
         """
         ids = frozenset(message.id for message in messages)
         with detect_damaged_rows(self._database.label), self._database.read() as connection:
@@ -205,7 +205,7 @@ class ErasureRepository:
                 fact for fact in sources.find_facts([session.key]) if sources.is_from_messages(fact, ids)
             ]
             found: dict[str, Any] = {"facts": tuple(facts)}
-            if lasting:
+            if with_long_term:
                 found = sources.find_entries([session.name], ids, facts)
                 named = [form for message_id in sorted(ids) for form in build_message_sources(message_id)]
                 found |= {"knowledge": sources.find_knowledge(named), "sources": tuple(named)}

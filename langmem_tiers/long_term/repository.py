@@ -460,16 +460,16 @@ class LongTermIndexRepository:
 
     @retry_on_disconnect
     def get_texts(
-        self, places: Sequence[ItemTextKey], model: int
+        self, text_keys: Sequence[ItemTextKey], model: int
     ) -> Mapping[ItemTextKey, tuple[str, bytes | None]]:
         """Return texts that have not changed since their keys were read, each with its vector of the model or None."""
         of_model = and_(memory_vectors.c.memory_pk == memories.c.pk, memory_vectors.c.embedder_pk == model)
         query = select(memories.c.pk, memories.c.revision, memories.c.content, memory_vectors.c.vector)
         query = query.outerjoin(memory_vectors, of_model)
-        keys = {(key.pk, key.revision): key for key in places}
+        keys = {(key.pk, key.revision): key for key in text_keys}
         found: dict[ItemTextKey, tuple[str, bytes | None]] = {}
         with self._database.read() as connection:
-            for batch in split_parameters(sorted({key.pk for key in places})):
+            for batch in split_parameters(sorted({key.pk for key in text_keys})):
                 for row in connection.execute(query.where(memories.c.pk.in_(batch))):
                     key = keys.get((row.pk, row.revision))
                     if key is not None:

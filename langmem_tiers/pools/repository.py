@@ -82,17 +82,17 @@ def check_owner(connection: Connection, pool: AnyRow, by: NamespacePath | None) 
         check_member(member, unescape(pool.name), by, needs="is_owner")
 
 
-def check_another_owner(connection: Connection, pool: AnyRow, without: NamespacePath) -> None:
+def check_another_owner(connection: Connection, pool: AnyRow, excluded_namespace: NamespacePath) -> None:
     """Raise an error if the pool would have no owner left: then nobody could add members."""
     other_owners = (
         select(func.count())
         .select_from(pool_members)
         .where(pool_members.c.pool_pk == pool.pk, pool_members.c.is_owner)
-        .where(pool_members.c.namespace != build_namespace_key(without))
+        .where(pool_members.c.namespace != build_namespace_key(excluded_namespace))
     )
     if not connection.execute(other_owners).scalar_one():
         raise NotAllowedError(
-            f"the namespace {without!r} is the only owner of the pool {unescape(pool.name)!r}: "
+            f"the namespace {excluded_namespace!r} is the only owner of the pool {unescape(pool.name)!r}: "
             "add another with pool.add(..., is_owner=True), or delete the pool; nothing was changed"
         )
 
@@ -199,8 +199,8 @@ def delete_from_pools(connection: Connection, namespace: NamespacePath) -> PoolE
 
 def _make_oldest_owner(connection: Connection, keys: Sequence[int]) -> None:
     # For pools that lost their last owner: without one, nobody could add members.
-    others = pool_members.alias()
-    is_owned = exists().where(others.c.pool_pk == pool_members.c.pool_pk, others.c.is_owner)
+    other_members = pool_members.alias()
+    is_owned = exists().where(other_members.c.pool_pk == pool_members.c.pool_pk, other_members.c.is_owner)
     heirs: dict[int, str] = {}
     for batch in split_parameters(keys):
         members = select(pool_members).where(pool_members.c.pool_pk.in_(batch), ~is_owned)

@@ -184,13 +184,13 @@ class NamespaceIndex:
     def find_postings(self, store: RecallIndexRepository, terms: Sequence[str]) -> Postings:
         """Return the postings of terms: from the cache if the namespace is small, else from the store."""
         assert self.tenant is not None  # noqa: S101 - refresh() came first
-        cache, places = self._lexical_cache, self.positions
-        if cache is not None and cache.message_count < places.count:
-            if float(places["lengths"].sum()) > MAX_CACHED_TERMS:
+        cache, positions = self._lexical_cache, self.positions
+        if cache is not None and cache.message_count < positions.count:
+            if float(positions["lengths"].sum()) > MAX_CACHED_TERMS:
                 # The namespace has become too large for the cache.
                 cache = self._lexical_cache = None
             else:
-                keys = places["keys"][cache.message_count :].tolist()
+                keys = positions["keys"][cache.message_count :].tolist()
                 cache.add(keys, store.get_terms(keys))
         return store.find_postings(self.tenant.key, terms) if cache is None else cache.find_postings(terms)
 
@@ -229,52 +229,52 @@ class NamespaceIndex:
         Returns:
             The sample, if this call has measured the trust. The caller should store it for other processes.
         """
-        vectors, places = self.vectors, self.positions
-        sizes = list(iter_sample_sizes(places.count))
+        vectors, positions = self.vectors, self.positions
+        sizes = list(iter_sample_sizes(positions.count))
         if vectors is None or not sizes or vectors.sample_size == sizes[0]:
             return None
-        picked = self._choose_sample(vectors, sizes)
-        if picked is None or picked.extent == vectors.sample_extent:
+        sample = self._choose_sample(vectors, sizes)
+        if sample is None or sample.extent == vectors.sample_extent:
             return None
         assert self.tenant is not None  # noqa: S101 - refresh() came first
-        tried = TrustSampleRecord(int(places["keys"][picked.size - 1]), *picked.extent)
+        sample_record = TrustSampleRecord(int(positions["keys"][sample.size - 1]), *sample.extent)
         # Use the stored trust if it was measured on the same sample. A process without a trust also uses one that was
         # measured on fewer messages, if these are still the first ones.
         known = embedding.store.get_trust(self.tenant, embedding.get_model_key())
         if known is not None and (
-            known[0] == tried or (vectors.sample_extent is None and self._has_same_messages(known[0]))
+            known[0] == sample_record or (vectors.sample_extent is None and self._has_same_messages(known[0]))
         ):
             vectors.sample_extent, vectors.trust = known[0].extent, known[1]
-        if vectors.sample_extent == picked.extent:
+        if vectors.sample_extent == sample.extent:
             vectors.is_measurement_pending = False
             return None
         if may_wait and vectors.sample_extent is not None and not vectors.is_in_memory:
             vectors.sample_size, vectors.is_measurement_pending = 0, True
             return None
-        vectors.sample_extent, vectors.is_measurement_pending = picked.extent, False
-        vectors.trust = self._measure_trust(embedding, store, vectors, picked)
-        return tried
+        vectors.sample_extent, vectors.is_measurement_pending = sample.extent, False
+        vectors.trust = self._measure_trust(embedding, store, vectors, sample)
+        return sample_record
 
-    def _has_same_messages(self, tried: TrustSampleRecord) -> bool:
+    def _has_same_messages(self, sample_record: TrustSampleRecord) -> bool:
         # True if the messages that the sample was drawn from are still the first ones of the namespace.
         keys = self.positions["keys"]
-        return tried.size <= len(keys) and int(keys[tried.size - 1]) == tried.last_key
+        return sample_record.size <= len(keys) and int(keys[sample_record.size - 1]) == sample_record.last_key
 
     def _measure_trust(
         self,
         embedding: EmbeddingClient,
         store: RecallIndexRepository,
         vectors: VectorIndex,
-        picked: TrustSample,
+        sample: TrustSample,
     ) -> Trust:
-        places = self.positions
-        keys = [places["keys"][rows].tolist() for rows in picked.parts]
+        positions = self.positions
+        keys = [positions["keys"][rows].tolist() for rows in sample.parts]
         terms = store.get_terms([key for part in keys for key in part])
         if vectors.is_in_memory:
-            tables = [vectors.get_vectors(rows) for rows in picked.parts]
+            tables = [vectors.get_vectors(rows) for rows in sample.parts]
         else:
             tables = [self._fetch_vectors(embedding, part) for part in keys]
-        return find_trust(places, picked, tables, [[terms.get(key, ()) for key in part] for part in keys])
+        return find_trust(positions, sample, tables, [[terms.get(key, ()) for key in part] for part in keys])
 
     def _choose_sample(self, vectors: VectorIndex, sizes: list[int]) -> TrustSample | None:
         # Use the largest sample that has vectors. `sample_size` remembers a final result, to skip this next time.
@@ -285,10 +285,10 @@ class NamespaceIndex:
                 # reached if vectors of a larger sample are still missing.
                 vectors.sample_size = sizes[0] if size == sizes[0] else 0
                 return None
-            picked = whole.restrict_to(vectors.get_vector_flags(self.positions.count))
-            if picked is not None:
-                vectors.sample_size = size if picked.extent == whole.extent else 0
-                return picked
+            sample = whole.restrict_to(vectors.get_vector_flags(self.positions.count))
+            if sample is not None:
+                vectors.sample_size = size if sample.extent == whole.extent else 0
+                return sample
         return None
 
     def _fetch_vectors(

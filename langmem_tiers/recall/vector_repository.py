@@ -207,14 +207,14 @@ class VectorRepository:
         self._vector_type_oid = type_oid
         return is_inserted
 
-    def build_index(self, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> int:
+    def build_index(self, namespace: int, model: int, count: int, should_continue: Callable[[], bool]) -> int:
         """Add the vectors of a large namespace to the pgvector index.
 
         Args:
             namespace: Key of the namespace.
             model: Key of the model.
             count: Number of messages in the namespace.
-            go_on: Called from time to time. Indexing stops when it returns False.
+            should_continue: Called from time to time. Indexing stops when it returns False.
 
         Returns:
             Number of vectors that were indexed; 0 without pgvector.
@@ -228,7 +228,7 @@ class VectorRepository:
         ):
             return 0
         few = min(pgvector.MAX_UNINDEXED_VECTORS, exact_numbers // dimension)
-        return pgvector.index_vectors(self._database, (namespace, model), go_on, few=few)
+        return pgvector.index_vectors(self._database, (namespace, model), should_continue, few=few)
 
     def delete_unused_vectors(self, namespace: int, model: int, unused_since: datetime) -> int:
         """Delete the vectors of other models that are out of use, and return their number."""
@@ -319,16 +319,16 @@ class VectorRepository:
         return None if found is None else (TrustSampleRecord(*found[:4]), Trust(*found[4:]))
 
     @retry_on_disconnect
-    def update_trust(self, tenant: Tenant, model: int, tried: TrustSampleRecord, trust: Trust) -> None:
+    def update_trust(self, tenant: Tenant, model: int, sample: TrustSampleRecord, trust: Trust) -> None:
         """Store a measured trust for other processes, in place of the previous one."""
         row = {
             "namespace_pk": tenant.key,
             "embedder_pk": model,
             "erasure_epoch": tenant.erasure_epoch,
-            "last_pk": tried.last_key,
-            "size": tried.size,
-            "pairs": tried.pair_count,
-            "other_pairs": tried.other_count,
+            "last_pk": sample.last_key,
+            "size": sample.size,
+            "pairs": sample.pair_count,
+            "other_pairs": sample.other_count,
             "share": trust.share,
             "scale": trust.scale,
         }

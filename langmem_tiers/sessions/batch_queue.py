@@ -312,7 +312,7 @@ def _build_reports(
     batch: Sequence[PendingAdd], batches: Sequence[SessionBatch], results: Sequence[SessionAppendResult]
 ) -> list[AddReport]:
     # Split the results, which are per session, into one report for each add.
-    by_session = {(of.namespace, of.session): result for of, result in zip(batches, results, strict=True)}
+    by_session = {(key.namespace, key.session): result for key, result in zip(batches, results, strict=True)}
     new = {path: {message.id: message for message in result.stored} for path, result in by_session.items()}
     known = {
         path: {message.id: message for message in result.duplicates} for path, result in by_session.items()

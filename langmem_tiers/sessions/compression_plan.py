@@ -159,16 +159,16 @@ _SUMMARY_PREFIX_TOKENS = 16
 
 def plan_analysis(services: EngineServices, view: StoredView, parameters: TuningParameters) -> Plan:
     """Plan the actions that the analyzer suggests: compress, drop, promote."""
-    sketch = services.analyzer.draft_plan(view.items, services.now(), parameters.min_relevance)
-    return Planner(services, view, parameters).plan(sketch)
+    plan_draft = services.analyzer.draft_plan(view.items, services.now(), parameters.min_relevance)
+    return Planner(services, view, parameters).plan(plan_draft)
 
 
 def plan_tidying(services: EngineServices, view: StoredView, parameters: TuningParameters) -> Plan:
     """Plan the analyzer's suggestions and everything needed to reach the target size."""
     planner, now = Planner(services, view, parameters), services.now()
-    sketch = services.analyzer.draft_plan(view.items, now, parameters.min_relevance)
-    hidden = compress_to_target(sketch, services.analyzer, planner.target, planner.window, now)
-    return planner.plan(sketch, hidden)
+    plan_draft = services.analyzer.draft_plan(view.items, now, parameters.min_relevance)
+    hidden = compress_to_target(plan_draft, services.analyzer, planner.target, planner.window, now)
+    return planner.plan(plan_draft, hidden)
 
 
 def is_under_pressure(services: EngineServices, view: StoredView, parameters: TuningParameters) -> bool:
@@ -225,23 +225,23 @@ class Planner:
         self.window = fit_window_to_budget(view.items, self._requested_window, budget, counter)
         self.target = CompressionTarget.from_budget(budget, parameters, services.config.summary.target_tokens)
 
-    def plan(self, sketch: PlanDraft, hidden: int = 0) -> Plan:
+    def plan(self, plan_draft: PlanDraft, hidden: int = 0) -> Plan:
         """Build the plan of a draft; the ``hidden`` oldest entries are replaced by a summary."""
         counter = self._services.counter
         # Tokens before the plan are counted with the requested window, not with the one trimmed to the budget: so a
         # window that is too large shows in the usage.
         before = SessionView.from_view(self._view, self._requested_window).count_tokens(counter)
-        left = SessionLoad(SessionView.from_items(sketch.items[hidden:], self.window), counter)
+        left = SessionLoad(SessionView.from_items(plan_draft.items[hidden:], self.window), counter)
         plan = Plan(
-            actions=tuple(sketch.actions),
+            actions=tuple(plan_draft.actions),
             tokens_before=before,
             tokens_after=left.tokens,
             view=self._view,
-            overrides=sketch.overrides,
+            overrides=plan_draft.overrides,
         )
         if not hidden:
             return plan
-        to_summarize, earlier = collect_hidden(sketch.items[:hidden], self._view.hidden_count)
+        to_summarize, earlier = collect_hidden(plan_draft.items[:hidden], self._view.hidden_count)
         rolled = self._services.summarizer.roll_up(
             to_summarize,
             max(1, self.target.compute_summary_tokens_beside(left) - _SUMMARY_PREFIX_TOKENS),
@@ -250,17 +250,17 @@ class Planner:
         draft = MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{rolled.text}")
         (summary,) = complete_drafts(self._services.short_term, [draft])
         # Hidden entries need no override, except promoted ones, which stay in the long-term tier.
-        promoted = {item.key for item in sketch.items[:hidden] if item.tier is Tier.LONG_TERM}
-        kept = {item.key for item in sketch.items[hidden:]} | promoted
-        kept_ids = {item.message.id for item in sketch.items if item.key in kept}
+        promoted = {item.key for item in plan_draft.items[:hidden] if item.tier is Tier.LONG_TERM}
+        kept = {item.key for item in plan_draft.items[hidden:]} | promoted
+        kept_ids = {item.message.id for item in plan_draft.items if item.key in kept}
         return replace(
             plan,
             tokens_after=left.tokens + count_framed(counter, summary),
-            overrides={key: override for key, override in sketch.overrides.items() if key in kept},
-            actions=tuple(action for action in sketch.actions if action.message_id in kept_ids),
+            overrides={key: override for key, override in plan_draft.overrides.items() if key in kept},
+            actions=tuple(action for action in plan_draft.actions if action.message_id in kept_ids),
             roll_up=RollUp(
                 summary=summary,
-                first_visible_id=sketch.items[hidden].message.id,
+                first_visible_id=plan_draft.items[hidden].message.id,
                 hidden_count=hidden,
                 digest=rolled.digest,
             ),

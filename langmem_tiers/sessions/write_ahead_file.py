@@ -129,14 +129,14 @@ class UnsavedFile:
         """Bytes appended since the contents were last replaced."""
         return self._appended_bytes
 
-    def append(self, one: UnsavedMessages) -> None:
+    def append(self, unsaved: UnsavedMessages) -> None:
         """Append messages to the file; they survive this process."""
         with translate_file_errors(self._path, "written"):
             if self._handle is None:
                 self._handle = os.open(self._path, _APPEND_FLAGS, 0o600)
                 if not os.fstat(self._handle).st_size:
                     _write_fully(self._handle, _encode_line(_HEADER))
-            line = _encode_line(_to_fields(one))
+            line = _encode_line(_to_fields(unsaved))
             before = os.fstat(self._handle).st_size
             try:
                 _write_fully(self._handle, line)

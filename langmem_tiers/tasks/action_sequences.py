@@ -72,15 +72,15 @@ class ActionSequence:
         """Set the use of ``length`` steps from ``start``."""
         self.step_uses[start : start + length] = [mark] * length
 
-    def split_unlearned(self, without: Container[str] = ()) -> list[ActionSequence]:
+    def split_unlearned(self, excluded_ids: Container[str] = ()) -> list[ActionSequence]:
         """Return the parts of the sequence that may become a pattern together with later sequences.
 
         Args:
-            without: Ids of cycles to leave out.
+            excluded_ids: Ids of cycles to leave out.
         """
         pieces: list[list[int]] = [[]]
         for index, step in enumerate(self.steps):
-            if self.step_uses[index] is StepUse.LEARNED or step.cycle_id in without:
+            if self.step_uses[index] is StepUse.LEARNED or step.cycle_id in excluded_ids:
                 pieces.append([])
             else:
                 pieces[-1].append(index)
@@ -135,9 +135,9 @@ def _find_site(cycle: Cycle) -> str:
     return (get_domain(target) if isinstance(target, str) else "") or get_domain(cycle.url)
 
 
-def sequence_to_dict(stretch: ActionSequence) -> dict[str, Any]:
+def sequence_to_dict(sequence: ActionSequence) -> dict[str, Any]:
     """Convert a sequence to plain JSON values."""
-    return {"site": stretch.site, "tried": list(map(_step_to_dict, stretch.steps))}
+    return {"site": sequence.site, "tried": list(map(_step_to_dict, sequence.steps))}
 
 
 def sequence_from_dict(data: Mapping[str, Any]) -> ActionSequence:

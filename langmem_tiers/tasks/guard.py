@@ -224,9 +224,9 @@ def _update_watch(watch: LoopWatch, step_key: StepKey, loop: Loop, around: Seque
 def _format_warning(watch: LoopWatch, loop: Loop) -> str:
     if watch.level == _WARNED:
         return f"Warning: {loop.message}. Make sure that it still brings you forward."
-    tried = ", ".join([shown for shown, _ in watch.actions.values()][-_MAX_NAMED_ACTIONS:])
+    tried_actions = ", ".join([shown for shown, _ in watch.actions.values()][-_MAX_NAMED_ACTIONS:])
     return (
-        f"Warning: {loop.message}, and it went on after a warning. Tried so far: {tried}. Take a different "
+        f"Warning: {loop.message}, and it went on after a warning. Tried so far: {tried_actions}. Take a different "
         "approach: another element or way to the same end, or tell the user what the obstacle is."
     )
 

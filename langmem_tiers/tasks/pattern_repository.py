@@ -73,11 +73,11 @@ class CandidateSequenceSet:
 
     def load(self, kept: Iterable[StoredEntry]) -> Sequence[StoredEntry]:
         """Load the candidates from the stored entries and return the other entries."""
-        others: list[StoredEntry] = []
+        pattern_entries: list[StoredEntry] = []
         self._stored_details, self._candidates = {}, {}
         for stored in kept:
             if stored.details.get("status") != _CANDIDATE_STATUS["status"]:
-                others.append(stored)
+                pattern_entries.append(stored)
                 continue
             # A damaged candidate is in _stored_details only, so find_removed_ids() returns it and it gets deleted.
             self._stored_details[stored.entry.id] = stored.details
@@ -85,7 +85,7 @@ class CandidateSequenceSet:
                 self._candidates[stored.entry.id] = CandidateSequence(
                     sequence_from_dict(stored.details), stored.details.get("session")
                 )
-        return others
+        return pattern_entries
 
     def list_without(self, cycles: Container[str]) -> list[CandidateSequence]:
         """Return all candidates without the steps of the given cycles."""
@@ -95,12 +95,12 @@ class CandidateSequenceSet:
             for rest in candidate.sequence.split_unlearned(cycles)
         ]
 
-    def replace_all(self, tried: Iterable[CandidateSequence]) -> None:
+    def replace_all(self, candidates: Iterable[CandidateSequence]) -> None:
         """Replace all candidates, newest first, as far as the limits allow."""
         count_by_site: Counter[str] = Counter()
         steps = 0
         self._candidates = {}
-        for candidate in sorted(tried, key=_last_step_key, reverse=True):
+        for candidate in sorted(candidates, key=_last_step_key, reverse=True):
             truncated = CandidateSequence(_truncate(candidate.sequence), candidate.session_key)
             site, size = truncated.sequence.site, len(truncated.sequence.steps)
             has_room = count_by_site[site] < MAX_SEQUENCES_PER_SITE and steps + size <= MAX_CANDIDATE_STEPS

@@ -81,15 +81,15 @@ def test_what_was_set_aside_is_known_by_its_name_and_fits_the_database(name: str
     for one in aside:
         assert check_name(one) == one
         assert is_archived_name(one)
-        assert is_archived_name(one, of=name)
-        assert not is_archived_name(one, of=f"{name}x")
-        assert is_archived_name(build_archived_name(one, MOMENT), of=one)
+        assert is_archived_name(one, original=name)
+        assert not is_archived_name(one, original=f"{name}x")
+        assert is_archived_name(build_archived_name(one, MOMENT), original=one)
     assert not is_archived_name(name)
 
 
 def test_long_names_that_begin_alike_stay_apart_when_they_are_set_aside() -> None:
     one, other = "x" * 1000, "x" * 999 + "y"
-    assert not is_archived_name(build_archived_name(one, MOMENT), of=other)
+    assert not is_archived_name(build_archived_name(one, MOMENT), original=other)
 
 
 @pytest.mark.parametrize("name", ["/" * 1024, "%" * 341, "\0" * 341, "\ud800" * 170, "é" * 512])

@@ -181,7 +181,7 @@ def test_the_newest_question_is_the_goal_unless_it_was_set(memory: AgentMemory) 
 
 def test_only_so_many_threads_are_held_and_none_forgets_its_task() -> None:
     with MemoryEngine(embedder=None) as engine:
-        held = TaskRegistry(engine, held=3)
+        held = TaskRegistry(engine, max_open_tasks=3)
         tasks = ThreadTasks(held, ("acme",))
         for thread in [*"abcde", *"abcde"]:
             runtime = SimpleNamespace(execution_info=SimpleNamespace(thread_id=thread, checkpoint_ns=""))

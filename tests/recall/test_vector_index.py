@@ -157,7 +157,7 @@ def test_a_sample_holds_messages_with_the_one_before_them_in_their_session() -> 
     picked = draw_trust_sample(places, 128)
     assert picked is not None
     assert len(picked.rows) == len(picked.before) == MAX_SAMPLE_PAIRS
-    assert len(picked.others) <= MAX_SAMPLE_OTHERS
+    assert len(picked.other_rows) <= MAX_SAMPLE_OTHERS
     assert (picked.before == picked.rows - 1).all()
     assert (places["session"][picked.rows] == places["session"][picked.before]).all()
     assert max(rows.max() for rows in picked.parts) < 128
@@ -183,7 +183,7 @@ def test_what_has_no_vectors_yet_is_left_out_and_much_of_it_puts_the_trial_off()
     assert len(some.rows) < len(whole.rows)
     assert all(there[rows].all() for rows in some.parts)
     assert some.extent != whole.extent
-    there[whole.others[: len(whole.others) // 2]] = False
+    there[whole.other_rows[: len(whole.other_rows) // 2]] = False
     assert whole.restrict_to(there) is None
 
 

@@ -403,7 +403,7 @@ def test_what_nothing_was_learned_from_is_left_in_pieces() -> None:
     ]
     assert left == [["#x", "#y"], ["#p", "#q"]]
     (alone,) = find_sequences([*clicks("ab"), *clicks("cd")])
-    (rest,) = alone.split_unlearned(without={alone.steps[3].cycle_id})
+    (rest,) = alone.split_unlearned(excluded_ids={alone.steps[3].cycle_id})
     assert len(rest.steps) == 3
     (known,) = propose_patterns([clicks("ab"), clicks("ab")])
     covered = find_sequences(clicks("abab"))

@@ -61,17 +61,17 @@ def _to_float_table(vectors: object, model: str) -> NDArray[np.float32]:
     import numpy as np  # noqa: PLC0415 - as above
 
     try:
-        given = np.asarray(vectors)
+        array = np.asarray(vectors)
     except (ValueError, TypeError, RuntimeError):
         # Vectors of different lengths, or tensors on an accelerator.
-        given = np.empty(0, dtype=object)
-    if given.dtype.kind not in "fiu" or given.ndim != 2 or given.shape[1] == 0:
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "fiu" or array.ndim != 2 or array.shape[1] == 0:
         raise InvalidInputError(
             f"{model} returned invalid vectors: each must be a list of numbers, all of equal length"
         )
     # A number that is too large for float32 becomes infinite, which _check_finite() rejects.
     with np.errstate(over="ignore"):
-        return np.array(given, dtype=np.float32, order="C")
+        return np.array(array, dtype=np.float32, order="C")
 
 
 def _check_finite(table: NDArray[np.float32], model: str) -> None:

@@ -99,20 +99,20 @@ class OverrideRepositoryConformance(StoreConformance):
         held = entries.get_view(key, 9)
         for number in range(3):
             stores.messages.append(key, [message(id=f"{number}")], NOW)
-            held = entries.get_view(key, 9, held=held)
+            held = entries.get_view(key, 9, known_view=held)
             assert held == entries.get_view(key, 9)
-        assert entries.get_view(key, 9, held=held) is held
+        assert entries.get_view(key, 9, known_view=held) is held
         mark(entries, key, "1", PROMOTED)
-        held = entries.get_view(key, 9, held=held)
+        held = entries.get_view(key, 9, known_view=held)
         assert [item.override for item in held.items] == [None, PROMOTED, None]
         mark(entries, key, "1", None)
-        assert entries.get_view(key, 9, held=held) == entries.get_view(key, 9)
+        assert entries.get_view(key, 9, known_view=held) == entries.get_view(key, 9)
         assert entries.apply(key, {}, roll_up=roll_up(before="2", hidden=2), was_hidden=0)
-        held = entries.get_view(key, 9, held=held)
+        held = entries.get_view(key, 9, known_view=held)
         assert ids(held) == ["s", "2"]
         stores.messages.append(key, [message(id="3")], NOW)
-        assert entries.get_view(key, 9, held=held) == entries.get_view(key, 9)
-        assert entries.get_view(key, 9, held=held).hidden_count == 2
+        assert entries.get_view(key, 9, known_view=held) == entries.get_view(key, 9)
+        assert entries.get_view(key, 9, known_view=held).hidden_count == 2
 
     def test_an_earlier_view_does_not_grow_beyond_the_limit(
         self, stores: Stores, entries: OverrideRepository, key: int
@@ -120,7 +120,7 @@ class OverrideRepositoryConformance(StoreConformance):
         fill(stores, key, 3)
         held = entries.get_view(key, 4)
         stores.messages.append(key, [message(id=name) for name in "abc"], NOW)
-        assert ids(entries.get_view(key, 4, held=held)) == ["2", "a", "b", "c"]
+        assert ids(entries.get_view(key, 4, known_view=held)) == ["2", "a", "b", "c"]
 
     def test_a_message_is_found_with_the_key_of_the_view(
         self, stores: Stores, entries: OverrideRepository, key: int

@@ -186,12 +186,12 @@ class TranscriptStoreConformance(StoreConformance):
             (REPLACED, "c", "ab"), (REMOVED, "a", "b"), (ACTIVE, "c", "bc"), (ACTIVE, "a", "abc")
         ):  # fmt: skip
             paper.put(listing, one)
-            held = entries.get_view(paper.key, 9, held=held)
+            held = entries.get_view(paper.key, 9, known_view=held)
             assert "".join(item.message.id for item in held.items) == left
             assert held == entries.get_view(paper.key, 9)
         paper.lists.apply_change(paper.key, ListChange({}, (message(id="d"),), REPLACED), NOW, revision=None)
         paper.say("e")
-        held = entries.get_view(paper.key, 9, held=held)
+        held = entries.get_view(paper.key, 9, known_view=held)
         assert "".join(item.message.id for item in held.items) == "abce"
 
     @pytest.mark.parametrize("listing", Listing)
