@@ -106,13 +106,13 @@ def measure_analysis(number: int) -> dict[str, Any]:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         start = time.perf_counter()
         plan = session.analyze()
-        analysed = time.perf_counter() - start
+        analyzed = time.perf_counter() - start
         session.apply(plan)
         seconds = time.perf_counter() - start
     return {
         "entries": number,
         "actions": len(plan.actions),
-        "seconds_analysis": analysed,
+        "seconds_analysis": analyzed,
         "seconds": seconds,
         "megabytes_before": before / 1024,
         "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

@@ -6,7 +6,7 @@ import json
 import random
 from typing import TYPE_CHECKING
 
-from langmem_tiers import MessageDraft, ToolCall
+from langmem_tiers import MessageDraft, MessageToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ class MadeUpConversation:
         service = self._rng.choice(_SERVICES)
         arguments = json.dumps({"service": service, "since": f"2025-03-{self._rng.randint(1, 28):02d}"})
         yield MessageDraft("user", self._question())
-        yield MessageDraft("assistant", "", tool_calls=[ToolCall(call, "read_logs", arguments)])
+        yield MessageDraft("assistant", "", tool_calls=[MessageToolCall(call, "read_logs", arguments)])
         yield MessageDraft("tool", self._log(service), tool_call_id=call)
         yield MessageDraft("assistant", self._prose(1, 4))
 

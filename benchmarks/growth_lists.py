@@ -19,7 +19,7 @@ from langmem_tiers.tasks import Observation
 from langmem_tiers.tasks.cycles import RecentCycles
 from langmem_tiers.tasks.guard import Guard
 from langmem_tiers.tasks.loop_detection.detector import Step, find_loops
-from langmem_tiers.tasks.models import AgentAction, MemoryEntry, MemoryPriority, Thought
+from langmem_tiers.tasks.models import AgentAction, Cycle, MemoryPriority, Thought
 from langmem_tiers.tasks.pattern_learning import propose_patterns
 from langmem_tiers.tasks.sitemap import SitemapGraph, SitemapLimits
 from langmem_tiers.telemetry.instruments import SILENT_INSTRUMENTS, Operation
@@ -74,8 +74,8 @@ def _episode(number: int, last: int) -> Episode:
     )
 
 
-def _cycle(number: int, tool: str, thought: str = "", **parameters: str) -> MemoryEntry:
-    return MemoryEntry(
+def _cycle(number: int, tool: str, thought: str = "", **parameters: str) -> Cycle:
+    return Cycle(
         entry_id=f"e{number}",
         timestamp=float(number),
         thought=Thought(thought),
@@ -84,7 +84,7 @@ def _cycle(number: int, tool: str, thought: str = "", **parameters: str) -> Memo
     )
 
 
-def _clicks(count: int) -> list[MemoryEntry]:
+def _clicks(count: int) -> list[Cycle]:
     priorities = list(MemoryPriority)
     return [
         replace(_cycle(number, "click", selector=f"#{number % 70}"), priority=priorities[number % 4])
@@ -92,21 +92,21 @@ def _clicks(count: int) -> list[MemoryEntry]:
     ]
 
 
-def _record(entries: list[MemoryEntry]) -> RecentCycles:
+def _record(entries: list[Cycle]) -> RecentCycles:
     recent = RecentCycles()
     for entry in entries:
         recent.add(entry)
     return recent
 
 
-def _make_typing_cycles(count: int, kinds: int) -> list[MemoryEntry]:
+def _make_typing_cycles(count: int, kinds: int) -> list[Cycle]:
     return [
         _cycle(number, "type", selector=f"#{(number * number + number // 7) % kinds}", text=f"words {number}")
         for number in range(count)
     ]
 
 
-def _hostile_run(unit: str, size: int) -> list[list[MemoryEntry]]:
+def _hostile_run(unit: str, size: int) -> list[list[Cycle]]:
     text = (unit * size)[:size]
     run = [_cycle(1, "type", text, selector=text, text=text), _cycle(2, "click", selector="#a")]
     return [run] * 4
@@ -155,13 +155,13 @@ def _watch_calls(count: int) -> None:
             watch.record(messages=1, duplicates=0)
 
 
-def _large_pages(size: int) -> list[MemoryEntry]:
+def _large_pages(size: int) -> list[Cycle]:
     half = repeat_to_size("some text on a long page\n", size // 2)
     pages = (f"{half}in the middle {at}\n{half}" for at in range(3))
     return [replace(_cycle(at, "click"), observation=Observation(page)) for at, page in enumerate(pages)]
 
 
-def _observe(entries: list[MemoryEntry]) -> object:
+def _observe(entries: list[Cycle]) -> object:
     guard = Guard()
     return [guard.observe(entry) for entry in entries]
 

@@ -29,7 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.conversations import MadeUpConversation
-from langmem_tiers import Durability, EngineConfig, MemoryEngine, MessageDraft, OfflineEmbedder, TokenBudget
+from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, OfflineEmbedder, TokenBudget
+from langmem_tiers.config import Durability
 from langmem_tiers.text.stop_words import STOP_WORDS
 from langmem_tiers.text.tokenize import extract_terms
 

@@ -89,7 +89,7 @@ def _pieces(url: str, connection: psycopg.Connection[Any], before: int, after: i
 
 def _namespace(connection: psycopg.Connection[Any], tenant: int) -> int:
     row = connection.execute(
-        """INSERT INTO lmt_namespaces (path, created_at, erased) VALUES (%s, %s, 1)
+        """INSERT INTO lmt_namespaces (path, created_at, erasure_epoch) VALUES (%s, %s, 1)
             ON CONFLICT (path) DO UPDATE SET created_at = excluded.created_at RETURNING pk""",
         (tenant_name(tenant), START),
     ).fetchone()

@@ -33,7 +33,7 @@ _FROM_OURS = """INSERT INTO plain (id, tenant, session, role, content, created_a
 _SIZES = """SELECT pg_database_size(current_database()) - pg_total_relation_size('plain'),
     pg_total_relation_size('lmt_messages'), pg_table_size('lmt_vectors'),
     (SELECT coalesce(sum(pg_relation_size(indexrelid)), 0) FROM pg_stat_user_indexes
-        WHERE indexrelname LIKE 'lmt_vectors_near%'), pg_total_relation_size('plain')"""
+        WHERE indexrelname LIKE 'lmt_vectors_hnsw%'), pg_total_relation_size('plain')"""
 
 
 def grow(url: str, sizes: Sequence[int]) -> list[dict[str, Any]]:

@@ -29,7 +29,8 @@ from rich.table import Table
 
 from benchmarks import recall_speed
 from benchmarks.browsers import open_browser
-from langmem_tiers import Durability, EngineConfig, MemoryEngine
+from langmem_tiers import EngineConfig, MemoryEngine
+from langmem_tiers.config import Durability
 from langmem_tiers.testing.threads import run_in_threads
 
 if TYPE_CHECKING:

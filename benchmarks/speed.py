@@ -30,7 +30,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import llamaindex_speed, middleware_speed, recall_speed
-from langmem_tiers import CacheConfig, Durability, EngineConfig, MemoryEngine, MessageDraft, Session
+from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft, Session
+from langmem_tiers.config import Durability
 
 if TYPE_CHECKING:
     from collections.abc import Callable

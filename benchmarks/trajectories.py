@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers import MessageDraft, ToolCall
+from langmem_tiers import MessageDraft, MessageToolCall
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def _draft(message: dict[str, Any]) -> MessageDraft:
         content = "\n".join(part.get("text", "") for part in content)
     answers = message.get("tool_call_id") or next(iter(message.get("tool_call_ids") or ()), None)
     calls = [
-        ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
+        MessageToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
         for call in message.get("tool_calls") or ()
     ]
     return MessageDraft(message["role"], content, tool_calls=calls, tool_call_id=answers)

@@ -60,16 +60,15 @@ if TYPE_CHECKING:
         LanguageModel,
         Message,
         MessageDraft,
+        MessageToolCall,
         Role,
         Tier,
         TokenBudget,
         TokenCounter,
-        ToolCall,
     )
     from langmem_tiers.compression import Compressor, ContextCompressor, Summarizer
     from langmem_tiers.config import (
         CacheConfig,
-        Durability,
         EmbeddingConfig,
         EngineConfig,
         LearningConfig,
@@ -111,12 +110,12 @@ else:
             ".backup": "BackupReport RestoreReport",
             ".chunks": "Chunk",
             ".common": (
-                "Clock Embedder Entry LanguageModel Message MessageDraft Role Tier TokenBudget "
-                "TokenCounter ToolCall"
+                "Clock Embedder Entry LanguageModel Message MessageDraft MessageToolCall Role Tier "
+                "TokenBudget TokenCounter"
             ),
             ".compression": "Compressor ContextCompressor Summarizer",
             ".config": (
-                "CacheConfig Durability EmbeddingConfig EngineConfig LearningConfig "
+                "CacheConfig EmbeddingConfig EngineConfig LearningConfig "
                 "MaintenanceConfig OptimizerConfig PostgresConfig RecallConfig RedisConfig "
                 "SummaryConfig WorkingConfig"
             ),
@@ -156,7 +155,6 @@ __all__ = [
     "ContextConflictError",
     "ContextFiles",
     "DamagedBackupError",
-    "Durability",
     "Embedder",
     "EmbeddingConfig",
     "EmbeddingError",
@@ -190,6 +188,7 @@ __all__ = [
     "MessageConflictError",
     "MessageDraft",
     "MessageNotFoundError",
+    "MessageToolCall",
     "MissingExtraError",
     "Namespace",
     "NewerBackupError",
@@ -230,7 +229,6 @@ __all__ = [
     "TiktokenCounter",
     "TokenBudget",
     "TokenCounter",
-    "ToolCall",
     "UnsavedError",
     "WorkingConfig",
     "WriterConfig",

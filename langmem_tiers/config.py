@@ -54,17 +54,17 @@ class PostgresConfig:
 
     def __post_init__(self) -> None:
         if self.pool_size is not None:
-            check_whole(self.pool_size, 1, "pool_size", most=10_000)
-        check_whole(self.max_overflow, 0, "max_overflow", most=10_000)
+            check_whole(self.pool_size, 1, "pool_size", max_value=10_000)
+        check_whole(self.max_overflow, 0, "max_overflow", max_value=10_000)
         if self.pool_timeout_seconds is not None:
-            check_positive(self.pool_timeout_seconds, "pool_timeout_seconds", most=86_400)
-        check_positive(self.ping_after_seconds, "ping_after_seconds", most=86_400)
+            check_positive(self.pool_timeout_seconds, "pool_timeout_seconds", max_value=86_400)
+        check_positive(self.ping_after_seconds, "ping_after_seconds", max_value=86_400)
         # False equals 0, so booleans go through check_positive(), which rejects them.
         if self.reconnect_seconds != 0 or isinstance(self.reconnect_seconds, bool):
-            check_positive(self.reconnect_seconds, "reconnect_seconds", most=86_400)
-        check_whole(self.ef_search, 1, "ef_search", most=1000)
+            check_positive(self.reconnect_seconds, "reconnect_seconds", max_value=86_400)
+        check_whole(self.ef_search, 1, "ef_search", max_value=1000)
         check_whole(self.exact_numbers, 0, "exact_numbers")
-        check_whole(self.max_scan_tuples, 1, "max_scan_tuples", most=2**31 - 1)
+        check_whole(self.max_scan_tuples, 1, "max_scan_tuples", max_value=2**31 - 1)
         try:
             object.__setattr__(self, "vector_scan", VectorScan(self.vector_scan))
         except ValueError as error:
@@ -106,11 +106,11 @@ class RedisConfig:
     def __post_init__(self) -> None:
         _check_redis_url(self.url)
         _check_prefix(self.prefix)
-        check_whole(self.ttl_seconds, 1, "ttl_seconds", most=10**9)
-        check_whole(self.window, 1, "window", most=10_000)
+        check_whole(self.ttl_seconds, 1, "ttl_seconds", max_value=10**9)
+        check_whole(self.window, 1, "window", max_value=10_000)
         check_whole(self.max_window_bytes, 1, "max_window_bytes")
-        check_positive(self.timeout_seconds, "timeout_seconds", most=3600)
-        check_positive(self.retry_seconds, "retry_seconds", most=86_400)
+        check_positive(self.timeout_seconds, "timeout_seconds", max_value=3600)
+        check_positive(self.retry_seconds, "retry_seconds", max_value=86_400)
 
     @property
     def label(self) -> str:
@@ -213,7 +213,7 @@ class CacheConfig:
     def __post_init__(self) -> None:
         check_whole(self.max_characters, 0, "max_characters")
         check_positive(self.ttl_seconds, "ttl_seconds")
-        check_whole(self.window, 1, "window", most=MAX_LIMIT)
+        check_whole(self.window, 1, "window", max_value=MAX_LIMIT)
 
 
 class SummaryStrategy(StrEnum):
@@ -267,7 +267,7 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         check_positive(self.interval_seconds, "interval_seconds")
-        check_whole(self.snapshots, 1, "snapshots", most=MAX_LIMIT)
+        check_whole(self.snapshots, 1, "snapshots", max_value=MAX_LIMIT)
         check_positive(self.lease_seconds, "lease_seconds")
 
 
@@ -287,7 +287,7 @@ class EmbeddingConfig:
     cache_hours: float = 24.0
 
     def __post_init__(self) -> None:
-        check_whole(self.batch_size, 1, "batch_size", most=10_000)
+        check_whole(self.batch_size, 1, "batch_size", max_value=10_000)
         check_whole(self.cache_entries, 1, "cache_entries")
         for name in ("time_limit_seconds", "retry_seconds", "inline_seconds", "cache_hours"):
             check_positive(getattr(self, name), name)
@@ -308,8 +308,8 @@ class RecallConfig:
     """Maximum memory for word positions and vectors of all namespaces; the least recently used are evicted first."""
 
     def __post_init__(self) -> None:
-        check_whole(self.max_limit, 1, "max_limit", most=MAX_LIMIT)
-        check_whole(self.limit, 1, "limit", most=self.max_limit)
+        check_whole(self.max_limit, 1, "max_limit", max_value=MAX_LIMIT)
+        check_whole(self.limit, 1, "limit", max_value=self.max_limit)
         check_whole(self.index_megabytes, 1, "index_megabytes")
         check_fraction(self.relevance_threshold, "relevance_threshold")
         object.__setattr__(self, "strategy", check_strategy(self.strategy))
@@ -346,8 +346,8 @@ class LearningConfig:
 
     def __post_init__(self) -> None:
         for name in ("chunk_messages", "recent_messages", "max_episodes"):
-            check_whole(getattr(self, name), 1, name, most=MAX_LIMIT)
-        check_whole(self.max_chunks, 2, "max_chunks", most=MAX_LIMIT)
+            check_whole(getattr(self, name), 1, name, max_value=MAX_LIMIT)
+        check_whole(self.max_chunks, 2, "max_chunks", max_value=MAX_LIMIT)
         check_whole(self.chunk_tokens, 16, "chunk_tokens")
         check_fraction(self.promotion_threshold, "promotion_threshold")
         check_fraction(self.archive_below, "archive_below")
@@ -375,7 +375,7 @@ class MaintenanceConfig:
                     f"{name} must be a non-empty str, got {value!r}. Use for example '0 3 * * *' and 'UTC'."
                 )
         if self.retention_days is not None:
-            check_positive(self.retention_days, "retention_days", most=1_000_000)
+            check_positive(self.retention_days, "retention_days", max_value=1_000_000)
         if not isinstance(self.compaction, bool):
             raise InvalidConfigError(
                 f"compaction must be True or False, got {self.compaction!r}. Pass a bool."
@@ -424,8 +424,8 @@ class EngineConfig:
             )
         if check_fraction(self.redundancy_threshold, "redundancy_threshold") == 0:
             raise InvalidConfigError("redundancy_threshold must be above 0, got 0: use e.g. 0.9")
-        check_positive(self.busy_timeout_seconds, "busy_timeout_seconds", most=86_400)
-        check_positive(self.connect_timeout_seconds, "connect_timeout_seconds", most=86_400)
+        check_positive(self.busy_timeout_seconds, "busy_timeout_seconds", max_value=86_400)
+        check_positive(self.connect_timeout_seconds, "connect_timeout_seconds", max_value=86_400)
         check_whole(self.pool_size, 1, "pool_size")
 
 

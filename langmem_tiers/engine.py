@@ -35,7 +35,7 @@ from langmem_tiers.wiring import (
     assemble_items,
     assemble_services,
     assemble_writer,
-    build_figures_reader,
+    build_stats_reader,
     open_database,
     open_redis,
 )
@@ -146,7 +146,7 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         self.maintenance = Maintenance(self._services, self.items.sweep)
         self._backups = assemble_backups(self._database, options, self._redis)
         self.pools = Pools(self._services.long_term, self._services.entries, self._services.pools)
-        self._figures_reader = build_figures_reader(self._database)
+        self._stats_reader = build_stats_reader(self._database)
         self._scoring = options.scoring
         self._attach_instruments()
 
@@ -332,7 +332,7 @@ class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
         """
         redis = self.redis
         connected = None if redis is None else redis.is_connected
-        return replace(self._figures_reader.read(), redis_connected=connected)
+        return replace(self._stats_reader.read(), redis_connected=connected)
 
     def forget(
         self,

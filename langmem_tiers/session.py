@@ -248,11 +248,11 @@ class Session(SessionRecord):
         item = self._require_item(entry)
         if item.message.is_summary:
             return
-        sketch = PlanDraft([item])
+        draft_plan = PlanDraft([item])
         now = self._services.now()
         score = self._services.analyzer.score(item, now)
-        self._services.analyzer.promote(sketch, 0, "manually", score, now)
-        promoted = sketch.items[0].override
+        self._services.analyzer.promote(draft_plan, 0, "manually", score, now)
+        promoted = draft_plan.items[0].override
         override = None if promoted is None else replace(promoted, is_pinned=True)
         self._write_overrides({**self._build_unarchive_overrides(item, now), item.key: override})
 

@@ -168,7 +168,7 @@ def assemble_writer(
     return BatchWriter(services.short_term, store, config)
 
 
-def build_figures_reader(database: Database) -> DatabaseStatsReader:
+def build_stats_reader(database: Database) -> DatabaseStatsReader:
     """Build the reader of the database gauges."""
     return DatabaseStatsReader(database)
 

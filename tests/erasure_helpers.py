@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import create_engine, inspect, text
 
-from langmem_tiers import MemoryEngine, MessageDraft, Session, ToolCall
+from langmem_tiers import MemoryEngine, MessageDraft, MessageToolCall, Session
 from langmem_tiers.config import EngineConfig, LearningConfig
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 
@@ -103,7 +103,7 @@ def make_tool_call(number: int, **given: Any) -> list[MessageDraft]:
             "assistant",
             f"I look up number {number}.",
             id=f"call-{number}",
-            tool_calls=[ToolCall(f"c{number}", "look_up", f'{{"number": {number}}}')],
+            tool_calls=[MessageToolCall(f"c{number}", "look_up", f'{{"number": {number}}}')],
             **given,
         ),
         MessageDraft("tool", f"Found {number}.", id=f"result-{number}", tool_call_id=f"c{number}", **given),

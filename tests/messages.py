@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import count
 
-from langmem_tiers import ContentAwareCounter, Message, Role, ToolCall
+from langmem_tiers import ContentAwareCounter, Message, MessageToolCall, Role
 from langmem_tiers.text.token_counting import count_draft
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
@@ -18,7 +18,7 @@ def message(
     role: str = "user",
     *,
     id: str | None = None,  # noqa: A002 - as in Message
-    tool_calls: tuple[ToolCall, ...] = (),
+    tool_calls: tuple[MessageToolCall, ...] = (),
     tool_call_id: str | None = None,
     created_at: datetime = NOW,
 ) -> Message:

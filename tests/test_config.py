@@ -10,7 +10,6 @@ import pytest
 
 from langmem_tiers import (
     CacheConfig,
-    Durability,
     EmbeddingConfig,
     EngineConfig,
     InvalidConfigError,
@@ -23,7 +22,7 @@ from langmem_tiers import (
     SummaryConfig,
     WorkingConfig,
 )
-from langmem_tiers.config import SummaryStrategy
+from langmem_tiers.config import Durability, SummaryStrategy
 
 Config = type[Any]
 WHOLE: dict[tuple[Config, str], tuple[int, int]] = {

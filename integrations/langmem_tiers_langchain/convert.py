@@ -24,8 +24,8 @@ from langmem_tiers import (
     InvalidNameError,
     Message,
     MessageDraft,
+    MessageToolCall,
     Role,
-    ToolCall,
 )
 from langmem_tiers.integration_kit import (
     AUDIO_TOKENS,
@@ -234,16 +234,16 @@ def get_stored_id(message: BaseMessage) -> str:
         return hashlib.blake2b(message_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _list_calls(message: BaseMessage) -> tuple[ToolCall, ...]:
+def _list_calls(message: BaseMessage) -> tuple[MessageToolCall, ...]:
     if not isinstance(message, AIMessage) or not (message.tool_calls or message.invalid_tool_calls):
         return ()
     calls: list[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
     return tuple(_to_tool_call(index, call) for index, call in enumerate(calls))
 
 
-def _to_tool_call(index: int, call: Mapping[str, Any]) -> ToolCall:
+def _to_tool_call(index: int, call: Mapping[str, Any]) -> MessageToolCall:
     name, arguments = str(call.get("name") or ""), _dump_arguments(call.get("args"))
-    return ToolCall(str(call.get("id") or _build_call_id(index, name, arguments)), name, arguments)
+    return MessageToolCall(str(call.get("id") or _build_call_id(index, name, arguments)), name, arguments)
 
 
 def _build_call_id(index: int, name: str, arguments: str) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langmem_tiers import Message, ToolCall
+    from langmem_tiers import Message, MessageToolCall
 
 _REDUNDANT_TYPES = {"text", "tool_use", "tool_call", "input_json_delta"}
 """Types of blocks that duplicate the text or the tool calls of a message."""
@@ -69,7 +69,7 @@ def _filter_non_thoughts(parts: list[Mapping[str, Any]]) -> list[Mapping[str, An
     return [block for block in parts if block.get("type") not in _THOUGHT_TYPES]
 
 
-def _replace_arguments(call: Any, shown: ToolCall | None) -> Any:  # noqa: ANN401 - LangChain's ToolCall is a dict
+def _replace_arguments(call: Any, shown: MessageToolCall | None) -> Any:  # noqa: ANN401 - LangChain's ToolCall is a dict
     if shown is None:
         return call
     try:

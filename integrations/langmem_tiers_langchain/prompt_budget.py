@@ -62,17 +62,17 @@ class TokenCalibration:
         """Return the ratio of a model; 1.0 before its first report."""
         return self._ratios.get(_get_model_name(model), 1.0)
 
-    def learn(self, model: object, counted: int, told: int) -> None:
+    def learn(self, model: object, counted: int, reported_tokens: int) -> None:
         """Update the ratio of a model.
 
         Args:
             model: Model that reported its usage.
             counted: Tokens of the prompt by the engine's counter.
-            told: Tokens of the prompt reported by the model.
+            reported_tokens: Tokens of the prompt reported by the model.
         """
-        if counted < _MIN_REPORT_TOKENS or told <= 0:
+        if counted < _MIN_REPORT_TOKENS or reported_tokens <= 0:
             return
-        ratio = min(_MAX_RATIO, max(_MIN_RATIO, told / counted))
+        ratio = min(_MAX_RATIO, max(_MIN_RATIO, reported_tokens / counted))
         with self._lock:
             known = self._ratios.get(_get_model_name(model))
             self._ratios[_get_model_name(model)] = (
@@ -90,13 +90,17 @@ class PromptBudgeter:
         counter: Token counter of the engine.
     """
 
-    def __init__(self, given: TokenBudget | int | None, default: TokenBudget, counter: TokenCounter) -> None:
-        if given is not None and not isinstance(given, TokenBudget) and (type(given) is not int or given < 1):
+    def __init__(self, budget: TokenBudget | int | None, default: TokenBudget, counter: TokenCounter) -> None:
+        if (
+            budget is not None
+            and not isinstance(budget, TokenBudget)
+            and (type(budget) is not int or budget < 1)
+        ):
             raise InvalidConfigError(
-                f"budget must be a TokenBudget or a number of tokens from 1, got {given!r}: "
+                f"budget must be a TokenBudget or a number of tokens from 1, got {budget!r}: "
                 "use TokenBudget.of(8000)"
             )
-        self._requested = given
+        self._requested = budget
         self._default = default
         self._counter = counter
         self._cached_tool_tokens: tuple[list[Any], int] = ([], 0)
@@ -126,8 +130,8 @@ class PromptBudgeter:
         if self._requested is not None:
             return self._default.resized(self._requested)
         profile = getattr(model, "profile", None) or {}
-        most = profile.get("max_input_tokens") if isinstance(profile, dict) else None
-        return TokenBudget.agent(most) if isinstance(most, int) and most > 0 else self._default
+        limit = profile.get("max_input_tokens") if isinstance(profile, dict) else None
+        return TokenBudget.agent(limit) if isinstance(limit, int) and limit > 0 else self._default
 
     def _count_tool_tokens(self, tools: Sequence[Any]) -> int:
         # Compared by identity: schemas are expensive to render, and the tools rarely change between calls.

@@ -161,35 +161,35 @@ class ThreadRecorder:
         # No cache of fixed sizes: a record grows with its thread, so sizes are computed on eviction.
         self._records: OrderedDict[RunLocation, ThreadRecord] = OrderedDict()
 
-    def write(self, place: RunLocation, messages: Sequence[BaseMessage]) -> tuple[ThreadRecord, int]:
+    def write(self, location: RunLocation, messages: Sequence[BaseMessage]) -> tuple[ThreadRecord, int]:
         """Store new messages of a thread; return its record and the number of stored messages."""
-        thread = self._open_record(place)
+        thread = self._open_record(location)
         try:
             added = thread.write(messages, self._engine)
         except SessionNotFoundError:  # the session was erased: continue the thread in a new one
-            self.invalidate(place)
-            thread = self._open_record(place)
+            self.invalidate(location)
+            thread = self._open_record(location)
             added = thread.write(messages, self._engine)
         if added:
             self._evict()
         return thread, added
 
-    def invalidate(self, place: RunLocation) -> None:
+    def invalidate(self, location: RunLocation) -> None:
         """Discard the cached record of a thread."""
         with self._lock:
-            self._records.pop(place, None)
+            self._records.pop(location, None)
 
-    def _open_record(self, place: RunLocation) -> ThreadRecord:
+    def _open_record(self, location: RunLocation) -> ThreadRecord:
         with self._lock:
-            record = self._records.get(place)
+            record = self._records.get(location)
             if record is not None:
-                self._records.move_to_end(place)
+                self._records.move_to_end(location)
                 return record
         # Opened outside the lock, because it reads the database. If two threads open the same record, the first
         # one is used by both.
-        opened = ThreadRecord(self._engine.session(place.namespace, place.session))
+        opened = ThreadRecord(self._engine.session(location.namespace, location.session))
         with self._lock:
-            return self._records.setdefault(place, opened)
+            return self._records.setdefault(location, opened)
 
     def _evict(self) -> None:
         with self._lock:

@@ -186,21 +186,21 @@ def build_blocked_result(advice: GuardAdvice, request: ToolCallRequest) -> ToolM
     )
 
 
-def build_stop_update(messages: Sequence[BaseMessage], most: int) -> dict[str, Any] | None:
-    """Return the state update that ends a run after ``most`` consecutive rounds of blocked calls, else None.
+def build_stop_update(messages: Sequence[BaseMessage], max_blocked: int) -> dict[str, Any] | None:
+    """Return the state update that ends a run after ``max_blocked`` consecutive rounds of blocked calls, else None.
 
     Args:
         messages: Messages of the run.
-        most: Maximum number of such rounds; 0 for no limit.
+        max_blocked: Maximum number of such rounds; 0 for no limit.
     """
     if (
-        not most
-        or _count_ignored_rounds(messages) < most
+        not max_blocked
+        or _count_ignored_rounds(messages) < max_blocked
         or not any(message.additional_kwargs.get(_BLOCKED_KEY) for message in messages)
     ):
         return None
     blocked = next(message for message in reversed(messages) if message.additional_kwargs.get(_BLOCKED_KEY))
-    return {"jump_to": "end", "messages": [AIMessage(format_stop_message(most, str(blocked.text)))]}
+    return {"jump_to": "end", "messages": [AIMessage(format_stop_message(max_blocked, str(blocked.text)))]}
 
 
 def _count_ignored_rounds(messages: Sequence[BaseMessage]) -> int:
@@ -238,17 +238,17 @@ class ThreadTasks:
         runtime: Any,  # noqa: ANN401 - the runtime of any graph
         messages: Iterable[BaseMessage],
         *,
-        afresh: bool = False,
+        reload: bool = False,
     ) -> AgentMemory:
         """Return the task memory of the running thread.
 
         Args:
             runtime: Runtime of the run.
             messages: Messages of the agent's state.
-            afresh: True to reload the task if another process changed it.
+            reload: True to reload the task if another process changed it.
         """
         location = self._locator.locate(runtime, messages)
-        return self._registry.open_task(location.namespace, location.session, afresh=afresh)
+        return self._registry.open_task(location.namespace, location.session, reload=reload)
 
 
 _MAX_ATTEMPTS = 5
@@ -368,7 +368,7 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Open the task of the run and set its goal from the user's messages."""
         messages = state["messages"]
-        memory = self._open_task(runtime, messages, afresh=True)
+        memory = self._open_task(runtime, messages, reload=True)
         if memory is not None:
             try:
                 self._begin_turn(memory, messages)
@@ -465,12 +465,12 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         runtime: Any,  # noqa: ANN401 - the runtime of a node or of a tool
         messages: Sequence[BaseMessage],
         *,
-        afresh: bool = False,
+        reload: bool = False,
     ) -> AgentMemory | None:
         if self._tasks is None:
             return self._memory
         try:
-            return self._tasks.open_task(runtime, messages, afresh=afresh)
+            return self._tasks.open_task(runtime, messages, reload=reload)
         except Exception as error:  # noqa: BLE001 - a memory failure must not stop the agent
             self._report_failure(error)
             return None

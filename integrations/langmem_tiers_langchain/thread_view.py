@@ -37,16 +37,16 @@ class ThreadTrimmer:
 
     def __init__(
         self,
-        said: Sequence[BaseMessage],
+        messages: Sequence[BaseMessage],
         question: BaseMessage | None,
         size: Callable[[BaseMessage], int],
         shortened: Callable[[BaseMessage, int], BaseMessage],
     ) -> None:
-        self._groups = _group_messages(repair_tool_calls(said))
+        self._groups = _group_messages(repair_tool_calls(messages))
         self._count_tokens = size
         self._shorten = shortened
-        asked = [n for n, group in enumerate(self._groups) if group[0] is question]
-        self._question_index = asked[0] if asked else len(self._groups) - 1
+        question_indexes = [n for n, group in enumerate(self._groups) if group[0] is question]
+        self._question_index = question_indexes[0] if question_indexes else len(self._groups) - 1
 
     def trim(self, room: int) -> tuple[list[BaseMessage], bool]:
         """Return the messages that fit, and True if any message was left out.
@@ -219,8 +219,10 @@ class ThreadRenderer:
     def _fit_to_budget(
         self, thread: ThreadRecord, stored_ids: Mapping[str, str], rewritten: frozenset[str], *, recall: bool
     ) -> RenderedThread | None:
-        others = self._limit_to_share([message for message in self._messages if message.id not in stored_ids])
-        extra = _OMITTED_NOTE_TOKENS + sum(map(self._budgeter.count_tokens, others.values()))
+        unrecorded = self._limit_to_share(
+            [message for message in self._messages if message.id not in stored_ids]
+        )
+        extra = _OMITTED_NOTE_TOKENS + sum(map(self._budgeter.count_tokens, unrecorded.values()))
         question = self._question
         question_id = None if question is None else stored_ids.get(question.id or "")
         # The session has the original text of a rewritten question, so the text of the request is the query.
@@ -243,10 +245,10 @@ class ThreadRenderer:
             ):
                 # Many tool calls moved the question out of the context: add it back and rebuild with less budget.
                 assert question is not None  # noqa: S101 - question_id is set only if there is a question
-                pinned = others[id(question)] = self._shorten_to_fit(question, self._unrecorded_limit)
+                pinned = unrecorded[id(question)] = self._shorten_to_fit(question, self._unrecorded_limit)
                 query = str(question.text)
                 continue
-            view = self._lay_out(context, stored_ids, others, rewritten)
+            view = self._lay_out(context, stored_ids, unrecorded, rewritten)
             if view.tokens <= self._allowance.total_tokens:
                 return view
             extra += view.tokens - self._allowance.total_tokens
@@ -271,7 +273,7 @@ class ThreadRenderer:
         self,
         context: MemoryContext,
         stored_ids: Mapping[str, str],
-        others: Mapping[int, BaseMessage],
+        unrecorded: Mapping[int, BaseMessage],
         rewritten: frozenset[str],
     ) -> RenderedThread:
         shown, compressed = (
@@ -285,7 +287,7 @@ class ThreadRenderer:
             stored = shown.get(stored_ids.get(message.id or "", ""))
             if stored is None:
                 # Either required although it is not part of the context, or left out by the context.
-                messages += [others[id(message)]] if id(message) in others else []
+                messages += [unrecorded[id(message)]] if id(message) in unrecorded else []
             elif stored.id not in compressed:
                 messages.append(message)
             elif message.id in rewritten:
@@ -342,13 +344,15 @@ class ThreadRenderer:
                 lines.append(line)
         return wrap_in_fence(lines) if lines else ""
 
-    def _limit_to_share(self, others: Sequence[BaseMessage]) -> dict[int, BaseMessage]:
+    def _limit_to_share(self, unrecorded: Sequence[BaseMessage]) -> dict[int, BaseMessage]:
         # Messages that are not stored are always shown, such as the summary of another middleware. If they exceed
         # their share, each is shortened to an equal part of it.
         limit = self._unrecorded_limit
-        if sum(map(self._budgeter.count_tokens, others)) <= limit:
-            return {id(message): message for message in others}
-        return {id(message): self._shorten_to_fit(message, limit // len(others)) for message in others}
+        if sum(map(self._budgeter.count_tokens, unrecorded)) <= limit:
+            return {id(message): message for message in unrecorded}
+        return {
+            id(message): self._shorten_to_fit(message, limit // len(unrecorded)) for message in unrecorded
+        }
 
     def _shorten_to_fit(self, message: BaseMessage, room: int) -> BaseMessage:
         """Shorten a message to ``room`` tokens as far as possible; images are kept if text still fits."""

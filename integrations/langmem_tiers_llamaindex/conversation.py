@@ -26,7 +26,7 @@ from langmem_tiers_llamaindex.turn_state import get_turn_registry
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langmem_tiers import MemoryEngine, Message, MessageDraft, Session, ToolCall
+    from langmem_tiers import MemoryEngine, Message, MessageDraft, MessageToolCall, Session
     from langmem_tiers.integration_kit import NamespacePath
     from langmem_tiers_llamaindex.conversation_view import RenderedConversation, ViewRequest
     from langmem_tiers_llamaindex.token_counter import TokenCountCache
@@ -44,14 +44,14 @@ def find_answered_calls(
         drafts: Drafts to be stored.
         before: Function that returns the preceding messages; called only if the first draft is a result.
     """
-    opened: list[ToolCall] = []
+    opened: list[MessageToolCall] = []
     if drafts and drafts[0].role is Role.TOOL:
         for message in before():
             _match_result(message, opened)
     return [_match_result(draft, opened) for draft in drafts]
 
 
-def _match_result(message: _AnyMessage, opened: list[ToolCall]) -> str | None:
+def _match_result(message: _AnyMessage, opened: list[MessageToolCall]) -> str | None:
     if message.role is not Role.TOOL:
         if message.tool_calls or message.role is Role.USER:
             opened[:] = message.tool_calls
@@ -105,7 +105,7 @@ class ChatConversation:
         """Number of failed writes in this process."""
         return self._retry_queue.count_failures(*self._key)
 
-    def render(self, wish: ViewRequest) -> list[ChatMessage]:
+    def render(self, request: ViewRequest) -> list[ChatMessage]:
         """Return the messages for a model; without the store, the ones that are cached."""
         turn = self._turn
         with turn.lock:
@@ -113,18 +113,18 @@ class ChatConversation:
             waiting = self.unsaved
             # A pending replacement means that the stored messages are outdated.
             if self._retry_queue.get_replacement(*self._key) is not None:
-                return self._render_without_store(turn, wish.limit)
+                return self._render_without_store(turn, request.limit)
             try:
                 renderer = ConversationRenderer(
                     self._engine, self._open_session(), self._token_counts, turn, waiting
                 )
-                view = renderer.render(wish)
+                view = renderer.render(request)
             except _RECOVERABLE_ERRORS as error:
                 self._report_failure(error)
-                return self._render_without_store(turn, wish.limit)
+                return self._render_without_store(turn, request.limit)
             if not waiting:
                 turn.shown_messages = list(view.messages)
-            self._send_retrieved_event(view, wish)
+            self._send_retrieved_event(view, request)
         return list(view.messages)
 
     def messages(self) -> list[ChatMessage]:
@@ -211,7 +211,7 @@ class ChatConversation:
         return self._engine.session(self._namespace, self._session_id)
 
     def _is_own_session(self, name: str) -> bool:
-        return name == self._session_id or is_archived_name(name, of=self._session_id)
+        return name == self._session_id or is_archived_name(name, original=self._session_id)
 
     def _to_drafts(
         self, messages: Sequence[ChatMessage], before: Callable[[], Sequence[Message | MessageDraft]]
@@ -304,15 +304,15 @@ class ChatConversation:
             )
         )
 
-    def _send_retrieved_event(self, view: RenderedConversation, wish: ViewRequest) -> None:
+    def _send_retrieved_event(self, view: RenderedConversation, request: ViewRequest) -> None:
         dispatcher.event(
             MemoryRetrievedEvent(
                 namespace=list(self._namespace),
                 session_id=self._session_id,
-                query=wish.query,
+                query=request.query,
                 messages=len(view.messages),
                 tokens=view.tokens,
-                token_limit=wish.limit,
+                token_limit=request.limit,
                 recalled=[hit.entry.id for hit in view.recalled],
                 dropped=0 if view.context is None else len(view.context.dropped),
                 is_from_turn=view.is_from_turn,

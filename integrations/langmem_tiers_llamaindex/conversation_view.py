@@ -19,7 +19,7 @@ from langmem_tiers_llamaindex.layout import ViewParts, arrange_messages, cut_to_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers import Hit, MemoryContext, MemoryEngine, Session, ToolCall
+    from langmem_tiers import Hit, MemoryContext, MemoryEngine, MessageToolCall, Session
     from langmem_tiers_llamaindex.layout import InsertMethod
     from langmem_tiers_llamaindex.token_counter import TokenCountCache
     from langmem_tiers_llamaindex.turn_state import TurnState
@@ -60,7 +60,7 @@ def _match_results(messages: Sequence[Message]) -> dict[int, dict[str, Message]]
     return results
 
 
-def _build_missing_result(message: Message, call: ToolCall) -> Message:
+def _build_missing_result(message: Message, call: MessageToolCall) -> Message:
     return replace(
         message,
         id=f"{message.id}-{call.id}",
@@ -141,54 +141,54 @@ class ConversationRenderer:
         self._unsaved_messages = [_protect_message(message) for message in waiting]
         self._pinned: list[Message] = []
 
-    def render(self, wish: ViewRequest) -> RenderedConversation:
+    def render(self, request: ViewRequest) -> RenderedConversation:
         """Return the view for a request; without context if that does not fit."""
-        self._pinned = self._find_leading_system(wish.limit)
+        self._pinned = self._find_leading_system(request.limit)
         try:
-            view = self._render_to_fit(wish) if wish.limit >= _MIN_VIEW_TOKENS else None
+            view = self._render_to_fit(request) if request.limit >= _MIN_VIEW_TOKENS else None
         except BudgetExceededError:
             view = None
-        return view or self._render_plain(wish.limit)
+        return view or self._render_plain(request.limit)
 
-    def _render_to_fit(self, wish: ViewRequest) -> RenderedConversation | None:
-        question = self._find_question(wish)
-        cached = self._get_cached_memories(question) if wish.recall else None
+    def _render_to_fit(self, request: ViewRequest) -> RenderedConversation | None:
+        question = self._find_question(request)
+        cached = self._get_cached_memories(question) if request.recall else None
         # Unsaved messages and cached memories are not part of the context. Pinned messages are, but they are always
         # shown in full.
         outside = self._token_counts.count_messages(self._unsaved_messages) + (
             0 if cached is None else self._token_counts.count_text(cached)
         )
         fixed = outside + self._token_counts.count_messages(map(_to_shown_message, self._pinned))
-        budget = wish.limit - outside
+        budget = request.limit - outside
         for _ in range(_MAX_ATTEMPTS):
-            if budget < 1 or wish.limit <= fixed:
+            if budget < 1 or request.limit <= fixed:
                 return None
-            context = self._build_context(question, wish, budget, recall=wish.recall and cached is None)
+            context = self._build_context(question, request, budget, recall=request.recall and cached is None)
             memories = _join_memories(context) if cached is None else cached
-            messages, tokens = self._lay_out(context, memories, wish.insert, question)
-            if tokens <= wish.limit:
-                if cached is None and wish.recall:
+            messages, tokens = self._lay_out(context, memories, request.insert, question)
+            if tokens <= request.limit:
+                if cached is None and request.recall:
                     self._turn.question, self._turn.memories = question.key, memories
                     self._turn.recalled_hits, self._turn.knowledge_hits = context.recalled, context.knowledge
                 return RenderedConversation(
                     messages,
                     tokens,
                     context,
-                    self._turn.recalled_hits if wish.recall else (),
+                    self._turn.recalled_hits if request.recall else (),
                     cached is not None,
                 )
             # Scale the budget by the ratio of both counts without the fixed part; the -1 guarantees progress.
-            budget = min(budget - 1, budget * (wish.limit - fixed) // (tokens - fixed))
+            budget = min(budget - 1, budget * (request.limit - fixed) // (tokens - fixed))
         return None
 
     def _build_context(
-        self, question: _Question, wish: ViewRequest, tokens: int, *, recall: bool
+        self, question: _Question, request: ViewRequest, tokens: int, *, recall: bool
     ) -> MemoryContext:
         budget = self._engine.config.budget.resized(tokens)
         build = partial(self._session.build_context, question.query, budget=budget, recall=recall)
         # tidy=True stores summaries permanently. A single narrow view must not compress the conversation for wider
         # ones, and a store that rejects messages would also reject summaries.
-        is_usual = wish.limit >= max(_MIN_TIDY_TOKENS, _USUAL_SHARE * self._turn.max_token_limit)
+        is_usual = request.limit >= max(_MIN_TIDY_TOKENS, _USUAL_SHARE * self._turn.max_token_limit)
         if not is_usual or self._unsaved_messages:
             return build(tidy=False)
         try:
@@ -197,7 +197,7 @@ class ConversationRenderer:
             _log.warning("%r could not be compressed this time: %s", self._session, type(error).__name__)
             return build(tidy=False)
 
-    def _find_question(self, wish: ViewRequest) -> _Question:
+    def _find_question(self, request: ViewRequest) -> _Question:
         # Within one turn, agents request views first without a query and later with the text of the stored question.
         # Both must have the same key, so a query that repeats the question is dropped.
         unsaved = next(
@@ -207,14 +207,16 @@ class ConversationRenderer:
         since = [] if unsaved is not None else self._list_since_question()
         newest = since[0] if since else None
         text = (unsaved.content or "" if unsaved is not None else "") if newest is None else newest.content
-        query = None if wish.query is None or wish.query.strip() in ("", text.strip()) else wish.query
+        query = (
+            None if request.query is None or request.query.strip() in ("", text.strip()) else request.query
+        )
         key = (self._session.key, None if newest is None else newest.id, text, query)
         # Without a query the engine uses the newest stored question, so an unsaved one must be passed explicitly.
         recall_query = text or None if unsaved is not None and query is None else query
-        is_in_conversation = wish.query is not None and query is None and bool(text)
+        is_in_conversation = request.query is not None and query is None and bool(text)
         has_room = (
             newest is not None
-            and self._token_counts.count_stored(newest, _to_shown_message(newest)) <= wish.limit // 2
+            and self._token_counts.count_stored(newest, _to_shown_message(newest)) <= request.limit // 2
         )
         return _Question(recall_query, key, is_in_conversation, since if query is None and has_room else ())
 

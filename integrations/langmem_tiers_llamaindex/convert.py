@@ -22,7 +22,14 @@ from llama_index.core.base.llms.types import (
     VideoBlock,
 )
 
-from langmem_tiers import ContentAwareCounter, InvalidMessageError, Message, MessageDraft, Role, ToolCall
+from langmem_tiers import (
+    ContentAwareCounter,
+    InvalidMessageError,
+    Message,
+    MessageDraft,
+    MessageToolCall,
+    Role,
+)
 from langmem_tiers.integration_kit import (
     AUDIO_TOKENS,
     FENCE_CLOSING,
@@ -188,7 +195,7 @@ def remove_memory(message: ChatMessage) -> ChatMessage | None:
     return message.model_copy(update={"blocks": remaining})
 
 
-def get_tool_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
+def get_tool_calls(message: ChatMessage) -> tuple[MessageToolCall, ...]:
     """Return the tool calls of a message, each with an id."""
     return _list_calls(message) if _ROLES.get(message.role) is Role.ASSISTANT else ()
 
@@ -274,7 +281,7 @@ def _count_block_tokens(block: object, count: Callable[[str], int]) -> int:
     return next((tokens for kind, tokens in _MEDIA_TOKENS.items() if isinstance(block, kind)), 0)
 
 
-def _list_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
+def _list_calls(message: ChatMessage) -> tuple[MessageToolCall, ...]:
     blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
     own = [_to_tool_call(index, block) for index, block in enumerate(blocks)]
     # Older model integrations have the calls in additional_kwargs, and some have them in both places. Without ids,
@@ -286,13 +293,13 @@ def _list_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
     return (*own, *(_fill_call_id(len(own) + index, call) for index, call in enumerate(new)))
 
 
-def _to_tool_call(index: int, block: ToolCallBlock) -> ToolCall:
+def _to_tool_call(index: int, block: ToolCallBlock) -> MessageToolCall:
     return _fill_call_id(
-        index, ToolCall(block.tool_call_id or "", str(block.tool_name), dump_tool_arguments(block))
+        index, MessageToolCall(block.tool_call_id or "", str(block.tool_name), dump_tool_arguments(block))
     )
 
 
-def _fill_call_id(index: int, call: ToolCall) -> ToolCall:
+def _fill_call_id(index: int, call: MessageToolCall) -> MessageToolCall:
     if call.id:
         return call
     # Deterministic, so that storing the same message again is recognized as a repeat.

@@ -117,8 +117,8 @@ def _list_known_engines(name: str, url: str | None, database: str | None) -> lis
     # first), and engines with the same URL.
     plain_url = None if url is None else _remove_password(url)
     with _lock:
-        others = [None if plain_url is None else _engines_by_url.get(plain_url), *_names_by_engine]
-        known = [_engines_by_name.get(name), *others]
+        other_names = [None if plain_url is None else _engines_by_url.get(plain_url), *_names_by_engine]
+        known = [_engines_by_name.get(name), *other_names]
     live = [engine for engine in known if engine is not None and not engine.is_closed]
     same_database = [engine for engine in live if database is not None and engine.database_id == database]
     return [

@@ -74,9 +74,9 @@ class KeyedMessageLists:
         if drafts:
             self._write(key, lambda session: session.transcript.add(drafts, listing))
 
-    def insert(self, key: str, message: ChatMessage, place: int) -> None:
+    def insert(self, key: str, message: ChatMessage, index: int) -> None:
         """Insert a message before the active message at an index."""
-        index, new = _check_position(place), self._to_drafts([message])
+        index, new = _check_position(index), self._to_drafts([message])
 
         def insert_messages(session: Session) -> None:
             # Transcripts only grow at the end: append the new message and copies of the following ones, then remove
@@ -100,9 +100,9 @@ class KeyedMessageLists:
 
         self._write(key, replace_messages)
 
-    def remove(self, key: str, place: int) -> ChatMessage | None:
+    def remove(self, key: str, index: int) -> ChatMessage | None:
         """Remove the active message at an index and return it; None if there is none."""
-        index = _check_position(place)
+        index = _check_position(index)
 
         def remove_message(session: Session) -> Sequence[Message]:
             count = session.transcript.count((Listing.ACTIVE,))
@@ -167,7 +167,9 @@ class KeyedMessageLists:
             tenant.delete()
             return
         # Include the sessions that were archived by resets of the conversation.
-        names = [name for name in self._list_sessions() if name == key or is_archived_name(name, of=key)]
+        names = [
+            name for name in self._list_sessions() if name == key or is_archived_name(name, original=key)
+        ]
         for session in map(tenant.find_session, names):
             if session is not None:
                 session.delete()

@@ -378,11 +378,11 @@ class TieredMemory(BaseMemory):
         return _restore_memory, (type(self), self.to_dict())
 
 
-def get_query_text(asked: object) -> str | None:
+def get_query_text(query: object) -> str | None:
     """Return the text of a question as passed by chat engines and agents; None if it is empty."""
-    if isinstance(asked, ChatMessage):
-        asked = asked.content
-    text = getattr(asked, "query_str", asked)  # a QueryBundle, or a text
+    if isinstance(query, ChatMessage):
+        query = query.content
+    text = getattr(query, "query_str", query)  # a QueryBundle, or a text
     return text if isinstance(text, str) and text.strip() else None
 
 

@@ -118,8 +118,8 @@ class TieredMemoryRetriever(BaseRetriever):
         return self._similarity_top_k
 
     @similarity_top_k.setter
-    def similarity_top_k(self, most: int) -> None:
-        self._similarity_top_k = _check_top_k(most, self._engine.config.recall.max_limit)
+    def similarity_top_k(self, value: int) -> None:
+        self._similarity_top_k = _check_top_k(value, self._engine.config.recall.max_limit)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query = query_bundle.query_str
@@ -134,10 +134,10 @@ class TieredMemoryRetriever(BaseRetriever):
         return await asyncio.to_thread(self._retrieve, query_bundle)
 
 
-def _check_top_k(value: object, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+def _check_top_k(value: object, max_value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= max_value:
         raise InvalidConfigError(
-            f"similarity_top_k must be a whole number from 1 to {most}, got {value!r}: "
+            f"similarity_top_k must be a whole number from 1 to {max_value}, got {value!r}: "
             "RecallConfig.max_limit sets the maximum"
         )
     return value

@@ -67,9 +67,9 @@ class IgnoredBlocks:
             return IgnoredBlocks()
         return IgnoredBlocks(self.rounds + 1, blocks[-1] if blocks else self.last_message)
 
-    def get_stop_message(self, most: int) -> str | None:
-        """Return the final message of the run after ``most`` rounds, else None; 0 means no limit."""
-        return format_stop_message(most, self.last_message) if 0 < most <= self.rounds else None
+    def get_stop_message(self, max_blocked: int) -> str | None:
+        """Return the final message of the run after ``max_blocked`` rounds, else None; 0 means no limit."""
+        return format_stop_message(max_blocked, self.last_message) if 0 < max_blocked <= self.rounds else None
 
 
 def build_blocked_output(call: WatchedCall, advice: GuardAdvice, *, can_answer: bool) -> ToolOutput:
@@ -187,9 +187,9 @@ class ConversationTasks:
         """Return a new unique task name."""
         return self._registry.engine.new_id()
 
-    def open_task(self, name: str, *, afresh: bool = False) -> AgentMemory:
-        """Return the task with a name; ``afresh`` reloads it if another process changed it."""
-        return self._registry.open_task(self._namespace, name, afresh=afresh)
+    def open_task(self, name: str, *, reload: bool = False) -> AgentMemory:
+        """Return the task with a name; ``reload`` reloads it if another process changed it."""
+        return self._registry.open_task(self._namespace, name, reload=reload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ class TaskWatcher:
         return name
 
     def _begin_turn(self, name: str | None) -> None:
-        task = self.memory if self.tasks is None or name is None else self.tasks.open_task(name, afresh=True)
+        task = self.memory if self.tasks is None or name is None else self.tasks.open_task(name, reload=True)
         if task is not None:
             task.learn_from_success()  # from earlier runs
             if not self.counts_across_turns:

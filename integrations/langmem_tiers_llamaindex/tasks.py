@@ -182,17 +182,17 @@ async def _find_thought(agent: BaseWorkflowAgent, ctx: AgentContext, output: Age
     return (_CODE_BLOCK.sub("", text) if isinstance(agent, CodeActAgent) else text).strip()
 
 
-async def _build_stop_output(agent: BaseWorkflowAgent, ctx: AgentContext, said: str) -> AgentOutput:
+async def _build_stop_output(agent: BaseWorkflowAgent, ctx: AgentContext, text: str) -> AgentOutput:
     """Return the final step of a run, as if the model had answered."""
-    answer = ChatMessage(role="assistant", content=said)
+    answer = ChatMessage(role="assistant", content=text)
     # Each kind of agent collects the messages of the run in a different place and stores them when the run ends.
     if isinstance(agent, ReActAgent):
-        last = ResponseReasoningStep(thought="I am stuck in a loop.", response=said)
+        last = ResponseReasoningStep(thought="I am stuck in a loop.", response=text)
         await _append(ctx, agent.reasoning_key, last)
     elif isinstance(agent, FunctionAgent | CodeActAgent):
         await _append(ctx, agent.scratchpad_key, answer)
     if agent.streaming and ctx.is_running:
-        ctx.write_event_to_stream(AgentStream(delta=said, response=said, current_agent_name=agent.name))
+        ctx.write_event_to_stream(AgentStream(delta=text, response=text, current_agent_name=agent.name))
     return AgentOutput(response=answer, current_agent_name=agent.name)
 
 

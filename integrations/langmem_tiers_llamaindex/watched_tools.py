@@ -277,9 +277,9 @@ def wrap_tools(
     return [wrap_tool(tool, watch, can_answer=can_answer) for tool in found]
 
 
-def wrap_tool(given: BaseTool | Callable[..., Any], watch: TaskWatcher, *, can_answer: bool) -> BaseTool:
+def wrap_tool(original: BaseTool | Callable[..., Any], watch: TaskWatcher, *, can_answer: bool) -> BaseTool:
     """Wrap one tool or function; see ``wrap_tools``."""
-    tool = given if isinstance(given, BaseTool) else FunctionTool.from_defaults(given)
+    tool = original if isinstance(original, BaseTool) else FunctionTool.from_defaults(original)
     if isinstance(tool, WatchedTool):
         tool = tool._tool  # noqa: SLF001 - the same class
     if tool.metadata.name == ANSWER_TOOL:

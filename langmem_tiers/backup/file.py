@@ -334,21 +334,21 @@ def create_backup_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
     """
     if not overwrite and os.path.lexists(path):
         raise _build_exists_error(path)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    temporary_path = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         # Only the owner may read a backup: it contains conversations.
-        os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        yield beside
+        os.close(os.open(temporary_path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        yield temporary_path
         # The order makes the file durable: first its content, then its name, then the folder that contains the name.
-        _sync_file(beside)
-        _move_into_place(beside, path, overwrite=overwrite)
+        _sync_file(temporary_path)
+        _move_into_place(temporary_path, path, overwrite=overwrite)
         sync_folder(path.parent)
     except OSError as error:
         advice = "check that the folder exists and is writable, and that the disk is not full"
         raise _build_file_error(path, "write", error, advice) from error
     finally:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary_path.unlink(missing_ok=True)
 
 
 def _build_file_error(path: Path, action: str, error: OSError, advice: str) -> Exception:
@@ -371,20 +371,20 @@ def _sync_file(path: Path) -> None:
         os.close(handle)
 
 
-def _move_into_place(beside: Path, path: Path, *, overwrite: bool) -> None:
+def _move_into_place(temporary_path: Path, path: Path, *, overwrite: bool) -> None:
     if overwrite:
-        beside.replace(path)
+        temporary_path.replace(path)
         return
     try:
         # Unlike a rename, creating a link fails if the name exists: another process may have created it meanwhile.
-        path.hardlink_to(beside)
+        path.hardlink_to(temporary_path)
     except FileExistsError:
         raise _build_exists_error(path) from None
     except (OSError, NotImplementedError):
         # The file system does not support hard links. The check leaves a small gap for a race.
         if os.path.lexists(path):
             raise _build_exists_error(path) from None
-        beside.replace(path)
+        temporary_path.replace(path)
 
 
 def _encode_line(values: dict[str, Any], *, ascii_only: bool = False) -> bytes:

@@ -18,17 +18,17 @@ from langmem_tiers.common.namespaces import SESSION_ITEM_LABELS, build_namespace
 from langmem_tiers.storage.schema import (
     ALL_METADATA,
     databases,
+    embedder_trust,
     embedders,
     embedding_cache,
     item_namespaces,
     knowledge,
     leases,
-    memory_spaces,
+    memory_namespaces,
     messages,
     namespaces,
     schema_versions,
     sessions,
-    trials,
     vectors,
 )
 
@@ -45,15 +45,17 @@ EXCLUDED_TABLES: dict[Table, str] = {
     schema_versions: "the header contains the version",
     databases: "identifies the database, and the target is another one",
     leases: "locks of running processes",
-    trials: "measured again when needed",
+    embedder_trust: "measured again when needed",
     embedding_cache: "a cache, shared by all tenants",
 }
 """Tables that are not in a backup, with the reasons."""
 REBUILT_COLUMNS = frozenset({messages.c.terms, knowledge.c.terms})
 """Columns that are computed again: they contain the namespace's key, and their format depends on the database."""
-EPOCH_COLUMNS = frozenset({namespaces.c.erased, item_namespaces.c.erased, memory_spaces.c.erased})
+EPOCH_COLUMNS = frozenset(
+    {namespaces.c.erasure_epoch, item_namespaces.c.erasure_epoch, memory_namespaces.c.erasure_epoch}
+)
 """Erasure counters, which get random values: a copied one could equal the previous value, and caches would be kept."""
-RESET_COLUMNS = frozenset({memory_spaces.c.consolidation})
+RESET_COLUMNS = frozenset({memory_namespaces.c.consolidation})
 """Columns with the state of a background task, which starts again after a restore."""
 # sessions.view_message is 0 if it refers to none.
 UNCONSTRAINED_KEYS: dict[AnyColumn, Table] = {

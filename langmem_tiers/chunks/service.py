@@ -117,12 +117,12 @@ class Chunks:
                     self._merge_oldest()
         return tuple(created), tuple(dict.fromkeys(problems))
 
-    def rebuild_chunk(self, stored: StoredEntry, without: AbstractSet[str]) -> NewEntry | None:
+    def rebuild_chunk(self, stored: StoredEntry, excluded_ids: AbstractSet[str]) -> NewEntry | None:
         """Rebuild a chunk from its messages without the erased ones. Return None if no message remains.
 
         Args:
             stored: The chunk.
-            without: Ids of the messages to leave out.
+            excluded_ids: Ids of the messages to leave out.
         """
         chunk = to_chunk(stored)
         span = chunk.last_turn - chunk.first_turn + 1
@@ -130,7 +130,7 @@ class Chunks:
             turn
             for turn in self._dependencies.store.list_turns(self._key, after=chunk.first_turn - 1, limit=span)
             if turn.number <= chunk.last_turn
-            and turn.message.id not in without
+            and turn.message.id not in excluded_ids
             and not turn.message.is_summary
         ]
         if not turns:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.clock import Clock, SystemClock
     from langmem_tiers.common.entries import Change, Entry, EntryState, Tier
     from langmem_tiers.common.ids import IdSource, TimeSortedIds
-    from langmem_tiers.common.messages import Message, MessageDraft, Role, ToolCall
+    from langmem_tiers.common.messages import Message, MessageDraft, MessageToolCall, Role
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.common.ports import Embedder, LanguageModel, TokenCounter
 else:
@@ -22,7 +22,7 @@ else:
             ".clock": "Clock SystemClock",
             ".entries": "Change Entry EntryState Tier",
             ".ids": "IdSource TimeSortedIds",
-            ".messages": "Message MessageDraft Role ToolCall",
+            ".messages": "Message MessageDraft MessageToolCall Role",
             ".namespaces": "NamespacePath",
             ".ports": "Embedder LanguageModel TokenCounter",
         },
@@ -38,6 +38,7 @@ __all__ = [
     "LanguageModel",
     "Message",
     "MessageDraft",
+    "MessageToolCall",
     "NamespacePath",
     "Role",
     "SystemClock",
@@ -45,5 +46,4 @@ __all__ = [
     "TimeSortedIds",
     "TokenBudget",
     "TokenCounter",
-    "ToolCall",
 ]

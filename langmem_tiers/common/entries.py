@@ -13,7 +13,7 @@ from langmem_tiers.errors import InvalidInputError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from langmem_tiers.common.messages import Message, Role, ToolCall
+    from langmem_tiers.common.messages import Message, MessageToolCall, Role
     from langmem_tiers.common.namespaces import NamespacePath
 
 
@@ -64,7 +64,7 @@ class EntryOverride:
     """Relevance set by promotion; otherwise computed on access."""
     content: str | None = None
     """Compressed text."""
-    tool_calls: tuple[ToolCall, ...] | None = None
+    tool_calls: tuple[MessageToolCall, ...] | None = None
     """Tool calls with compressed arguments, if compression saves tokens."""
     token_count: int | None = None
     """Tokens of the compressed form."""

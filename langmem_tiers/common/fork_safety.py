@@ -35,11 +35,11 @@ _registry_lock = threading.RLock()  # held while forking, so that no other threa
 _has_hooks = False
 
 
-def register_fork_aware(thing: ForkAware) -> None:
+def register_fork_aware(resource: ForkAware) -> None:
     """Call the object's fork hooks at each fork, as long as it exists."""
     global _has_hooks  # noqa: PLW0603 - fork hooks cannot be unregistered, so they are registered once
     with _registry_lock:
-        _registered.add(thing)
+        _registered.add(resource)
         if not _has_hooks and hasattr(os, "register_at_fork"):
             _has_hooks = True
             os.register_at_fork(
@@ -51,16 +51,16 @@ def register_fork_aware(thing: ForkAware) -> None:
 
 def _run_before_fork() -> None:
     _registry_lock.acquire()
-    for thing in list(_registered):
+    for resource in list(_registered):
         with suppress(BaseException):  # one failing hook must not prevent the others
-            thing.before_fork()
-            _paused.append(thing)
+            resource.before_fork()
+            _paused.append(resource)
 
 
 def _run_after_fork_in_child() -> None:
     # Without pop(): _run_after_fork() below resumes the same objects, also in reverse order.
-    for thing in reversed(_paused):
-        reset = getattr(thing, "after_fork_in_child", None)
+    for resource in reversed(_paused):
+        reset = getattr(resource, "after_fork_in_child", None)
         if reset is not None:
             reset()
     _run_after_fork()

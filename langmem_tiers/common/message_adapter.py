@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from langmem_tiers.common.json_values import to_plain_value
-from langmem_tiers.common.messages import Message, MessageDraft, Role, ToolCall
+from langmem_tiers.common.messages import Message, MessageDraft, MessageToolCall, Role
 from langmem_tiers.errors import InvalidMessageError
 
 _ROLES = {
@@ -46,7 +46,7 @@ def read_messages(messages: object) -> list[Message | MessageDraft]:
     return [_read_message(message, f"message {index}") for index, message in enumerate(messages)]
 
 
-def read_extra_tool_calls(message: object) -> list[ToolCall]:
+def read_extra_tool_calls(message: object) -> list[MessageToolCall]:
     """Return the tool calls in a message's ``additional_kwargs``."""
     calls = _get_extra(message, "tool_calls")
     return [_read_tool_call(call) for call in calls] if isinstance(calls, list | tuple) else []
@@ -110,7 +110,7 @@ def _read_block_text(block: object) -> str:
     return inside if isinstance(inside, str) else ""
 
 
-def _read_tool_calls(message: object) -> list[ToolCall]:
+def _read_tool_calls(message: object) -> list[MessageToolCall]:
     calls = _get(message, "tool_calls") or _get_extra(message, "tool_calls")
     if not calls:
         # LlamaIndex and Anthropic put tool calls among the content blocks.
@@ -127,12 +127,12 @@ def _is_tool_call_block(block: object) -> bool:
     return (_get(block, "type") or _get(block, "block_type")) in _CALL_BLOCK_TYPES
 
 
-def _read_tool_call(call: object) -> ToolCall:
-    if isinstance(call, ToolCall):
+def _read_tool_call(call: object) -> MessageToolCall:
+    if isinstance(call, MessageToolCall):
         return call
     function = _get(call, "function") or call  # OpenAI nests name and arguments in "function"
     name, arguments = _get_first(function, "name", "tool_name"), _get_first(function, *_ARGUMENT_KEYS)
-    return ToolCall(
+    return MessageToolCall(
         id=str(_get_first(call, "id", "tool_call_id", "tool_id") or ""),
         name=str(name or "tool"),
         arguments=arguments if isinstance(arguments, str) else _to_json_text(arguments),

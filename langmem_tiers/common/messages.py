@@ -39,7 +39,7 @@ _MAX_ROLE_CHARACTERS = 12  # longer values are assumed not to be role names
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class MessageToolCall:
     """A tool call in an assistant message.
 
     Args:
@@ -82,7 +82,7 @@ class MessageDraft:
     id: str | None
     created_at: datetime | None
     name: str | None
-    tool_calls: tuple[ToolCall, ...]
+    tool_calls: tuple[MessageToolCall, ...]
     tool_call_id: str | None
     payload_json: str | None
     token_count: int | None
@@ -95,7 +95,7 @@ class MessageDraft:
         id: str | None = None,  # noqa: A002 - the name that frameworks use
         created_at: datetime | None = None,
         name: str | None = None,
-        tool_calls: Sequence[ToolCall] = (),
+        tool_calls: Sequence[MessageToolCall] = (),
         tool_call_id: str | None = None,
         payload: object = None,
         token_count: int | None = None,
@@ -139,7 +139,7 @@ class Message(Displayable):
     token_counter: str
     is_compressed: bool = False
     name: str | None = None
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[MessageToolCall, ...] = ()
     tool_call_id: str | None = None
     payload_json: str | None = None
 
@@ -212,10 +212,11 @@ def _check_text(text: object, what: str) -> str:
     return text
 
 
-def _check_calls(calls: object) -> tuple[ToolCall, ...]:
-    if not isinstance(calls, tuple | list) or not all(isinstance(call, ToolCall) for call in calls):
+def _check_calls(calls: object) -> tuple[MessageToolCall, ...]:
+    if not isinstance(calls, tuple | list) or not all(isinstance(call, MessageToolCall) for call in calls):
         raise InvalidMessageError(
-            f"tool_calls must be a list of ToolCall, got {type(calls).__name__}: wrap each as ToolCall(...)"
+            f"tool_calls must be a list of MessageToolCall, got {type(calls).__name__}: "
+            "wrap each as MessageToolCall(...)"
         )
     return tuple(calls)
 

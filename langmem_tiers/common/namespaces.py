@@ -123,11 +123,11 @@ def _check_text(name: object, what: str) -> None:
         raise InvalidNameError(f"a {what} must not be empty, got {name!r}: pass at least one character")
 
 
-def _check_length(stored: str, given: object, what: str) -> None:
+def _check_length(stored: str, value: object, what: str) -> None:
     size = len(stored.encode())
     if size > MAX_NAME_BYTES:
         raise InvalidNameError(
-            f"a {what} takes at most {MAX_NAME_BYTES} bytes, {str(given)[:40]!r}... takes {size}: "
+            f"a {what} takes at most {MAX_NAME_BYTES} bytes, {str(value)[:40]!r}... takes {size}: "
             "use a shorter name, for example a hash of it"
         )
 
@@ -178,16 +178,16 @@ def build_archived_name(name: str, moment: datetime, number: int = 1) -> str:
     return f"{build_archived_prefix(name)} (until {ended}{'' if number == 1 else f' {number}'})"
 
 
-def is_archived_name(name: str, of: str | None = None) -> bool:
+def is_archived_name(name: str, original: str | None = None) -> bool:
     """Return True if the name is that of an archived session.
 
     Args:
         name: Current name.
-        of: Original name. Default: any.
+        original: Original name. Default: any.
     """
-    if of is None:
+    if original is None:
         return any(found.end() == len(name) for found in _ARCHIVED_SUFFIX.finditer(name))
-    start = build_archived_prefix(of)
+    start = build_archived_prefix(original)
     return name.startswith(start) and _ARCHIVED_SUFFIX.fullmatch(name, len(start)) is not None
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.common.checks import check_whole
-from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, Role, ToolCall
+from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, MessageToolCall, Role
 from langmem_tiers.common.prompt_fences import strip_fences
 from langmem_tiers.compression.digest import Digest
 from langmem_tiers.compression.fact_finder import FactFinder, find_missing_facts, select_outermost
@@ -184,7 +184,7 @@ class Compressor:
         # `compress` would search even a short text for facts, although it returns it unchanged.
         return content if len(content) <= MAX_UNCOMPRESSED_CHARACTERS else self.compress(content, role).text
 
-    def _compress_call(self, call: ToolCall) -> ToolCall:
+    def _compress_call(self, call: MessageToolCall) -> MessageToolCall:
         if len(call.arguments) <= MAX_UNCOMPRESSED_CHARACTERS:
             return call
         arguments = _parse_plain_object(call.arguments)

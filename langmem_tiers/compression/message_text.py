@@ -9,7 +9,7 @@ from langmem_tiers.common.messages import Message, Role
 from langmem_tiers.common.prompt_fences import strip_fences
 
 if TYPE_CHECKING:
-    from langmem_tiers.common.messages import ToolCall
+    from langmem_tiers.common.messages import MessageToolCall
 
 SPEAKER_LABELS = {Role.USER: "User", Role.ASSISTANT: "Agent", Role.SYSTEM: "System", Role.TOOL: "Tool"}
 
@@ -23,7 +23,7 @@ def message_to_text(message: Message) -> str:
     return "\n".join(filter(None, map(strip_fences, texts)))
 
 
-def tool_call_to_text(call: ToolCall) -> str:
+def tool_call_to_text(call: MessageToolCall) -> str:
     """Return a tool call as text: its name, then one line per argument, without JSON escapes."""
     try:
         arguments = json.loads(call.arguments)

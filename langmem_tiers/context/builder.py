@@ -84,10 +84,10 @@ class ContextReasons:
         return reasons | dict.fromkeys(left_out, DID_NOT_FIT_REASON)
 
     @staticmethod
-    def explain_injected(summary: Iterable[Message], others: Iterable[Message]) -> dict[str, str]:
+    def explain_injected(summary: Iterable[Message], recalled: Iterable[Message]) -> dict[str, str]:
         """Return the reasons of messages that are not part of the conversation, by id."""
         pinned = {message.id: "pinned: summary of the earlier messages" for message in summary}
-        return pinned | {message.id: "recalled for the question" for message in others}
+        return pinned | {message.id: "recalled for the question" for message in recalled}
 
 
 MAX_SUMMARY_SHARE = 0.3
@@ -141,29 +141,32 @@ class ContextBuilder:
         self._placement_cache: list[tuple[ContextDivision, list[Message | None]]] = []
 
     def divide(
-        self, beside: Sequence[Message] = (), told: frozenset[str] = frozenset(), reserved: int = 0
+        self,
+        extra_messages: Sequence[Message] = (),
+        excluded_ids: frozenset[str] = frozenset(),
+        reserved: int = 0,
     ) -> ContextDivision:
         """Decide which groups are included in full, compressed or not at all.
 
         Args:
-            beside: Messages that are not part of the conversation, such as recalled memories, most important
+            extra_messages: Messages that are not part of the conversation, such as recalled memories, most important
                 first. The newest message has priority over them; the last of them is dropped first.
-            told: Ids of messages whose text is in ``beside``. They are not repeated in the conversation.
+            excluded_ids: Ids of messages whose text is in ``extra_messages``; the conversation does not repeat them.
             reserved: Tokens to keep free for further messages of that kind. Ignored if the newest message
                 would not fit then.
 
         Raises:
             BudgetExceededError: The newest message, with its tool call, does not fit even alone.
         """
-        pinned = [*([] if self._summary is None else [self._summary]), *beside]
+        pinned = [*([] if self._summary is None else [self._summary]), *extra_messages]
         left_out: list[str] = []
         if (
             reserved
-            and (division := self._try_divide(pinned, told, self._fixed_groups, reserved)) is not None
+            and (division := self._try_divide(pinned, excluded_ids, self._fixed_groups, reserved)) is not None
         ):
             return division
         while True:
-            division = self._try_divide(pinned, told, self._fixed_groups)
+            division = self._try_divide(pinned, excluded_ids, self._fixed_groups)
             if division is not None:
                 return replace(division, unplaced_ids=tuple(left_out))
             if not pinned:
@@ -171,25 +174,29 @@ class ContextBuilder:
             # The newest message has priority: drop pinned messages from the end until it fits.
             left_out.append(pinned.pop().id)
         # Last resort: give up the guaranteed place of the leading system messages.
-        if self._fixed_groups and (division := self._try_divide((), told, frozenset())) is not None:
+        if self._fixed_groups and (division := self._try_divide((), excluded_ids, frozenset())) is not None:
             return replace(division, unplaced_ids=tuple(left_out))
         if self._groups:
             raise self._build_too_large_error()
         return ContextDivision((), frozenset(), frozenset(), tuple(left_out))
 
     def _try_divide(
-        self, pinned: Sequence[Message], told: frozenset[str], fixed: frozenset[int], reserved: int = 0
+        self,
+        pinned: Sequence[Message],
+        excluded_ids: frozenset[str],
+        fixed: frozenset[int],
+        reserved: int = 0,
     ) -> ContextDivision | None:
         # None if the newest group does not fit. `indexes` maps the groups to be divided to all groups: without
         # the fixed ones, whose tokens are counted up front, and those that recalled memories already contain.
-        indexes = self._list_groups_without(told, fixed)
+        indexes = self._list_groups_without(excluded_ids, fixed)
         used = (
             reserved
             + count_messages(self._counter, pinned)
             + sum(self._group_sizes[index].tokens for index in fixed)
         )
         parts = partition_groups(
-            [self._group_sizes[index] for index in indexes] if told or fixed else self._group_sizes,
+            [self._group_sizes[index] for index in indexes] if excluded_ids or fixed else self._group_sizes,
             self._budget,
             compressed_tokens=lambda index: self._count_compressed_tokens(indexes[index]),
             pinned_tokens=used,
@@ -235,14 +242,14 @@ class ContextBuilder:
         # all earlier messages the same as in the previous turn, so that providers can cache that prefix.
         insert_at = next((n for n in reversed(range(len(messages))) if messages[n].id == before), 0)
         summary = tuple(message for message in division.pinned if message is self._summary)
-        beside = division.pinned[len(summary) :]
-        everything = (*summary, *messages[:insert_at], *beside, *messages[insert_at:])
+        extra_messages = division.pinned[len(summary) :]
+        everything = (*summary, *messages[:insert_at], *extra_messages, *messages[insert_at:])
         reasons = self._build_reasons(division, placed)
         dropped = reasons.explain_excluded(self._summary, division.unplaced_ids)
         sections = {
             "summary": self._count_tokens(summary),
             "conversation": self._count_conversation_tokens(division, placed),
-            "memories": self._count_tokens(beside),
+            "memories": self._count_tokens(extra_messages),
             "frame": count_messages(self._counter, ()) if everything else 0,
         }
         return MemoryContext(
@@ -253,7 +260,7 @@ class ContextBuilder:
             compressed=reasons.list_compressed_ids(),
             sections=sections,
             dropped=tuple(dropped),
-            reasons=reasons.explain_included() | dropped | reasons.explain_injected(summary, beside),
+            reasons=reasons.explain_included() | dropped | reasons.explain_injected(summary, extra_messages),
             problems=self._report_compressed_newest(placed),
         )
 
@@ -313,12 +320,12 @@ class ContextBuilder:
             placed[index] = None
         return placed
 
-    def _list_groups_without(self, told: frozenset[str], fixed: frozenset[int]) -> Sequence[int]:
-        if not told and not fixed:
+    def _list_groups_without(self, excluded_ids: frozenset[str], fixed: frozenset[int]) -> Sequence[int]:
+        if not excluded_ids and not fixed:
             return range(len(self._groups))
-        positions = (
-            [position for position, item in enumerate(self._items) if item.message.id in told] if told else []
-        )
+        positions = []
+        if excluded_ids:
+            positions = [number for number, item in enumerate(self._items) if item.message.id in excluded_ids]
         # The group of a position is the last one that starts at or before it, if it also ends after it.
         candidates = (
             (position, bisect_right(self._groups, position, key=itemgetter(0)) - 1) for position in positions

@@ -46,7 +46,7 @@ def find_memory_hits(
     request: RecallRequest,
     *,
     counts: bool = True,
-    most: int | None = None,
+    max_hits: int | None = None,
 ) -> list[Hit]:
     """Find long-term entries, episodes and chunks that answer a request, scored for comparison with messages.
 
@@ -55,7 +55,7 @@ def find_memory_hits(
         namespace: The namespace.
         request: The recall request.
         counts: Count the found memories as used.
-        most: Maximum number of hits. Default: the limit of the request.
+        max_hits: Maximum number of hits. Default: the limit of the request.
     """
     tiers = _select_tiers(request)
     if not tiers or not request.query.terms or not services.long_term.search.has_entries(namespace):
@@ -66,7 +66,7 @@ def find_memory_hits(
         text=request.query.text,
         tiers=tiers,
         filters=_build_entry_filters(request.filters, now),
-        limit=request.limit if most is None else min(request.limit, most),
+        limit=request.limit if max_hits is None else min(request.limit, max_hits),
     )
     if request.strategy is Strategy.TF_IDF:
         found = _search_by_tf_idf(services, search)
@@ -95,7 +95,7 @@ def build_message_request(request: RecallRequest) -> RecallRequest:
     return replace(request, filters=replace(filters, until=until))
 
 
-def find_repeated_hits(hits: Sequence[Hit], said: Iterable[str] = ()) -> dict[int, Hit | None]:
+def find_repeated_hits(hits: Sequence[Hit], known_texts: Iterable[str] = ()) -> dict[int, Hit | None]:
     """Find memories that only repeat other hits or visible texts, so that a context contains nothing twice.
 
     An entry or an episode is a repetition if a message contains its text and is not much longer. An episode is one
@@ -103,7 +103,7 @@ def find_repeated_hits(hits: Sequence[Hit], said: Iterable[str] = ()) -> dict[in
 
     Args:
         hits: All hits.
-        said: Texts that are visible anyway.
+        known_texts: Texts that are visible anyway.
 
     Returns:
         For each repetition, by ``id()``, the hit that contains its text; None if a visible text does.
@@ -111,18 +111,18 @@ def find_repeated_hits(hits: Sequence[Hit], said: Iterable[str] = ()) -> dict[in
     memory_hits = [hit for hit in hits if is_memory_hit(hit)]
     if not memory_hits:
         return {}
-    visible_texts = [normalize_text(text) for text in said]
-    others = [(hit, normalize_text(hit.entry.content)) for hit in hits if not is_memory_hit(hit)]
+    visible_texts = [normalize_text(text) for text in known_texts]
+    texts = [(hit, normalize_text(hit.entry.content)) for hit in hits if not is_memory_hit(hit)]
     found: dict[int, Hit | None] = {}
     # By priority of the tiers: a hit that is kept becomes one that later hits may repeat.
     for hit in sorted(memory_hits, key=lambda memory_hit: _TIERS_BY_PRIORITY.index(memory_hit.entry.tier)):
         text = normalize_text(hit.entry.content)
         if any(text in visible for visible in visible_texts):
             found[id(hit)] = None
-        elif (original := _find_original(hit, text, others)) is not None:
+        elif (original := _find_original(hit, text, texts)) is not None:
             found[id(hit)] = original
         else:
-            others.append((hit, text))
+            texts.append((hit, text))
     return found
 
 
@@ -131,13 +131,13 @@ def is_memory_hit(hit: Hit) -> bool:
     return hit.message is None and hit.knowledge is None
 
 
-def _find_original(hit: Hit, text: str, others: Sequence[tuple[Hit, str]]) -> Hit | None:
+def _find_original(hit: Hit, text: str, texts: Sequence[tuple[Hit, str]]) -> Hit | None:
     if hit.entry.kind == CHUNK:
         # A chunk has a summary of its own, so compare words: most of them must occur in hits of its session.
         words = set(extract_terms(text))
         same_session = [
             (other, words.intersection(extract_terms(other_text)))
-            for other, other_text in others
+            for other, other_text in texts
             if other.session == hit.session
         ]
         covered = set[str]().union(*(shared for _, shared in same_session))
@@ -152,7 +152,7 @@ def _find_original(hit: Hit, text: str, others: Sequence[tuple[Hit, str]]) -> Hi
     return next(
         (
             other
-            for other, other_text in others
+            for other, other_text in texts
             if text in other_text and (is_episode or len(other_text) <= _MAX_LENGTH_RATIO * len(text))
         ),
         None,

@@ -40,17 +40,17 @@ class RawRecallRequest:
 
 
 def recall_from_namespace(
-    services: EngineServices, namespace: NamespacePath, asked: RawRecallRequest, *, counts: bool = True
+    services: EngineServices, namespace: NamespacePath, raw: RawRecallRequest, *, counts: bool = True
 ) -> Recall:
     """Validate the arguments and recall, best first.
 
     Args:
         services: Services of the engine.
         namespace: The namespace.
-        asked: The arguments.
+        raw: The arguments.
         counts: Count the found memories as used.
     """
-    return execute_recall(services, namespace, check_recall_arguments(services, asked), counts=counts)
+    return execute_recall(services, namespace, check_recall_arguments(services, raw), counts=counts)
 
 
 def execute_recall(
@@ -97,17 +97,17 @@ def _execute_recall(
         if searches_knowledge
         else []
     )
-    memory_hits = find_memory_hits(services, namespace, request, counts=counts, most=max_memory_hits)
+    memory_hits = find_memory_hits(services, namespace, request, counts=counts, max_hits=max_memory_hits)
     return merge_hits(recall, [*knowledge_hits, *memory_hits], request.limit)
 
 
-def merge_hits(recall: Recall, others: Sequence[Hit], limit: int) -> Recall:
+def merge_hits(recall: Recall, extra_hits: Sequence[Hit], limit: int) -> Recall:
     """Merge other hits into a recall by score; return the best ``limit`` hits."""
-    if not others:
+    if not extra_hits:
         return recall
     # The sort is stable: of hits with equal scores, those of the recall come first.
-    merged = sorted((*recall.hits, *others), key=lambda hit: -hit.score)[:limit]
-    return replace(recall, hits=tuple(merged), candidates=recall.candidates + len(others))
+    merged = sorted((*recall.hits, *extra_hits), key=lambda hit: -hit.score)[:limit]
+    return replace(recall, hits=tuple(merged), candidates=recall.candidates + len(extra_hits))
 
 
 def search_messages(
@@ -129,29 +129,29 @@ def search_messages(
 
 
 def check_recall_arguments(
-    services: EngineServices, asked: RawRecallRequest, *, limit: int | None = None
+    services: EngineServices, raw: RawRecallRequest, *, limit: int | None = None
 ) -> RecallRequest:
     """Validate recall arguments and fill in the defaults of the configuration.
 
     Args:
         services: Services of the engine.
-        asked: The arguments.
+        raw: The arguments.
         limit: Replaces the limit of the arguments, without the maximum for callers. Default: use that limit.
 
     Raises:
         InvalidInputError: An argument has a wrong type or value.
     """
     config = services.config.recall
-    strategy = config.strategy if asked.strategy is None else check_strategy(asked.strategy)
+    strategy = config.strategy if raw.strategy is None else check_strategy(raw.strategy)
     if limit is None:
-        limit = config.limit if asked.limit is None else _check_recall_limit(asked.limit, config.max_limit)
-    now: datetime = services.now() if asked.now is None else check_time(asked.now)
-    if asked.filters is not None and not isinstance(asked.filters, RecallFilters):
+        limit = config.limit if raw.limit is None else _check_recall_limit(raw.limit, config.max_limit)
+    now: datetime = services.now() if raw.now is None else check_time(raw.now)
+    if raw.filters is not None and not isinstance(raw.filters, RecallFilters):
         raise InvalidInputError(
-            f"filters must be RecallFilters, got {type(asked.filters).__name__}: use RecallFilters(roles={{'user'}})"
+            f"filters must be RecallFilters, got {type(raw.filters).__name__}: use RecallFilters(roles={{'user'}})"
         )
     return build_recall_request(
-        _check_query(asked.query, strategy), now=now, limit=limit, strategy=strategy, filters=asked.filters
+        _check_query(raw.query, strategy), now=now, limit=limit, strategy=strategy, filters=raw.filters
     )
 
 
@@ -166,10 +166,10 @@ def _check_query(query: object, strategy: Strategy) -> str:
     return query
 
 
-def _check_recall_limit(limit: object, most: int) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
+def _check_recall_limit(limit: object, max_limit: int) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= max_limit:
         raise InvalidInputError(
-            f"limit must be an integer from 1 to {most}, got {limit!r}: "
+            f"limit must be an integer from 1 to {max_limit}, got {limit!r}: "
             "RecallConfig.max_limit sets the maximum"
         )
     return limit

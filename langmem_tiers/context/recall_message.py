@@ -128,7 +128,7 @@ class MemoryPacker:
         self,
         hits: Sequence[Hit],
         max_tokens: int,
-        said: AbstractSet[str] = frozenset(),
+        visible_texts: AbstractSet[str] = frozenset(),
         limit: int | None = None,
     ) -> PackingResult:
         """Pack as many of the hits as fit, by their value for the tokens they take.
@@ -136,12 +136,12 @@ class MemoryPacker:
         Args:
             hits: Hits, best first.
             max_tokens: Token limit of the message.
-            said: Texts that are visible anyway.
+            visible_texts: Texts that are visible anyway.
             limit: Maximum number of memories. Default: no limit.
         """
-        repeated = find_repeated_hits(hits, said)
+        repeated = find_repeated_hits(hits, visible_texts)
         packed = self._pack_distinct(
-            [hit for hit in hits if id(hit) not in repeated], max_tokens, said, limit
+            [hit for hit in hits if id(hit) not in repeated], max_tokens, visible_texts, limit
         )
         included = {id(hit) for hit in packed.included}
         # A hit repeated by another one is left out only if that other one fits. An entry may be shorter than the
@@ -153,7 +153,7 @@ class MemoryPacker:
         }
         if orphaned:
             candidates = [hit for hit in hits if id(hit) in included or id(hit) in orphaned]
-            second = self._pack_distinct(candidates, max_tokens, said, limit)
+            second = self._pack_distinct(candidates, max_tokens, visible_texts, limit)
             included |= {id(hit) for hit in second.included}
             left_out = tuple(hit for hit in packed.left_out if id(hit) not in included)
             packed = replace(second, left_out=(*second.left_out, *left_out), duplicates=packed.duplicates)
@@ -161,14 +161,16 @@ class MemoryPacker:
         return replace(packed, duplicates=(*packed.duplicates, *duplicates))
 
     def _pack_distinct(
-        self, hits: Sequence[Hit], max_tokens: int, said: AbstractSet[str], limit: int | None
+        self, hits: Sequence[Hit], max_tokens: int, visible_texts: AbstractSet[str], limit: int | None
     ) -> PackingResult:
-        lines, duplicates = self._build_lines(hits, said)
+        lines, duplicates = self._build_lines(hits, visible_texts)
         duplicate_ids = {id(hit) for hit in duplicates}
         hits = [hit for hit in hits if id(hit) not in duplicate_ids][:limit]
         return replace(self._pack_lines(hits, lines[:limit], max_tokens), duplicates=tuple(duplicates))
 
-    def _build_lines(self, hits: Sequence[Hit], said: AbstractSet[str]) -> tuple[list[_Line], list[Hit]]:
+    def _build_lines(
+        self, hits: Sequence[Hit], visible_texts: AbstractSet[str]
+    ) -> tuple[list[_Line], list[Hit]]:
         lines: dict[str, _Line] = {}
         duplicates: list[Hit] = []
         for hit in hits:
@@ -176,7 +178,7 @@ class MemoryPacker:
             if not strip_fences(hit.entry.content).strip():
                 continue
             line = self._build_line(hit)
-            if line.text in lines or hit.entry.content in said:
+            if line.text in lines or hit.entry.content in visible_texts:
                 duplicates.append(hit)
             else:
                 lines[line.text] = line
@@ -276,5 +278,5 @@ def _format_hit(hit: Hit) -> str:
     if hit.knowledge is not None:
         return format_knowledge(hit.knowledge)
     speaker = hit.message.name if hit.message is not None else None
-    who = speaker or (hit.entry.role.value if hit.entry.role is not None else hit.entry.kind)
-    return neutralize_fence_tags(" ".join(f"{who}: {strip_fences(hit.entry.content)}".split()))
+    speaker_name = speaker or (hit.entry.role.value if hit.entry.role is not None else hit.entry.kind)
+    return neutralize_fence_tags(" ".join(f"{speaker_name}: {strip_fences(hit.entry.content)}".split()))

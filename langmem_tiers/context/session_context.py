@@ -121,8 +121,8 @@ class SessionContextBuilder:
         message, included = build_knowledge_message(
             self._services.short_term, hits, f"recalled-{question.name}", question.asked_at, max_tokens
         )
-        beside = [] if message is None else [message]
-        division, packed, recall = self._divide_with_recalled(alone, beside)
+        extra_messages = [] if message is None else [message]
+        division, packed, recall = self._divide_with_recalled(alone, extra_messages)
         # The knowledge message may have been dropped in favor of the newest message.
         if message not in division.pinned:
             message, included = None, ()
@@ -155,20 +155,22 @@ class SessionContextBuilder:
         )
 
     def _divide_with_recalled(
-        self, alone: ContextDivision, beside: list[Message]
+        self, alone: ContextDivision, extra_messages: list[Message]
     ) -> tuple[ContextDivision, PackingResult, Recall | None]:
         # Recall skips visible messages, but including memories pushes messages out, and those may be worth
         # recalling themselves. So start with space reserved for memories, and repeat until all messages that
         # recall skipped are in fact visible. The visible set only shrinks, so this ends.
         max_tokens = self._budget.share(MAX_RECALLED_SHARE)
         reserved = min(max_tokens, TYPICAL_MEMORY_TOKENS * self._services.config.recall.limit)
-        visible = self._builder.get_visible_texts(self._builder.divide(beside, reserved=reserved))
+        visible = self._builder.get_visible_texts(self._builder.divide(extra_messages, reserved=reserved))
         for _ in range(_MAX_ATTEMPTS):
             recall = self._recall(visible)
             packed = self._pack(recall, visible, max_tokens)
             recalled = [] if packed.message is None else [packed.message]
             # A recalled message of this session is not repeated at its place in the conversation.
-            division = self._divide_beside(alone, [*beside, *recalled], self._get_own_ids(packed.included))
+            division = self._divide_beside(
+                alone, [*extra_messages, *recalled], self._get_own_ids(packed.included)
+            )
             if packed.message is not None and packed.message not in division.pinned:
                 packed = packed.without_message()
             still_visible = self._builder.get_visible_texts(division)
@@ -185,8 +187,8 @@ class SessionContextBuilder:
             question.text,
             now=self._services.now(),
             limit=min(config.max_limit, CANDIDATE_FACTOR * config.limit),
-            without=list(visible),
-            asking=None if question.item is None else question.item.key,
+            excluded_keys=list(visible),
+            asking_key=None if question.item is None else question.item.key,
         )
         # Small talk has no terms to search for.
         if not request.query.terms:
@@ -215,15 +217,15 @@ class SessionContextBuilder:
         return replace(packed, irrelevant=irrelevant)
 
     def _divide_beside(
-        self, alone: ContextDivision, beside: Sequence[Message], recalled_ids: frozenset[str]
+        self, alone: ContextDivision, extra_messages: Sequence[Message], recalled_ids: frozenset[str]
     ) -> ContextDivision:
         # The newest message has priority: if it would have to be compressed for the sake of memories, leave
         # memories out, the last first. If it does not fit in full even alone, they do not make it worse.
         in_full = self._builder.is_newest_in_full
-        for count in range(len(beside), 0, -1):
+        for count in range(len(extra_messages), 0, -1):
             # Only the last message of `beside` contains the recalled texts. Without it, the originals may stay.
             division = self._builder.divide(
-                beside[:count], recalled_ids if count == len(beside) else frozenset()
+                extra_messages[:count], recalled_ids if count == len(extra_messages) else frozenset()
             )
             if in_full(division) or not in_full(alone):
                 return division
@@ -292,16 +294,18 @@ def _expand_newest_question(messages: Sequence[Message]) -> str:
     return expand_question(messages[-1].content, messages[:-1])
 
 
-def expand_question(question: str, said: Sequence[Message]) -> str:
+def expand_question(question: str, preceding_messages: Sequence[Message]) -> str:
     """Append the preceding messages to a question that is not meaningful alone, such as "And when was that?".
 
     Args:
         question: The question. Returned unchanged if it contains words to search for.
-        said: The messages before it, oldest first.
+        preceding_messages: The messages before it, oldest first.
     """
     if not ends_with_question(question) or extract_terms(question):
         return question
-    preceding = [m for m in said if m.role in (Role.USER, Role.ASSISTANT)][-_MAX_PRECEDING_MESSAGES:]
+    preceding = [m for m in preceding_messages if m.role in (Role.USER, Role.ASSISTANT)][
+        -_MAX_PRECEDING_MESSAGES:
+    ]
     return "\n".join([question, *(strip_fences(m.content)[:_MAX_PRECEDING_CHARACTERS] for m in preceding)])
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langmem_tiers.common.clock import to_microseconds
-from langmem_tiers.common.messages import COUNTED_BY_CALLER, Message, MessageDraft, Role, ToolCall
+from langmem_tiers.common.messages import COUNTED_BY_CALLER, Message, MessageDraft, MessageToolCall, Role
 from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.context_files.models import (
     ActiveTask,
@@ -160,7 +160,7 @@ def _parse_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _parse_tool_calls(value: object) -> list[ToolCall]:
+def _parse_tool_calls(value: object) -> list[MessageToolCall]:
     names = ("id", "name", "arguments")
     if not isinstance(value, list):
         return []
@@ -169,7 +169,7 @@ def _parse_tool_calls(value: object) -> list[ToolCall]:
         for call in value
         if isinstance(call, dict) and all(isinstance(call.get(name), str) for name in names)
     ]
-    return [ToolCall(call["id"], call["name"], call["arguments"]) for call in valid_calls]
+    return [MessageToolCall(call["id"], call["name"], call["arguments"]) for call in valid_calls]
 
 
 def _parse_payload(value: object) -> Any:  # noqa: ANN401 - any JSON value

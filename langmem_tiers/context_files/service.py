@@ -86,7 +86,7 @@ class ContextFiles(Closeable):
         clock: Clock | None = None,
     ) -> None:
         _check_config(config)
-        given = EngineOptions.resolve(
+        options = EngineOptions.resolve(
             config=None,
             counter=counter,
             model=model,
@@ -97,14 +97,14 @@ class ContextFiles(Closeable):
         )
         self.config = ContextFilesConfig() if config is None else config
         self._location = where
-        self._clock = given.clock
+        self._clock = options.clock
         self._counter = counter
         self._summarizer = None if model is None else Summarizer(counter or CharCounter(), model)
-        self._fact_search = FactSearch(given.embedder, given.clock)
+        self._fact_search = FactSearch(options.embedder, options.clock)
         self._database: Database | None = None
         self.store: ContextStore
         if isinstance(where, str) and where.startswith(_DATABASE_SCHEMES):
-            self._database = open_database(where, given)
+            self._database = open_database(where, options)
             self.store = SqlContextStore(self._database, check_namespace(namespace), self.config)
         else:
             self.store = FileContextStore(where, self.config)

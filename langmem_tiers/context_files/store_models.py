@@ -64,9 +64,9 @@ class ContextFilesConfig:
                 f"compaction must be a CompactionConfig, got {type(self.compaction).__name__}: "
                 "use CompactionConfig(...)"
             )
-        check_whole(self.keep_versions, 1, "keep_versions", most=100_000)
+        check_whole(self.keep_versions, 1, "keep_versions", max_value=100_000)
         check_whole(self.max_bytes, 1000, "max_bytes")
-        check_positive(self.busy_timeout_seconds, "busy_timeout_seconds", most=86_400)
+        check_positive(self.busy_timeout_seconds, "busy_timeout_seconds", max_value=86_400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from langmem_tiers.projects.models import ContextBuildResult, ContextItem, Conve
 from langmem_tiers.recall.models import Hit, Recall
 from langmem_tiers.sessions.compression_plan import Plan, PlanAction
 from langmem_tiers.sessions.models import MessagePage, SessionInfo, SessionPage
-from langmem_tiers.tasks.models import LearnedPattern, MemoryEntry
+from langmem_tiers.tasks.models import Cycle, LearnedPattern
 from langmem_tiers.tasks.sitemap import SitemapGraph
 from langmem_tiers.tasks.sitemap_graph import SitemapPage
 from langmem_tiers.tuning.models import TuningSnapshot
@@ -81,9 +81,9 @@ def _parse_column(spec: str, under: list[str]) -> Column:
     return Column(name, kind or "text", (*under, *(path or name).split(".")))
 
 
-def get_column_value(thing: object, column: Column) -> object:
+def get_column_value(value_object: object, column: Column) -> object:
     """Return the value of an object in a column, converted for pandas."""
-    value = thing
+    value = value_object
     for name in column.path:
         value = None if value is None else getattr(value, name)
     if isinstance(value, Enum):
@@ -137,7 +137,7 @@ _COLUMN_SPECS: Mapping[type, str] = {
         "created_at:time id"
     ),
     ExtractedFact: "kind state confidence:float session content reason extracted_at:time category tags:list id",
-    MemoryEntry: (
+    Cycle: (
         "time:seconds=timestamp tool:text=action.tool_name parameters:text=action.parameters_json outcome priority "
         "url page_title thought:text=thought.content observation:text=observation.text error_message "
         "duration_ms:float retry_count:int token_count:int=estimated_tokens tags:list id:text=entry_id"
@@ -223,7 +223,7 @@ _CONTAINERS: Mapping[type, tuple[type, Callable[[Any], Iterable[object]]]] = {
 def _build_typed_frame(things: Sequence[object], kind: type | None) -> pd.DataFrame:
     if kind is None:
         return _build_frame((), ())
-    other = next((thing for thing in things if not isinstance(thing, kind)), None)
+    other = next((value_object for value_object in things if not isinstance(value_object, kind)), None)
     if other is not None:
         raise InvalidInputError(
             f"frame() expects objects of one type, got {type(other).__name__} among {kind.__name__} objects: "
@@ -235,7 +235,7 @@ def _build_typed_frame(things: Sequence[object], kind: type | None) -> pd.DataFr
             raise _build_unsupported_error(kind)
         columns = tuple(Column(field.name, "", (field.name,)) for field in fields(kind))
     table = _build_frame(
-        columns, ([get_column_value(thing, column) for column in columns] for thing in things)
+        columns, ([get_column_value(value_object, column) for column in columns] for value_object in things)
     )
     return _add_signal_columns(table, things) if issubclass(kind, Hit) else table
 

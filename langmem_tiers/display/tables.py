@@ -41,11 +41,11 @@ class UntrustedText:
     """Number of characters that were cut off."""
 
     @classmethod
-    def of(cls, words: str, most: int = MAX_CELL_CHARACTERS) -> UntrustedText:
+    def of(cls, words: str, max_characters: int = MAX_CELL_CHARACTERS) -> UntrustedText:
         """Return a displayable text: cut, without control characters, and valid UTF-8."""
         # Lone surrogates cannot be written to a terminal or a notebook file.
-        shown = words[:most].encode("utf-8", "replace").decode().translate(_UNSAFE_CHARACTERS)
-        return cls(shown, max(0, len(words) - most))
+        shown = words[:max_characters].encode("utf-8", "replace").decode().translate(_UNSAFE_CHARACTERS)
+        return cls(shown, max(0, len(words) - max_characters))
 
     def __str__(self) -> str:
         return (
@@ -90,7 +90,7 @@ class DisplayContent:
     bar: StackedBar | None = None
 
 
-def to_cell(value: object, most: int = MAX_CELL_CHARACTERS) -> Cell:
+def to_cell(value: object, max_characters: int = MAX_CELL_CHARACTERS) -> Cell:
     """Convert any value to a short table cell."""
     plain = value.value if isinstance(value, Enum) else value
     if isinstance(plain, bool):
@@ -99,7 +99,7 @@ def to_cell(value: object, most: int = MAX_CELL_CHARACTERS) -> Cell:
         return plain
     if isinstance(plain, datetime):
         return _format_time(plain)
-    return UntrustedText.of(plain if isinstance(plain, str) else _format_collection(plain), most)
+    return UntrustedText.of(plain if isinstance(plain, str) else _format_collection(plain), max_characters)
 
 
 def format_number(number: float) -> str:

@@ -35,7 +35,7 @@ from langmem_tiers.storage.schema import (
     knowledge_history,
     leases,
     memories,
-    memory_spaces,
+    memory_namespaces,
     memory_vectors,
     messages,
     namespaces,
@@ -69,11 +69,11 @@ def read_change_stamp(
 ) -> tuple[int, ...]:
     """Return counters that differ after any change that affects an erasure; zeros for missing rows."""
     row = connection.execute(
-        select(namespaces.c.pk, namespaces.c.erased, memory_spaces.c.revision)
-        .outerjoin(memory_spaces, memory_spaces.c.namespace_pk == namespaces.c.pk)
+        select(namespaces.c.pk, namespaces.c.erasure_epoch, memory_namespaces.c.revision)
+        .outerjoin(memory_namespaces, memory_namespaces.c.namespace_pk == namespaces.c.pk)
         .where(namespaces.c.path == build_namespace_key(namespace))
     ).first()
-    found = (0, 0, 0) if row is None else (row.pk, row.erased, row.revision or 0)
+    found = (0, 0, 0) if row is None else (row.pk, row.erasure_epoch, row.revision or 0)
     if session is None:
         return found
     view = select(sessions.c.view_revision, sessions.c.compressed_count).where(sessions.c.pk == session)
@@ -210,8 +210,11 @@ def _delete_memories(connection: Connection, key: int, removal: ErasurePlan) -> 
         upsert_entries(connection, key, removal.rewritten_entries, removal.stamp[2] + 1)
         # Raising the revision makes concurrent writers repeat their check: they may have compared a new entry with one
         # that is deleted here.
-        space = update(memory_spaces).where(memory_spaces.c.namespace_pk == key)
-        counters = {"erased": memory_spaces.c.erased + 1, "revision": memory_spaces.c.revision + 1}
+        space = update(memory_namespaces).where(memory_namespaces.c.namespace_pk == key)
+        counters = {
+            "erasure_epoch": memory_namespaces.c.erasure_epoch + 1,
+            "revision": memory_namespaces.c.revision + 1,
+        }
         connection.execute(space.values(counters))
     return counts
 

@@ -87,22 +87,24 @@ def plan_session_erasure(
     return replace(plan, sessions=impact.sessions, context_names=tuple(names))
 
 
-def plan_message_erasure(services: EngineServices, impact: ErasureImpact, *, lasting: bool) -> ErasurePlan:
+def plan_message_erasure(
+    services: EngineServices, impact: ErasureImpact, *, with_long_term: bool
+) -> ErasurePlan:
     """Plan the erasure of messages of a session.
 
     Args:
         services: Services of the engine.
         impact: Data derived from the messages.
-        lasting: Also erase long-term entries and knowledge that come from the messages.
+        with_long_term: Also erase long-term entries and knowledge that come from the messages.
     """
     state = impact.state
     assert state is not None  # noqa: S101 - set for the messages of a session
     ids = frozenset(message.id for message in impact.messages)
     erased: set[str] = set()
     rewritten: list[NewEntry] = []
-    if lasting:
+    if with_long_term:
         erased, rewritten = _plan_entries(services.counter, impact, frozenset({state.session.name}), ids)
-    plan = _build_plan(services, impact, erased, rewritten, all_facts=lasting)
+    plan = _build_plan(services, impact, erased, rewritten, all_facts=with_long_term)
     erased_spans, rebuilt_spans = _plan_chunks_and_episodes(services, impact, state, ids)
     summary, digest = _rebuild_summary(services, impact, state, ids)
     # An episode may be both unlinked in the plan and rebuilt or erased here. The result of this function wins:
@@ -121,7 +123,7 @@ def plan_message_erasure(services: EngineServices, impact: ErasureImpact, *, las
         rewritten_entries=(*unlinked, *rebuilt_spans),
         summary=summary,
         digest=digest,
-        is_clearing_query_vectors=lasting,
+        is_clearing_query_vectors=with_long_term,
     )
 
 
@@ -162,7 +164,7 @@ def _add_derived_entries(impact: ErasureImpact, erased: set[str]) -> set[str]:
     existing = {stored.entry.id for stored in impact.entries}
     found = set(erased)
     while more := {
-        entry_id for entry_id, of in origins.items() if entry_id in existing - found and of <= found
+        entry_id for entry_id, ids in origins.items() if entry_id in existing - found and ids <= found
     }:
         found |= more
     return found
@@ -176,14 +178,14 @@ def _plan_entries(
     for stored in impact.entries:
         entry = stored.entry
         erased_facts = [fact for fact in impact.facts if fact.entry_id == entry.id]
-        others = impact.facts_from_elsewhere.get(entry.id, ())
+        other_facts = impact.facts_from_elsewhere.get(entry.id, ())
         # An entry without a session was stored by hand. It is kept, but must not name an erased message as its source.
         if entry.session is None:
             if any(_to_source(fact) == entry.source for fact in erased_facts):
                 rewritten.append(to_new_entry(replace(entry, source=None)))
-        elif _is_origin_erased(entry, erased_facts, others, names, ids):
-            if others:
-                rewritten.append(to_new_entry(_rewrite_entry(counter, entry, others)))
+        elif _is_origin_erased(entry, erased_facts, other_facts, names, ids):
+            if other_facts:
+                rewritten.append(to_new_entry(_rewrite_entry(counter, entry, other_facts)))
             else:
                 erased_ids.add(entry.id)
     return erased_ids, rewritten
@@ -192,14 +194,14 @@ def _plan_entries(
 def _is_origin_erased(
     entry: Entry,
     erased: Sequence[ExtractedFact],
-    others: Sequence[ExtractedFact],
+    other_facts: Sequence[ExtractedFact],
     names: frozenset[str],
     ids: frozenset[str] | None,
 ) -> bool:
     source = entry.source or ""
     if any(_to_source(fact) == source for fact in erased):
         return True
-    if entry.session not in names or any(_to_source(fact) == source for fact in others):
+    if entry.session not in names or any(_to_source(fact) == source for fact in other_facts):
         return False
     return ids is None or source.removeprefix(_MESSAGE_PREFIX) in ids
 
@@ -208,15 +210,15 @@ def _to_source(fact: ExtractedFact) -> str | None:
     return None if fact.source_message_id is None else f"{_MESSAGE_PREFIX}{fact.source_message_id}"
 
 
-def _rewrite_entry(counter: TokenCounter, entry: Entry, others: Sequence[ExtractedFact]) -> Entry:
+def _rewrite_entry(counter: TokenCounter, entry: Entry, other_facts: Sequence[ExtractedFact]) -> Entry:
     # The wording may come from the erased message, so it is replaced by that of another source.
-    first = others[0]
+    first = other_facts[0]
     return replace(
         entry,
         content=first.content,
         kind=first.kind,
-        category=next((fact.category for fact in others if fact.category), None),
-        tags=frozenset(tag for fact in others for tag in fact.tags),
+        category=next((fact.category for fact in other_facts if fact.category), None),
+        tags=frozenset(tag for fact in other_facts for tag in fact.tags),
         source=_to_source(first) or first.source,
         session=first.session,
         token_count=counter.count(first.content),

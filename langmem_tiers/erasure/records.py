@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langmem_tiers.common.messages import Message, ToolCall
+    from langmem_tiers.common.messages import Message, MessageToolCall
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.facts.models import ExtractedFact
     from langmem_tiers.long_term.models import Relation
@@ -34,7 +34,7 @@ class MessageRef:
     is_summary: bool
     is_old: bool = False
     is_promoted: bool = False
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[MessageToolCall, ...] = ()
     tool_call_id: str | None = None
 
 

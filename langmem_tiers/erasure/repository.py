@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import exists, func, or_, select, type_coerce
 
 from langmem_tiers.common.entries import Tier
-from langmem_tiers.common.messages import ToolCall
+from langmem_tiers.common.messages import MessageToolCall
 from langmem_tiers.common.namespaces import build_namespace_key, escape, parse_namespace_key, unescape
 from langmem_tiers.erasure.deletion import delete_namespace_rows, delete_planned, read_change_stamp
 from langmem_tiers.erasure.records import ErasureImpact, MessageRef, SessionRef, SessionViewState
@@ -185,14 +185,14 @@ class ErasureRepository:
 
     @retry_on_disconnect
     def find_message_impact(
-        self, session: SessionRef, messages: Sequence[MessageRef], *, lasting: bool
+        self, session: SessionRef, messages: Sequence[MessageRef], *, with_long_term: bool
     ) -> ErasureImpact | None:
         """Find the data derived from messages of a session; None if the session does not exist.
 
         Args:
             session: Session of the messages.
             messages: Messages to erase.
-            lasting: Also find long-term entries and knowledge.
+            with_long_term: Also find long-term entries and knowledge.
         """
         ids = frozenset(message.id for message in messages)
         with detect_damaged_rows(self._database.label), self._database.read() as connection:
@@ -205,7 +205,7 @@ class ErasureRepository:
                 fact for fact in sources.find_facts([session.key]) if sources.is_from_messages(fact, ids)
             ]
             found: dict[str, Any] = {"facts": tuple(facts)}
-            if lasting:
+            if with_long_term:
                 found = sources.find_entries([session.name], ids, facts)
                 named = [form for message_id in sorted(ids) for form in build_message_sources(message_id)]
                 found |= {"knowledge": sources.find_knowledge(named), "sources": tuple(named)}
@@ -320,7 +320,7 @@ def _to_message_ref(row: AnyRow) -> MessageRef:
         is_summary=is_summary,
         is_old=bool(row.is_old),
         is_promoted=bool(row.is_promoted),
-        tool_calls=tuple(ToolCall(*call) for call in extra.get("tool_calls", ())),
+        tool_calls=tuple(MessageToolCall(*call) for call in extra.get("tool_calls", ())),
         tool_call_id=extra.get("tool_call_id"),
     )
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.tuning.repository import TuningRepository
 
-_LEASE_PREFIX = "wipe "
+_LEASE_PREFIX = "scrub "
 _MAX_SCRUB_TIME = timedelta(hours=1)
 """Maximum duration of an erasure; an older record was left by a process that was interrupted."""
 

@@ -85,7 +85,7 @@ def forget(services: EngineServices, request: ErasureRequest, *, scrub: bool) ->
 
 
 def erase_messages(
-    services: EngineServices, session: SessionRef, messages: Sequence[MessageRef], *, lasting: bool
+    services: EngineServices, session: SessionRef, messages: Sequence[MessageRef], *, with_long_term: bool
 ) -> ErasureResult:
     """Erase messages of a session with the data derived from them.
 
@@ -93,16 +93,18 @@ def erase_messages(
         services: Services of the engine.
         session: Session of the messages.
         messages: Messages to erase.
-        lasting: Also erase long-term entries and knowledge that come from the messages.
+        with_long_term: Also erase long-term entries and knowledge that come from the messages.
     """
 
     def find_impact() -> ErasureImpact | None:
-        return services.erasure.find_message_impact(session, messages, lasting=lasting)
+        return services.erasure.find_message_impact(session, messages, with_long_term=with_long_term)
 
     if not messages:
         return ErasureResult()
     return _plan_and_delete(
-        services, find_impact, lambda impact: plan_message_erasure(services, impact, lasting=lasting)
+        services,
+        find_impact,
+        lambda impact: plan_message_erasure(services, impact, with_long_term=with_long_term),
     )
 
 
@@ -160,7 +162,7 @@ def _erase_session(services: EngineServices, namespace: NamespacePath, name: str
     found = [
         session
         for session in services.erasure.find_sessions(namespace, tuple(prefixes))
-        if session.name in own_names or any(is_archived_name(session.name, of=own) for own in own_names)
+        if session.name in own_names or any(is_archived_name(session.name, original=own) for own in own_names)
     ]
     names = tuple(dict.fromkeys((name, *(session.name for session in found))))
     result = _plan_and_delete(
@@ -183,7 +185,7 @@ def _erase_message(
         return requested
     messages = services.erasure.find_messages(session, [message_id])
     return requested + erase_messages(
-        services, session, complete_tool_groups(messages, {message_id}), lasting=True
+        services, session, complete_tool_groups(messages, {message_id}), with_long_term=True
     )
 
 

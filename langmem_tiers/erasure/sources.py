@@ -42,7 +42,7 @@ _MIN_TEXT_CHARACTERS = 2  # shorter texts do not identify anything
 
 
 def find_procedures(
-    connection: Connection, namespace: NamespacePath, key: int, of: Sequence[ColumnElement[bool]]
+    connection: Connection, namespace: NamespacePath, key: int, conditions: Sequence[ColumnElement[bool]]
 ) -> tuple[str, ...]:
     """Return the ids of patterns and candidate steps with parameters that only occur in some task cycles.
 
@@ -50,7 +50,7 @@ def find_procedures(
         connection: Connection to read from.
         namespace: Namespace of the patterns.
         key: Key of the namespace.
-        of: Conditions that select the messages of the cycles.
+        conditions: Conditions that select the messages of the cycles.
     """
     own = SELECT_ENTRIES.where(memories.c.namespace_pk == key, memories.c.tier == Tier.PROCEDURAL.value)
     stored = [to_stored_entry(row, namespace) for row in connection.execute(own)]
@@ -58,7 +58,7 @@ def find_procedures(
     pattern_texts = set().union(*texts_by_id.values())
     used = [
         (cycle, text)
-        for condition in of
+        for condition in conditions
         for cycle, text in _find_action_texts(connection, condition)
         if text in pattern_texts
     ]
@@ -93,8 +93,8 @@ def _find_step_texts(details: Mapping[str, Any]) -> Iterator[str]:
     for step in (*_to_list(details.get("steps")), *_to_list(details.get("tried"))):
         if isinstance(step, Mapping):
             # The parameters are either under "parameters" or next to "tool".
-            others = {name: value for name, value in step.items() if name != "tool"}
-            yield from _collect_texts(step.get("parameters", others))
+            other_facts = {name: value for name, value in step.items() if name != "tool"}
+            yield from _collect_texts(step.get("parameters", other_facts))
 
 
 def _collect_texts(value: object) -> Iterator[str]:
@@ -248,14 +248,14 @@ class SourceFinder:
         derived_ids = sorted({relation.source for relation in derivations} - found.keys())
         found |= {stored.entry.id: stored for stored in self._load_by_ids(derived_ids)}
         erased_ids = {fact.id for fact in facts}
-        others: dict[str, tuple[ExtractedFact, ...]] = {}
+        other_facts: dict[str, tuple[ExtractedFact, ...]] = {}
         promoted = (
             extracted_facts.c.namespace_pk == self._key,
             extracted_facts.c.state == FactState.PROMOTED.value,
         )
         for fact in self._load_facts(SELECT_FACTS.where(*promoted).order_by(extracted_facts.c.pk)):
             if fact.entry_id in found and fact.id not in erased_ids:
-                others[fact.entry_id or ""] = (*others.get(fact.entry_id or "", ()), fact)
+                other_facts[fact.entry_id or ""] = (*other_facts.get(fact.entry_id or "", ()), fact)
         episodes = SELECT_ENTRIES.where(
             memories.c.namespace_pk == self._key, memories.c.tier == Tier.EPISODIC.value
         )
@@ -267,7 +267,7 @@ class SourceFinder:
         return {
             "entries": tuple(found.values()),
             "facts": tuple(facts),
-            "facts_from_elsewhere": others,
+            "facts_from_elsewhere": other_facts,
             "derivations": derivations,
             "linking_episodes": tuple(linking),
         }

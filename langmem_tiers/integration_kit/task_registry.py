@@ -37,28 +37,28 @@ class TaskRegistry:
     """
 
     def __init__(
-        self, engine: MemoryEngine, unguarded_tools: Collection[str] = (), *, held: int = 256
+        self, engine: MemoryEngine, unguarded_tools: Collection[str] = (), *, max_open_tasks: int = 256
     ) -> None:
         self.engine = engine
         self._unguarded_tools = unguarded_tools
-        self._slots: SizedLruCache[_Slot] = SizedLruCache(held)
+        self._slots: SizedLruCache[_Slot] = SizedLruCache(max_open_tasks)
 
     def __len__(self) -> int:
         return len(self._slots)
 
-    def open_task(self, namespace: NamespacePath, task: str, *, afresh: bool = False) -> AgentMemory:
+    def open_task(self, namespace: NamespacePath, task: str, *, reload: bool = False) -> AgentMemory:
         """Return the memory of a task, opening it if needed.
 
         Args:
             namespace: Namespace of the conversation; the label ``"agent"`` is appended for the task.
             task: Name of the task.
-            afresh: True to reload the task if another process changed it.
+            reload: True to reload the task if another process changed it.
         """
         key = ((*namespace, TASK_LABEL), task)
         slot = self._slots.setdefault(key, _Slot())
         # One lock per task: reading a long task from the database blocks only its own conversation.
         with slot.lock:
-            if slot.memory is None or (afresh and self._is_stale(slot.memory)):
+            if slot.memory is None or (reload and self._is_stale(slot.memory)):
                 slot.memory = AgentMemory(
                     engine=self.engine, namespace=key[0], task=task, unguarded_tools=self._unguarded_tools
                 )

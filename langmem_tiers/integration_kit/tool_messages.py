@@ -43,14 +43,14 @@ def format_advice(advice: GuardAdvice, *, can_answer: bool = True) -> str:
     return f"{advice.message} {ANSWER_HINT}" if is_answered else advice.message
 
 
-def format_stop_message(most: int, said: str) -> str:
+def format_stop_message(max_blocked: int, block_text: str) -> str:
     """Return the final message of a run that requested only blocked calls.
 
     Args:
-        most: Number of blocked attempts.
-        said: Text of the last block.
+        max_blocked: Number of blocked attempts.
+        block_text: Text of the last block.
     """
-    return f"Stopped after {most} blocked attempts. {said.removesuffix(ANSWER_HINT).strip()}"
+    return f"Stopped after {max_blocked} blocked attempts. {block_text.removesuffix(ANSWER_HINT).strip()}"
 
 
 _log = logging.getLogger("langmem_tiers")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.item_records import ItemTextKey
     from langmem_tiers.storage.database import Database
 
-_SELECT_STATE = select(item_namespaces.c.pk, item_namespaces.c.revision, item_namespaces.c.erased)
+_SELECT_STATE = select(item_namespaces.c.pk, item_namespaces.c.revision, item_namespaces.c.erasure_epoch)
 
 
 class ItemIndexRepository:
@@ -91,7 +91,7 @@ class ItemIndexRepository:
 
     @retry_on_disconnect
     def get_texts(
-        self, places: Sequence[ItemTextKey], model: int
+        self, text_keys: Sequence[ItemTextKey], model: int
     ) -> Mapping[ItemTextKey, tuple[str, bytes | None]]:
         """Return texts that have not changed since their keys were read, each with its vector of the model or None."""
         same = and_(
@@ -103,10 +103,10 @@ class ItemIndexRepository:
             .join(items)
             .outerjoin(item_vectors, and_(same, item_vectors.c.embedder_pk == model))
         )
-        keys = {(key.pk, key.number, key.revision): key for key in places}
+        keys = {(key.pk, key.number, key.revision): key for key in text_keys}
         found: dict[ItemTextKey, tuple[str, bytes | None]] = {}
         with self._database.read() as connection:
-            for batch in split_parameters(sorted({key.pk for key in places})):
+            for batch in split_parameters(sorted({key.pk for key in text_keys})):
                 for row in connection.execute(query.where(item_texts.c.item_pk.in_(batch))):
                     key = keys.get((row.item_pk, row.number, row.revision))
                     if key is not None:

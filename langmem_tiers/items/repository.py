@@ -139,7 +139,10 @@ _SWEEP_BATCH_SIZE = 1000
 _ADVANCE_REVISION = (
     update(item_namespaces)
     .where(item_namespaces.c.path == bindparam("of"))
-    .values(revision=item_namespaces.c.revision + 1, erased=item_namespaces.c.erased + bindparam("erasing"))
+    .values(
+        revision=item_namespaces.c.revision + 1,
+        erasure_epoch=item_namespaces.c.erasure_epoch + bindparam("erasing"),
+    )
     .returning(item_namespaces.c.pk, item_namespaces.c.revision)
 )
 _UPDATE_ITEM = (
@@ -228,7 +231,7 @@ def _advance_revision(
     # Return the namespace's key and its new revision. Its row stays locked until the transaction ends.
     row = connection.execute(_ADVANCE_REVISION, {"of": path, "erasing": int(erases)}).first()
     if row is None and create:
-        new = insert(item_namespaces).values(path=path, revision=1, erased=0)
+        new = insert(item_namespaces).values(path=path, revision=1, erasure_epoch=0)
         row = connection.execute(new.returning(item_namespaces.c.pk, item_namespaces.c.revision)).one()
     return None if row is None else (row.pk, row.revision)
 

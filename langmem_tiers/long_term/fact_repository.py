@@ -91,7 +91,9 @@ class FactRepository:
     def get_cursor(self, session_key: int) -> LearningCursor:
         """Return how far a session's messages have been processed."""
         query = (
-            select(learned_sessions.c.learned, learned_sessions.c.chunked, namespaces.c.erased)
+            select(
+                learned_sessions.c.learned_turn, learned_sessions.c.chunked_turn, namespaces.c.erasure_epoch
+            )
             .select_from(sessions.join(namespaces).outerjoin(learned_sessions))
             .where(sessions.c.pk == session_key)
         )
@@ -100,7 +102,7 @@ class FactRepository:
         return (
             LearningCursor()
             if row is None
-            else LearningCursor(row.learned or 0, row.chunked or 0, row.erased)
+            else LearningCursor(row.learned_turn or 0, row.chunked_turn or 0, row.erasure_epoch)
         )
 
     @retry_on_disconnect

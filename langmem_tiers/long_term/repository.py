@@ -21,7 +21,7 @@ from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
 from langmem_tiers.storage.schema import (
     memories,
-    memory_spaces,
+    memory_namespaces,
     memory_tags,
     memory_vectors,
     namespaces,
@@ -80,8 +80,8 @@ class LongTermRepository(FactRepository):
     @retry_on_disconnect
     def get_revision(self, namespace: NamespacePath) -> int:
         """Return the number of the last commit, or 0."""
-        query = select(memory_spaces.c.revision).where(
-            memory_spaces.c.namespace_pk == _select_namespace_pk(namespace)
+        query = select(memory_namespaces.c.revision).where(
+            memory_namespaces.c.namespace_pk == _select_namespace_pk(namespace)
         )
         with self._database.read() as connection:
             return int(connection.execute(query).scalar() or 0)
@@ -90,8 +90,8 @@ class LongTermRepository(FactRepository):
     def get_change_stamp(self, namespace: NamespacePath) -> tuple[int, ...]:
         """Return numbers that differ after any change, also of archived states and access counts."""
         own = _select_namespace_pk(namespace)
-        space = select(memory_spaces.c.revision, memory_spaces.c.erased).where(
-            memory_spaces.c.namespace_pk == own
+        space = select(memory_namespaces.c.revision, memory_namespaces.c.erasure_epoch).where(
+            memory_namespaces.c.namespace_pk == own
         )
         # Sums of the keys and of their squares detect that one entry was archived and another restored, which
         # leaves the number of archived entries as it was.
@@ -281,8 +281,11 @@ class LongTermRepository(FactRepository):
                 erased += connection.execute(deletion).rowcount
             if erased:
                 # The new revision invalidates writes that were compared with a deleted entry.
-                space = update(memory_spaces).where(memory_spaces.c.namespace_pk == pk)
-                counts = {"erased": memory_spaces.c.erased + 1, "revision": memory_spaces.c.revision + 1}
+                space = update(memory_namespaces).where(memory_namespaces.c.namespace_pk == pk)
+                counts = {
+                    "erasure_epoch": memory_namespaces.c.erasure_epoch + 1,
+                    "revision": memory_namespaces.c.revision + 1,
+                }
                 connection.execute(space.values(counts))
         return erased
 
@@ -318,8 +321,8 @@ class LongTermRepository(FactRepository):
     @retry_on_disconnect
     def get_consolidation_state(self, namespace: NamespacePath) -> Mapping[str, Any] | None:
         """Return the progress of an interrupted consolidation, or None."""
-        query = select(memory_spaces.c.consolidation).where(
-            memory_spaces.c.namespace_pk == _select_namespace_pk(namespace)
+        query = select(memory_namespaces.c.consolidation).where(
+            memory_namespaces.c.namespace_pk == _select_namespace_pk(namespace)
         )
         with self._database.read() as connection:
             stored = connection.execute(query).scalar()
@@ -327,10 +330,10 @@ class LongTermRepository(FactRepository):
 
     def save_consolidation_state(self, namespace: NamespacePath, state: Mapping[str, Any] | None) -> None:
         """Store the progress of a consolidation. None removes it."""
-        own = memory_spaces.c.namespace_pk == _select_namespace_pk(namespace)
+        own = memory_namespaces.c.namespace_pk == _select_namespace_pk(namespace)
         value = None if state is None else pack_body(state)
         with self._database.write() as connection:
-            connection.execute(update(memory_spaces).where(own).values(consolidation=value))
+            connection.execute(update(memory_namespaces).where(own).values(consolidation=value))
 
 
 def _lock_namespace(connection: Connection, namespace: NamespacePath) -> None:
@@ -395,12 +398,12 @@ def _build_validity_conditions(filters: EntryFilters) -> list[ColumnElement[bool
 
 _SELECT_STATE = (
     select(
-        memory_spaces.c.namespace_pk,
-        memory_spaces.c.revision,
+        memory_namespaces.c.namespace_pk,
+        memory_namespaces.c.revision,
         # Chunks and episodes are deleted with their sessions, which only the namespace's counter records.
-        (memory_spaces.c.erased + namespaces.c.erased).label("erased"),
+        (memory_namespaces.c.erasure_epoch + namespaces.c.erasure_epoch).label("erased"),
     )
-    .join(namespaces, namespaces.c.pk == memory_spaces.c.namespace_pk)
+    .join(namespaces, namespaces.c.pk == memory_namespaces.c.namespace_pk)
     .where(namespaces.c.path == bindparam("path"))
 )
 
@@ -457,16 +460,16 @@ class LongTermIndexRepository:
 
     @retry_on_disconnect
     def get_texts(
-        self, places: Sequence[ItemTextKey], model: int
+        self, text_keys: Sequence[ItemTextKey], model: int
     ) -> Mapping[ItemTextKey, tuple[str, bytes | None]]:
         """Return texts that have not changed since their keys were read, each with its vector of the model or None."""
         of_model = and_(memory_vectors.c.memory_pk == memories.c.pk, memory_vectors.c.embedder_pk == model)
         query = select(memories.c.pk, memories.c.revision, memories.c.content, memory_vectors.c.vector)
         query = query.outerjoin(memory_vectors, of_model)
-        keys = {(key.pk, key.revision): key for key in places}
+        keys = {(key.pk, key.revision): key for key in text_keys}
         found: dict[ItemTextKey, tuple[str, bytes | None]] = {}
         with self._database.read() as connection:
-            for batch in split_parameters(sorted({key.pk for key in places})):
+            for batch in split_parameters(sorted({key.pk for key in text_keys})):
                 for row in connection.execute(query.where(memories.c.pk.in_(batch))):
                     key = keys.get((row.pk, row.revision))
                     if key is not None:

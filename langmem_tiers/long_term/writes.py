@@ -25,7 +25,7 @@ from langmem_tiers.storage.schema import (
     extracted_facts,
     learned_sessions,
     memories,
-    memory_spaces,
+    memory_namespaces,
     memory_tags,
     memory_vectors,
     namespaces,
@@ -116,14 +116,16 @@ def lock_and_advance_revision(
     namespace_pk = get_or_create_namespace(connection, build_namespace_key(namespace), now)
     # The namespace row is always the first lock, as in writes of messages. Another order could deadlock.
     connection.execute(select(namespaces.c.pk).where(namespaces.c.pk == namespace_pk).with_for_update())
-    own = memory_spaces.c.namespace_pk == namespace_pk
-    current = connection.execute(select(memory_spaces.c.revision).where(own)).scalar()
+    own = memory_namespaces.c.namespace_pk == namespace_pk
+    current = connection.execute(select(memory_namespaces.c.revision).where(own)).scalar()
     if expected is not None and expected != (current or 0):
         raise StaleWriteError("the memory of the namespace has changed")
     if current is None:
-        connection.execute(insert(memory_spaces).values(namespace_pk=namespace_pk, revision=1, erased=0))
+        connection.execute(
+            insert(memory_namespaces).values(namespace_pk=namespace_pk, revision=1, erasure_epoch=0)
+        )
     else:
-        connection.execute(update(memory_spaces).where(own).values(revision=current + 1))
+        connection.execute(update(memory_namespaces).where(own).values(revision=current + 1))
     return namespace_pk, (current or 0) + 1
 
 
@@ -305,7 +307,7 @@ def _update_fact(connection: Connection, namespace_pk: int, move: FactMove) -> N
 
 def _update_cursor(connection: Connection, move: CursorMove) -> None:
     own = learned_sessions.c.session_pk == move.session_key
-    erased_query = select(namespaces.c.erased).join(sessions).where(sessions.c.pk == move.session_key)
+    erased_query = select(namespaces.c.erasure_epoch).join(sessions).where(sessions.c.pk == move.session_key)
     erased = connection.execute(erased_query).scalar()
     if erased is None:
         raise build_session_not_found_error()
@@ -313,9 +315,11 @@ def _update_cursor(connection: Connection, move: CursorMove) -> None:
     if move.before.erasure_count not in (None, erased):
         raise StaleWriteError("messages were erased concurrently")
     row = connection.execute(select(learned_sessions).where(own).with_for_update()).first()
-    if (LearningCursor() if row is None else LearningCursor(row.learned, row.chunked)) != move.before:
+    if (
+        LearningCursor() if row is None else LearningCursor(row.learned_turn, row.chunked_turn)
+    ) != move.before:
         raise StaleWriteError("another process has processed the session")
-    values = {"learned": move.after.learned_turn, "chunked": move.after.chunked_turn}
+    values = {"learned_turn": move.after.learned_turn, "chunked_turn": move.after.chunked_turn}
     if row is None:
         connection.execute(insert(learned_sessions).values(session_pk=move.session_key, **values))
     else:

@@ -39,7 +39,7 @@ _MEMORY_TABLES = (
     "relations",
     "extracted_facts",
     "learned_sessions",
-    "memory_spaces",
+    "memory_namespaces",
     "origins",
 )
 _POOL_TABLES = ("pools", "pool_members", *_MEMORY_TABLES)
@@ -101,13 +101,13 @@ class MaintenanceRepository:
             return self._scrub_sqlite()
         return self._scrub_postgres(_find_affected_tables(erased, from_pools=from_pools))
 
-    def compact(self, go_on: Callable[[], bool] = lambda: True) -> DatabaseCompactionReport:
+    def compact(self, should_continue: Callable[[], bool] = lambda: True) -> DatabaseCompactionReport:
         """Merge full-text indexes, update the statistics of the query planner and free space where that is cheap.
 
         Args:
-            go_on: Called before each step; compaction stops if it returns False.
+            should_continue: Called before each step; compaction stops if it returns False.
         """
-        return self._compact_sqlite() if self._database.is_sqlite else self._compact_postgres(go_on)
+        return self._compact_sqlite() if self._database.is_sqlite else self._compact_postgres(should_continue)
 
     def statistics(self, now: datetime) -> Statistics:
         """Return the contents and size of the database."""
@@ -216,7 +216,7 @@ class MaintenanceRepository:
                 return
             size = _MERGE_PAGES
 
-    def _compact_postgres(self, go_on: Callable[[], bool]) -> DatabaseCompactionReport:
+    def _compact_postgres(self, should_continue: Callable[[], bool]) -> DatabaseCompactionReport:
         problems, size = list[str](), text("SELECT pg_database_size(current_database())")
         with self._database.autocommit() as connection:
             before = int(connection.execute(size).scalar_one())
@@ -226,7 +226,7 @@ class MaintenanceRepository:
         except StorageError as error:
             problems.append(f"rows from another server were not adopted: {type(error).__name__}")
         for table in TABLES:
-            if not go_on():
+            if not should_continue():
                 problems.append(
                     f"{table} and the following tables were not vacuumed: another process took over, or this one is "
                     "stopping"

@@ -242,7 +242,7 @@ class Maintenance:
             # Acquiring the lease again renews it. It fails if this process was suspended and another one took over.
             if self._is_stopping or not lease.acquire():
                 return False
-            self._record_erasure(done, erase_messages(services, session, batch, lasting=False))
+            self._record_erasure(done, erase_messages(services, session, batch, with_long_term=False))
         if services.erasure.delete_if_empty(session, cutoff):
             counts = ErasedCounts(sessions=1)
             erased = ErasedIds(sessions=((session.namespace, session.name),))

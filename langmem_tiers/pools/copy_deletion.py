@@ -17,7 +17,7 @@ from langmem_tiers.items.repository import split_parameters
 from langmem_tiers.long_term.models import RelationKind
 from langmem_tiers.storage.schema import (
     memories,
-    memory_spaces,
+    memory_namespaces,
     namespaces,
     origins,
     pool_members,
@@ -249,11 +249,11 @@ def _find_earliest(*times: datetime | None) -> datetime | None:
 
 def _update_revisions(connection: Connection, space: int, changed: Sequence[int]) -> None:
     # One revision per changed entry, plus one: a writer that compared its entry with a deleted one must start over.
-    own = memory_spaces.c.namespace_pk == space
-    revision = connection.execute(select(memory_spaces.c.revision).where(own)).scalar_one()
+    own = memory_namespaces.c.namespace_pk == space
+    revision = connection.execute(select(memory_namespaces.c.revision).where(own)).scalar_one()
     keys = list(dict.fromkeys(changed))
     rows = [{"of": key, "to": number} for number, key in enumerate(keys, revision + 1)]
     if rows:
         connection.execute(_UPDATE_REVISION, rows)
-    values = {"revision": revision + len(rows) + 1, "erased": memory_spaces.c.erased + 1}
-    connection.execute(update(memory_spaces).where(own).values(values))
+    values = {"revision": revision + len(rows) + 1, "erasure_epoch": memory_namespaces.c.erasure_epoch + 1}
+    connection.execute(update(memory_namespaces).where(own).values(values))

@@ -36,7 +36,7 @@ from langmem_tiers.storage.driver_errors import ConcurrentWriteError
 from langmem_tiers.storage.schema import (
     knowledge,
     memories,
-    memory_spaces,
+    memory_namespaces,
     namespaces,
     origins,
     pool_members,
@@ -82,17 +82,17 @@ def check_owner(connection: Connection, pool: AnyRow, by: NamespacePath | None) 
         check_member(member, unescape(pool.name), by, needs="is_owner")
 
 
-def check_another_owner(connection: Connection, pool: AnyRow, without: NamespacePath) -> None:
+def check_another_owner(connection: Connection, pool: AnyRow, excluded_namespace: NamespacePath) -> None:
     """Raise an error if the pool would have no owner left: then nobody could add members."""
     other_owners = (
         select(func.count())
         .select_from(pool_members)
         .where(pool_members.c.pool_pk == pool.pk, pool_members.c.is_owner)
-        .where(pool_members.c.namespace != build_namespace_key(without))
+        .where(pool_members.c.namespace != build_namespace_key(excluded_namespace))
     )
     if not connection.execute(other_owners).scalar_one():
         raise NotAllowedError(
-            f"the namespace {without!r} is the only owner of the pool {unescape(pool.name)!r}: "
+            f"the namespace {excluded_namespace!r} is the only owner of the pool {unescape(pool.name)!r}: "
             "add another with pool.add(..., is_owner=True), or delete the pool; nothing was changed"
         )
 
@@ -199,8 +199,8 @@ def delete_from_pools(connection: Connection, namespace: NamespacePath) -> PoolE
 
 def _make_oldest_owner(connection: Connection, keys: Sequence[int]) -> None:
     # For pools that lost their last owner: without one, nobody could add members.
-    others = pool_members.alias()
-    is_owned = exists().where(others.c.pool_pk == pool_members.c.pool_pk, others.c.is_owner)
+    other_members = pool_members.alias()
+    is_owned = exists().where(other_members.c.pool_pk == pool_members.c.pool_pk, other_members.c.is_owner)
     heirs: dict[int, str] = {}
     for batch in split_parameters(keys):
         members = select(pool_members).where(pool_members.c.pool_pk.in_(batch), ~is_owned)
@@ -263,7 +263,7 @@ def to_member_row(pool_pk: int, member: PoolMember) -> dict[str, Any]:
         "namespace": build_namespace_key(member.namespace),
         "joined_at": member.joined_at,
     }
-    return own | {"synced": 0} | to_rights_columns(member)
+    return own | {"synced_revision": 0} | to_rights_columns(member)
 
 
 _ORIGIN_COLUMNS = (
@@ -505,20 +505,24 @@ class PoolRepository:
             SELECT_ENTRIES.add_columns(*_ORIGIN_COLUMNS)
             .join(origins, origins.c.memory_pk == memories.c.pk)
             .where(memories.c.namespace_pk == row.namespace_pk, memories.c.tier == Tier.LONG_TERM.value)
-            .where(memories.c.revision > row.synced, memories.c.archived_at.is_(None), is_open)
+            .where(memories.c.revision > row.synced_revision, memories.c.archived_at.is_(None), is_open)
             .order_by(memories.c.revision)
             .limit(limit)
         )
         # The latest revision is read first, and entries only up to it: an entry that is added between the two reads
         # must not be skipped by the next sync.
-        latest = select(memory_spaces.c.revision).where(memory_spaces.c.namespace_pk == row.namespace_pk)
+        latest = select(memory_namespaces.c.revision).where(
+            memory_namespaces.c.namespace_pk == row.namespace_pk
+        )
         with self._database.read() as connection:
             latest_revision = connection.execute(latest).scalar() or 0
             rows = connection.execute(query.where(memories.c.revision <= latest_revision)).all()
         content = ("", "pools", pool_id)
         entries = tuple((to_stored_entry(row, content), to_origin(row)) for row in rows)
         # A full page may not be the last one: the next sync continues after its last entry.
-        return PoolUpdates(row.synced, rows[-1].revision if len(rows) == limit else latest_revision, entries)
+        return PoolUpdates(
+            row.synced_revision, rows[-1].revision if len(rows) == limit else latest_revision, entries
+        )
 
     def deliver(self, pool_id: str, namespace: NamespacePath, delivery: PoolDelivery, now: datetime) -> bool:
         """Store copies in the member's memory and record how far it has synced.
@@ -539,9 +543,11 @@ class PoolRepository:
             own = and_(
                 build_member_condition(pool.pk, namespace),
                 # Compare and set: fails if the member has synced since the updates were read.
-                pool_members.c.synced == delivery.updates.synced_revision,
+                pool_members.c.synced_revision == delivery.updates.synced_revision,
             )
-            progress = update(pool_members).where(own).values(synced=delivery.updates.latest_revision)
+            progress = (
+                update(pool_members).where(own).values(synced_revision=delivery.updates.latest_revision)
+            )
             if not connection.execute(progress).rowcount:
                 raise StaleWriteError("the member has synced concurrently")
             check_sources(connection, pool, delivery.sources)

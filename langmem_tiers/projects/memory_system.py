@@ -445,10 +445,10 @@ class ConversationRepository:
         self._project = project
         self._state_namespace = (CONVERSATIONS_LABEL, *project)
 
-    def list_projects(self, others: Iterable[NamespacePath]) -> tuple[str, ...]:
+    def list_projects(self, extra_paths: Iterable[NamespacePath]) -> tuple[str, ...]:
         """Return the names of all projects in the database: those with conversations, and the given others."""
         found = self._items.namespaces([NamespaceMatch("prefix", (CONVERSATIONS_LABEL,))])
-        return tuple(dict.fromkeys(path[-1] for path in (*found, *others)))
+        return tuple(dict.fromkeys(path[-1] for path in (*found, *extra_paths)))
 
     def list_all(self) -> tuple[Conversation, ...]:
         """Return all conversations, oldest first."""

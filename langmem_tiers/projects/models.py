@@ -69,9 +69,9 @@ class MemorySystemConfig:
         check_name(self.project_name, "project_name")
         check_whole(self.max_context_tokens, 1, "max_context_tokens")
         for name in ("chunk_size", "max_recent_messages", "max_episodic_memories"):
-            check_whole(getattr(self, name), 1, name, most=1_000_000)
-        check_whole(self.consolidation_threshold_days, 1, "consolidation_threshold_days", most=100_000)
-        check_whole(self.retrieval_top_k, 1, "retrieval_top_k", most=MAX_RETRIEVED_MEMORIES)
+            check_whole(getattr(self, name), 1, name, max_value=1_000_000)
+        check_whole(self.consolidation_threshold_days, 1, "consolidation_threshold_days", max_value=100_000)
+        check_whole(self.retrieval_top_k, 1, "retrieval_top_k", max_value=MAX_RETRIEVED_MEMORIES)
         for name in ("working_memory_tokens", "system_prompt_tokens", "short_term_retention_turns"):
             check_whole(getattr(self, name), 0, name)
         for name in ("relevance_threshold", "recency_weight", "importance_weight"):

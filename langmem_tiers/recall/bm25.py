@@ -79,101 +79,107 @@ class WordScores:
 
 
 def find_term_matches(
-    places: MessagePositions, postings: Postings | None, asked: Sequence[str] = (), asking: int | None = None
+    positions: MessagePositions,
+    postings: Postings | None,
+    terms: Sequence[str] = (),
+    excluded: int | None = None,
 ) -> TermMatches:
     """Convert postings to rows, and compute the IDF of each term.
 
     Args:
-        places: Positions of the namespace's messages.
+        positions: Positions of the namespace's messages.
         postings: Postings of the query's terms.
-        asked: All terms of the query, including those without postings. Default: none.
-        asking: Row of the message that asks, which is excluded. Default: none.
+        terms: All terms of the query, including those without postings. Default: none.
+        excluded: Row of the message that asks, which is excluded. Default: none.
     """
     if postings is None or not len(postings.keys):
         nothing = np.zeros(0, np.int64)
         return TermMatches(nothing, nothing, np.zeros(0), np.zeros(0), np.zeros(0))
-    rows = places.find_rows(postings.keys)
+    rows = positions.find_rows(postings.keys)
     # A message that was written after the positions were loaded has no row yet. The next recall finds it.
     here = rows >= 0
-    if asking is not None:
-        here &= rows != asking
-    of = postings.term_numbers[here]
-    holding = np.bincount(of, minlength=len(postings.terms))
+    if excluded is not None:
+        here &= rows != excluded
+    term_numbers = postings.term_numbers[here]
+    text_counts = np.bincount(term_numbers, minlength=len(postings.terms))
     worth = np.array([NGRAM_WEIGHT if is_unspaced(term) else 1.0 for term in postings.terms])
     # compute_idf has a lower bound: a term whose matches were all excluded above has to be set to 0.
-    idf = compute_idf(places.count, holding) * (holding > 0) * worth
+    idf = compute_idf(positions.count, text_counts) * (text_counts > 0) * worth
     # Missing single characters and pairs are not counted: a pair that spans two words is not expected to occur.
-    found = {term for term, held in zip(postings.terms, holding.tolist(), strict=True) if held}
-    missing_count = sum(term not in found and not is_unspaced(term) for term in asked)
-    absent = missing_count * compute_max_idf(places.count)
-    return TermMatches(of, rows[here], postings.counts[here], idf, worth, absent)
+    found = {term for term, number in zip(postings.terms, text_counts.tolist(), strict=True) if number}
+    missing_count = sum(term not in found and not is_unspaced(term) for term in terms)
+    absent = missing_count * compute_max_idf(positions.count)
+    return TermMatches(term_numbers, rows[here], postings.counts[here], idf, worth, absent)
 
 
-def score_words(places: MessagePositions, words: TermMatches) -> WordScores:
+def score_words(positions: MessagePositions, words: TermMatches) -> WordScores:
     """Return the BM25 scores of all messages and sessions."""
     return WordScores(
-        own=score_own_words(places, words),
-        with_neighbors=_score_with_neighbors(places, words, words.shares),
-        sessions=_score_sessions(places, words),
+        own=score_own_words(positions, words),
+        with_neighbors=_score_with_neighbors(positions, words, words.shares),
+        sessions=_score_sessions(positions, words),
     )
 
 
-def score_own_words(places: MessagePositions, words: TermMatches) -> Floats:
+def score_own_words(positions: MessagePositions, words: TermMatches) -> Floats:
     """Return the BM25 scores of all messages by their own terms."""
-    own = saturate_counts(words.counts, _get_own_norms(places)[words.rows]) * words.shares[words.term_numbers]
-    return _sum_by_row(words.rows, own, places.count)
+    own = (
+        saturate_counts(words.counts, _get_own_norms(positions)[words.rows])
+        * words.shares[words.term_numbers]
+    )
+    return _sum_by_row(words.rows, own, positions.count)
 
 
 def _score_with_neighbors(
-    places: MessagePositions, words: TermMatches, weights: Floats
+    positions: MessagePositions, words: TermMatches, weights: Floats
 ) -> tuple[Floats, ...]:
-    count, rows = places.count, words.rows[:, None]
-    near = places["neighbours"][words.rows]
+    count, rows = positions.count, words.rows[:, None]
+    near = positions["neighbors"][words.rows]
     # Each occurrence counts for its own message and, with less weight, for the neighbors. A missing neighbor (-1) is
     # replaced by the message itself: its outgoing weight is 0, so nothing is added.
     to = np.concatenate([rows, np.where(near < 0, rows, near)], axis=1)
-    kernels = range(len(places.kernels))
+    kernels = range(len(positions.kernels))
     # One array serves all kernels: the cell of a message in kernel k is k * count + row. All kernels are then summed
     # and saturated by the same numpy calls.
     cells = np.concatenate([to + kernel * count for kernel in kernels], axis=1)
     whole = np.ones(rows.shape, np.float32)
-    shares = [part for kernel in kernels for part in (whole, places.outgoing_weights(kernel)[words.rows])]
-    given = np.concatenate(shares, axis=1) * words.counts[:, None]
-    norms, scores = _get_kernel_norms(places), np.zeros(len(kernels) * count)
+    shares = [part for kernel in kernels for part in (whole, positions.outgoing_weights(kernel)[words.rows])]
+    lent_counts = np.concatenate(shares, axis=1) * words.counts[:, None]
+    norms, scores = _get_kernel_norms(positions), np.zeros(len(kernels) * count)
     # BM25 saturates per term, so the terms are processed one by one. term_numbers ascends: the occurrences of a term
     # are one slice, and `ends` are the ends of these slices.
     ends = np.searchsorted(words.term_numbers, np.arange(len(weights)), side="right").tolist()
     for start, end, weight in zip([0, *ends], ends, weights.tolist(), strict=False):
         filled = cells[start:end].ravel()
-        term_counts = _sum_by_row(filled, given[start:end].ravel(), len(scores))[filled]
+        term_counts = _sum_by_row(filled, lent_counts[start:end].ravel(), len(scores))[filled]
         # A cell occurs several times in `filled` if several occurrences reach it. `scores[filled] += ...` adds to
         # such a cell only once, and all of its values are equal. np.add.at would be wrong here.
         scores[filled] += saturate_counts(term_counts, norms[filled]) * weight
     return tuple(scores.reshape(len(kernels), count))
 
 
-def _score_sessions(places: MessagePositions, words: TermMatches) -> Floats:
-    count = places.session_count
+def _score_sessions(positions: MessagePositions, words: TermMatches) -> Floats:
+    count = positions.session_count
     number = len(words.idf)
     if not number:
         return np.zeros(count)
     # A table of terms by sessions, filled by one bincount over flattened cells.
-    cells = words.term_numbers * count + places["session"][words.rows]
+    cells = words.term_numbers * count + positions["session"][words.rows]
     term_counts = _sum_by_row(cells, words.counts, number * count).reshape(number, count)
     # Here a session is the document, so IDF counts sessions. The divisor is the weight by messages.
     idf = compute_idf(count, (term_counts > 0).sum(axis=1)) * words.weights / words.total_weight
-    scores: Floats = (saturate_counts(term_counts, _get_session_norms(places)) * idf[:, None]).sum(axis=0)
+    scores: Floats = (saturate_counts(term_counts, _get_session_norms(positions)) * idf[:, None]).sum(axis=0)
     return scores
 
 
-def compute_idf(count: int, holding: NDArray[np.integer]) -> Floats:
+def compute_idf(count: int, text_counts: NDArray[np.integer]) -> Floats:
     """Return the IDF of terms.
 
     Args:
         count: Number of texts.
-        holding: Number of texts that contain each term.
+        text_counts: Number of texts that contain each term.
     """
-    idf = np.log1p((count - holding + 0.5) / (holding + 0.5))
+    idf = np.log1p((count - text_counts + 0.5) / (text_counts + 0.5))
     return np.maximum(idf, MIN_IDF_SHARE * compute_max_idf(count))
 
 
@@ -182,23 +188,23 @@ def compute_max_idf(count: int) -> float:
     return math.log1p((count + 0.5) / 0.5)
 
 
-def _get_kernel_norms(places: MessagePositions) -> Floats:
+def _get_kernel_norms(positions: MessagePositions) -> Floats:
     # One section per kernel, as in the cells of _score_with_neighbors, each normalized by its own mean length.
-    lengths = (places.lengths_with_neighbors(kernel) for kernel in range(len(places.kernels)))
-    return places.get_or_compute(
+    lengths = (positions.lengths_with_neighbors(kernel) for kernel in range(len(positions.kernels)))
+    return positions.get_or_compute(
         "kernel norms", lambda: np.concatenate([compute_length_norms(each) for each in lengths])
     )
 
 
-def _get_own_norms(places: MessagePositions) -> Floats:
-    return places.get_or_compute("own norms", lambda: compute_length_norms(places["lengths"]))
+def _get_own_norms(positions: MessagePositions) -> Floats:
+    return positions.get_or_compute("own norms", lambda: compute_length_norms(positions["lengths"]))
 
 
-def _get_session_norms(places: MessagePositions) -> Floats:
-    count = places.session_count
-    return places.get_or_compute(
+def _get_session_norms(positions: MessagePositions) -> Floats:
+    count = positions.session_count
+    return positions.get_or_compute(
         "session norms",
-        lambda: compute_length_norms(_sum_by_row(places["session"], places["lengths"], count)),
+        lambda: compute_length_norms(_sum_by_row(positions["session"], positions["lengths"], count)),
     )
 
 

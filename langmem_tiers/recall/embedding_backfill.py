@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.embedders.embedding import EmbeddingClient
     from langmem_tiers.recall.namespace_index import NamespaceIndex
     from langmem_tiers.recall.query import Query
-    from langmem_tiers.recall.records import Tenant, TrialRecord, Trust
+    from langmem_tiers.recall.records import Tenant, Trust, TrustSampleRecord
     from langmem_tiers.recall.repository import RecallIndexRepository
     from langmem_tiers.recall.retriever import Retriever
     from langmem_tiers.recall.vector_index import VectorIndex
@@ -56,49 +56,49 @@ class VectorMaintenance:
         self._background = background
         self._clock = clock
 
-    def schedule(self, held: NamespaceIndex, vectors: VectorIndex) -> None:
+    def schedule(self, index: NamespaceIndex, vectors: VectorIndex) -> None:
         """Schedule the tasks that are due for a namespace."""
         today = self._clock.now().toordinal()
         # Vectors of other models are deleted once a day, after all messages have vectors of this one. While two models
         # are in use, for example during a migration, neither is out of use long enough to be deleted.
-        if vectors.last_cleanup_day != today and vectors.is_complete(held.positions):
+        if vectors.last_cleanup_day != today and vectors.is_complete(index.positions):
             vectors.last_cleanup_day = today
-            self._background.submit(("tidy", held.path), lambda: self._delete_unused_vectors(held))
+            self._background.submit(("tidy", index.path), lambda: self._delete_unused_vectors(index))
         if vectors.unindexed_count >= _MAX_UNINDEXED_VECTORS:
             vectors.unindexed_count = 0
-            self._background.submit(("index", held.path), lambda: self._build_index_in_background(held))
+            self._background.submit(("index", index.path), lambda: self._build_index_in_background(index))
 
-    def publish_trust(self, held: NamespaceIndex, vectors: VectorIndex, tried: TrialRecord) -> None:
+    def publish_trust(self, index: NamespaceIndex, vectors: VectorIndex, sample: TrustSampleRecord) -> None:
         """Store a measured trust, so that other processes need not measure it."""
-        tenant, trust = held.tenant, vectors.trust
+        tenant, trust = index.tenant, vectors.trust
         if tenant is not None:
             self._background.submit(
-                ("trust", held.path), lambda: self._publish_trust_in_background(tenant, tried, trust)
+                ("trust", index.path), lambda: self._publish_trust_in_background(tenant, sample, trust)
             )
 
-    def build_index(self, held: NamespaceIndex, go_on: Callable[[], bool]) -> None:
+    def build_index(self, index: NamespaceIndex, should_continue: Callable[[], bool]) -> None:
         """Have the store index the vectors of a large namespace."""
-        if held.tenant is not None:
+        if index.tenant is not None:
             self._embedding.store.build_index(
-                held.tenant.key, self._embedding.get_model_key(), held.positions.count, go_on
+                index.tenant.key, self._embedding.get_model_key(), index.positions.count, should_continue
             )
 
-    def _build_index_in_background(self, namespace_index: NamespaceIndex) -> None:
+    def _build_index_in_background(self, index: NamespaceIndex) -> None:
         try:
-            self.build_index(namespace_index, lambda: not self._background.is_stopping)
+            self.build_index(index, lambda: not self._background.is_stopping)
         except (EmbeddingError, StorageError):
             # The next run tries again. Until then the store compares these vectors one by one.
             return
 
-    def _publish_trust_in_background(self, tenant: Tenant, tried: TrialRecord, trust: Trust) -> None:
+    def _publish_trust_in_background(self, tenant: Tenant, sample: TrustSampleRecord, trust: Trust) -> None:
         try:
-            self._embedding.store.update_trust(tenant, self._embedding.get_model_key(), tried, trust)
+            self._embedding.store.update_trust(tenant, self._embedding.get_model_key(), sample, trust)
         except (EmbeddingError, StorageError):
             # Other processes measure the trust themselves.
             return
 
-    def _delete_unused_vectors(self, namespace_index: NamespaceIndex) -> None:
-        tenant, since = namespace_index.tenant, self._clock.now() - UNUSED_MODEL_RETENTION
+    def _delete_unused_vectors(self, index: NamespaceIndex) -> None:
+        tenant, since = index.tenant, self._clock.now() - UNUSED_MODEL_RETENTION
         try:
             if tenant is not None:
                 self._embedding.store.delete_unused_vectors(
@@ -164,12 +164,12 @@ class EmbeddingBackfill:
         self._maintenance = VectorMaintenance(embedding, background, clock)
 
     def get_query_vector(
-        self, held: NamespaceIndex, query: Query, strategy: Strategy, unneeded: Sequence[int] = ()
+        self, index: NamespaceIndex, query: Query, strategy: Strategy, unneeded: Sequence[int] = ()
     ) -> QueryVector:
         """Embed new messages within the time limit, then the query. Call it without holding the index's lock.
 
         Args:
-            held: Index of the namespace.
+            index: Index of the namespace.
             query: The query.
             strategy: Ranking strategy. Some do not need a vector.
             unneeded: Keys of messages that are excluded from the recall. If no others are new, embedding is deferred.
@@ -179,13 +179,13 @@ class EmbeddingBackfill:
         embedding, problems = self._embedding, list[str]()
         try:
             embedding.get_model_key(INLINE_WRITE_TIMEOUT_SECONDS)
-            problems += self._embed_inline(held, unneeded)
-            with held.lock:
-                is_ready = self._prepare_vectors(held)
+            problems += self._embed_inline(index, unneeded)
+            with index.lock:
+                is_ready = self._prepare_vectors(index)
                 text = (
                     query.text
                     if strategy in _WHOLE_TEXT_STRATEGIES
-                    else query.get_text_without(_find_speaker_names(held, query))
+                    else query.get_text_without(_find_speaker_names(index, query))
                 )
             vector = embedding.embed_query(text) if is_ready else None
             if embedding.has_full_cache_batch:
@@ -194,147 +194,135 @@ class EmbeddingBackfill:
             return QueryVector(problems=tuple(dict.fromkeys([*problems, str(error)])))
         return QueryVector(vector, None if vector is None else embedding.identity, tuple(problems))
 
-    def _load_vectors(self, namespace_index: NamespaceIndex) -> VectorIndex | None:
-        return None if namespace_index.tenant is None else namespace_index.load_vectors(self._embedding)
+    def _load_vectors(self, index: NamespaceIndex) -> VectorIndex | None:
+        return None if index.tenant is None else index.load_vectors(self._embedding)
 
-    def _prepare_vectors(self, namespace_index: NamespaceIndex) -> bool:
+    def _prepare_vectors(self, index: NamespaceIndex) -> bool:
         # Usually loaded by _embed_inline(), unless another thread has reset the index since.
-        vectors = namespace_index.vectors or self._load_vectors(namespace_index)
-        if vectors is None or not vectors.get_vector_flags(namespace_index.positions.count).any():
+        vectors = index.vectors or self._load_vectors(index)
+        if vectors is None or not vectors.get_vector_flags(index.positions.count).any():
             return False
-        self._run_trial(namespace_index, vectors, may_wait=True)
-        if vectors.is_trial_pending:
-            self._background.submit(
-                ("trial", namespace_index.path), lambda: self._run_pending_trial(namespace_index)
-            )
-        self._maintenance.schedule(namespace_index, vectors)
+        self._measure_trust(index, vectors, may_wait=True)
+        if vectors.is_measurement_pending:
+            self._background.submit(("trust", index.path), lambda: self._measure_pending_trust(index))
+        self._maintenance.schedule(index, vectors)
         return True
 
-    def _run_trial(self, namespace_index: NamespaceIndex, vectors: VectorIndex, *, may_wait: bool) -> None:
-        tried = namespace_index.update_trust(self._embedding, self._index, may_wait=may_wait)
-        if tried is not None:
-            self._maintenance.publish_trust(namespace_index, vectors, tried)
+    def _measure_trust(self, index: NamespaceIndex, vectors: VectorIndex, *, may_wait: bool) -> None:
+        sample = index.update_trust(self._embedding, self._index, may_wait=may_wait)
+        if sample is not None:
+            self._maintenance.publish_trust(index, vectors, sample)
 
-    def _run_pending_trial(self, namespace_index: NamespaceIndex) -> None:
+    def _measure_pending_trust(self, index: NamespaceIndex) -> None:
         try:
-            with namespace_index.lock:
-                if namespace_index.vectors is not None and namespace_index.tenant is not None:
-                    self._run_trial(namespace_index, namespace_index.vectors, may_wait=False)
+            with index.lock:
+                if index.vectors is not None and index.tenant is not None:
+                    self._measure_trust(index, index.vectors, may_wait=False)
         except (EmbeddingError, StorageError):
             # The previous trust remains in use. The next recall tries again.
             return
 
     def embed_missing(
         self,
-        held: NamespaceIndex,
-        go_on: Callable[[], bool],
+        index: NamespaceIndex,
+        should_continue: Callable[[], bool],
         progress: Callable[[int, int], None] | None = None,
     ) -> int:
         """Embed and store every message that has no vector, and return their number.
 
         Args:
-            held: Index of the namespace.
-            go_on: Called before each batch. Embedding stops when it returns False.
+            index: Index of the namespace.
+            should_continue: Called before each batch. Embedding stops when it returns False.
             progress: Called after each batch with the number of embedded messages and the total.
         """
         # Raises an error if the embedder is unavailable, before any work is done.
         self._embedding.get_model_key()
-        done = self._embed_batches(held, go_on, waiting_seconds=-1, progress=progress)
-        self._save(held, None)
-        self._run_pending_trial(held)
-        self._maintenance.build_index(held, go_on)
+        done = self._embed_batches(index, should_continue, waiting_seconds=-1, progress=progress)
+        self._save(index, None)
+        self._measure_pending_trust(index)
+        self._maintenance.build_index(index, should_continue)
         return done
 
-    def save_all(self, all_held: Iterable[NamespaceIndex]) -> None:
+    def save_all(self, indexes: Iterable[NamespaceIndex]) -> None:
         """Store pending vectors of namespaces and queries, unless the database is busy."""
         try:
-            for namespace_index in all_held:
-                self._save(namespace_index, _CLOSE_WRITE_TIMEOUT_SECONDS)
+            for index in indexes:
+                self._save(index, _CLOSE_WRITE_TIMEOUT_SECONDS)
             self._embedding.write_cache(_CLOSE_WRITE_TIMEOUT_SECONDS)
         except (EmbeddingError, StorageError):
             # The texts are embedded again when their vectors are needed.
             return
 
-    def _embed_inline(self, namespace_index: NamespaceIndex, unneeded: Sequence[int]) -> list[str]:
-        with namespace_index.lock:
-            vectors = self._load_vectors(namespace_index)
-            if vectors is None or (vectors.is_complete(namespace_index.positions) and not vectors.unsaved):
+    def _embed_inline(self, index: NamespaceIndex, unneeded: Sequence[int]) -> list[str]:
+        with index.lock:
+            vectors = self._load_vectors(index)
+            if vectors is None or (vectors.is_complete(index.positions) and not vectors.unsaved):
                 return []
-            if self._can_defer(namespace_index, vectors, unneeded):
+            if self._can_defer(index, vectors, unneeded):
                 return []
         end = self._clock.monotonic() + self._config.inline_seconds
         # Another thread may be embedding a batch. Wait for it only if the embedder is fast.
         waiting = self._config.inline_seconds if self._embedding.is_quick else 0
         try:
-            self._embed_batches(
-                namespace_index, lambda: self._clock.monotonic() < end, waiting, is_fresh=True
-            )
+            self._embed_batches(index, lambda: self._clock.monotonic() < end, waiting, is_fresh=True)
         except (EmbeddingError, StorageError) as error:
-            return [str(error), *self._report_remaining(namespace_index, continues=False)]
-        return self._report_remaining(namespace_index, continues=True)
+            return [str(error), *self._report_remaining(index, continues=False)]
+        return self._report_remaining(index, continues=True)
 
-    def _can_defer(
-        self, namespace_index: NamespaceIndex, vectors: VectorIndex, unneeded: Sequence[int]
-    ) -> bool:
+    def _can_defer(self, index: NamespaceIndex, vectors: VectorIndex, unneeded: Sequence[int]) -> bool:
         # During a conversation, usually only its newest messages have no vectors. They are in the context and not
         # recalled, so they can be embedded later, several at once.
         if not unneeded or vectors.unsaved:
             return False
-        missing = vectors.list_keys_to_embed(
-            namespace_index.positions, self._clock.monotonic(), _MAX_DEFERRED_MESSAGES
-        )
+        missing = vectors.list_keys_to_embed(index.positions, self._clock.monotonic(), _MAX_DEFERRED_MESSAGES)
         if len(missing) == _MAX_DEFERRED_MESSAGES or not set(unneeded).issuperset(missing):
             return False
         if not self._embedding.is_quick:
-            self._background.submit(
-                ("embed", namespace_index.path), lambda: self._continue_in_background(namespace_index)
-            )
+            self._background.submit(("embed", index.path), lambda: self._continue_in_background(index))
         return True
 
-    def _report_remaining(self, namespace_index: NamespaceIndex, *, continues: bool) -> list[str]:
+    def _report_remaining(self, index: NamespaceIndex, *, continues: bool) -> list[str]:
         # Returns problems for messages without vectors, and continues in the background if `continues` is True.
         problems = []
-        with namespace_index.lock:
-            vectors = self._load_vectors(namespace_index)
+        with index.lock:
+            vectors = self._load_vectors(index)
             if vectors is None:
                 return []
-            missing = vectors.list_keys_to_embed(namespace_index.positions, self._clock.monotonic(), 1)
+            missing = vectors.list_keys_to_embed(index.positions, self._clock.monotonic(), 1)
             refused, is_saved = len(vectors.refused_until), not vectors.unsaved
         if refused:
             problems.append(
                 f"the embedder rejects {refused} of the messages: they are found by their words and tried again later"
             )
         if missing and continues:
-            self._background.submit(
-                ("embed", namespace_index.path), lambda: self._continue_in_background(namespace_index)
-            )
+            self._background.submit(("embed", index.path), lambda: self._continue_in_background(index))
             problems.append("some messages are not embedded yet: they are found by their words")
         if not is_saved:
-            self._save_later(namespace_index)
+            self._save_later(index)
             problems.append("some vectors are not stored yet: the database is busy or read-only")
         return problems
 
-    def _continue_in_background(self, namespace_index: NamespaceIndex) -> None:
+    def _continue_in_background(self, index: NamespaceIndex) -> None:
         try:
-            self._embed_batches(namespace_index, lambda: not self._background.is_stopping, waiting_seconds=-1)
+            self._embed_batches(index, lambda: not self._background.is_stopping, waiting_seconds=-1)
         except (EmbeddingError, StorageError):
             # The next recall tries again and reports the error.
             return
 
-    def _save_later(self, namespace_index: NamespaceIndex) -> None:
-        self._background.submit(("save", namespace_index.path), lambda: self._save_now(namespace_index))
+    def _save_later(self, index: NamespaceIndex) -> None:
+        self._background.submit(("save", index.path), lambda: self._save_now(index))
 
-    def _save_now(self, namespace_index: NamespaceIndex) -> None:
+    def _save_now(self, index: NamespaceIndex) -> None:
         try:
-            self._save(namespace_index, None)
+            self._save(index, None)
         except StorageError:
             # The vectors remain in `unsaved`. The next recall schedules this again.
             return
 
     def _embed_batches(
         self,
-        namespace_index: NamespaceIndex,
-        go_on: Callable[[], bool],
+        index: NamespaceIndex,
+        should_continue: Callable[[], bool],
         waiting_seconds: float,
         *,
         is_fresh: bool = False,
@@ -343,57 +331,45 @@ class EmbeddingBackfill:
         # waiting_seconds is the time-out for the embedding lock, -1 waits without limit. is_fresh means that the index
         # was refreshed just now, which saves the refresh before the first batch.
         done = 0
-        while go_on():
-            if not namespace_index.embedding_lock.acquire(timeout=waiting_seconds):
+        while should_continue():
+            if not index.embedding_lock.acquire(timeout=waiting_seconds):
                 return done
             try:
-                batch = self._next_batch(namespace_index, is_fresh=is_fresh)
+                batch = self._next_batch(index, is_fresh=is_fresh)
                 is_fresh = False
-                embedded = None if batch is None else self._embed_batch(namespace_index, batch, go_on)
+                embedded = None if batch is None else self._embed_batch(index, batch, should_continue)
             finally:
-                namespace_index.embedding_lock.release()
+                index.embedding_lock.release()
             if embedded is None:
                 return done
             done += embedded
             # After the release, so that another thread can embed while this one waits for the database.
-            self._try_save(namespace_index)
+            self._try_save(index)
             if progress is not None:
-                progress(done, done + self._count_missing(namespace_index))
+                progress(done, done + self._count_missing(index))
             if batch is not None and len(batch.keys) < self._embedding.batch_size:
                 # A batch that is not full was the last one.
                 return done
         return done
 
-    def _count_missing(self, namespace_index: NamespaceIndex) -> int:
-        with namespace_index.lock:
-            return (
-                0
-                if namespace_index.vectors is None
-                else len(namespace_index.vectors.list_missing_keys(namespace_index.positions))
-            )
+    def _count_missing(self, index: NamespaceIndex) -> int:
+        with index.lock:
+            return 0 if index.vectors is None else len(index.vectors.list_missing_keys(index.positions))
 
-    def _next_batch(self, namespace_index: NamespaceIndex, *, is_fresh: bool) -> _Batch | None:
-        with namespace_index.lock:
+    def _next_batch(self, index: NamespaceIndex, *, is_fresh: bool) -> _Batch | None:
+        with index.lock:
             if not is_fresh:
-                namespace_index.refresh(self._index)
-            if namespace_index.tenant is None:
+                index.refresh(self._index)
+            if index.tenant is None:
                 return None
-            vectors = (
-                namespace_index.vectors
-                if is_fresh and namespace_index.vectors
-                else namespace_index.load_vectors(self._embedding)
-            )
+            vectors = index.vectors if is_fresh and index.vectors else index.load_vectors(self._embedding)
             keys = vectors.list_keys_to_embed(
-                namespace_index.positions, self._clock.monotonic(), self._embedding.batch_size
+                index.positions, self._clock.monotonic(), self._embedding.batch_size
             )
-            return (
-                _Batch(namespace_index.tenant, self._embedding.get_model_key(), vectors, keys)
-                if keys
-                else None
-            )
+            return _Batch(index.tenant, self._embedding.get_model_key(), vectors, keys) if keys else None
 
     def _embed_batch(
-        self, namespace_index: NamespaceIndex, batch: _Batch, go_on: Callable[[], bool]
+        self, index: NamespaceIndex, batch: _Batch, should_continue: Callable[[], bool]
     ) -> int | None:
         # Without the lock of the index, so that recalls by words do not wait for the embedder. Returns the number of
         # new vectors, or None if a message was erased in the meantime.
@@ -401,31 +377,31 @@ class EmbeddingBackfill:
         if len(texts) < len(batch.keys):
             # Something was erased: the next recall reloads the index.
             return None
-        result = self._embedding.embed_documents([strip_fences(texts[key]) for key in batch.keys], go_on)
+        result = self._embedding.embed_documents(
+            [strip_fences(texts[key]) for key in batch.keys], should_continue
+        )
         retry_at = self._clock.monotonic() + self._config.retry_seconds
-        with namespace_index.lock:
+        with index.lock:
             batch.vectors.mark_refused([batch.keys[number] for number in result.refused_numbers], retry_at)
             # batch.vectors, not namespace_index.vectors: the index may have been reset in the meantime. Then the keys
             # may belong to other messages, and these vectors have to be dropped with the previous object.
             if result.embedded_numbers:
                 keys = [batch.keys[number] for number in result.embedded_numbers]
-                batch.vectors.add_unsaved(
-                    namespace_index.positions, keys, result.vectors[result.embedded_numbers]
-                )
+                batch.vectors.add_unsaved(index.positions, keys, result.vectors[result.embedded_numbers])
         return len(result.embedded_numbers)
 
-    def _try_save(self, namespace_index: NamespaceIndex) -> None:
+    def _try_save(self, index: NamespaceIndex) -> None:
         try:
-            self._save(namespace_index, INLINE_WRITE_TIMEOUT_SECONDS)
+            self._save(index, INLINE_WRITE_TIMEOUT_SECONDS)
         except StorageError:
-            self._save_later(namespace_index)
+            self._save_later(index)
 
-    def _save(self, namespace_index: NamespaceIndex, patience_seconds: float | None) -> None:
+    def _save(self, index: NamespaceIndex, patience_seconds: float | None) -> None:
         # Stores one batch per turn. The lock is not held while writing. insert_vectors() writes nothing if anything was
         # erased since `tenant` was read, and the batch is dropped in both cases.
         while True:
-            with namespace_index.lock:
-                tenant, vectors = namespace_index.tenant, namespace_index.vectors
+            with index.lock:
+                tenant, vectors = index.tenant, index.vectors
                 if tenant is None or vectors is None or not vectors.unsaved:
                     return
                 keys, table = vectors.unsaved[0]
@@ -433,16 +409,16 @@ class EmbeddingBackfill:
             self._embedding.store.insert_vectors(
                 tenant, model, keys, table, patience_seconds=patience_seconds
             )
-            with namespace_index.lock:
-                vectors.mark_saved(namespace_index.positions, keys)
+            with index.lock:
+                vectors.mark_saved(index.positions, keys)
                 vectors.unindexed_count += len(keys)
 
 
-def _find_speaker_names(namespace_index: NamespaceIndex, query: Query) -> set[str]:
+def _find_speaker_names(index: NamespaceIndex, query: Query) -> set[str]:
     return {
         name
-        for name in query.find_speaker_names(namespace_index.positions.speakers)
-        if name in namespace_index.positions.speakers
+        for name in query.find_speaker_names(index.positions.speakers)
+        if name in index.positions.speakers
     }
 
 

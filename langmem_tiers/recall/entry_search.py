@@ -95,22 +95,22 @@ class MemorySearch:
         """Discard everything that is cached."""
         self._cached_ranker = None
 
-    def find(self, sought: EntrySearchRequest) -> list[ScoredEntry]:
+    def find(self, request: EntrySearchRequest) -> list[ScoredEntry]:
         """Return entries that match a text by words or meaning, best first."""
         return self._read_matching(
-            sought, self._get_ranker().rank(sought.namespace, sought.text), sought.limit
+            request, self._get_ranker().rank(request.namespace, request.text), request.limit
         )
 
-    def find_similar(self, sought: EntrySearchRequest) -> SimilarEntries:
+    def find_similar(self, request: EntrySearchRequest) -> SimilarEntries:
         """Return entries that share words with a text, those with the rarest words first."""
-        ranking = self._get_ranker().rank(sought.namespace, sought.text, by_words=True)
-        found = self._read_matching(sought, ranking, sought.limit)
+        ranking = self._get_ranker().rank(request.namespace, request.text, by_words=True)
+        found = self._read_matching(request, ranking, request.limit)
         revision = max((state.revision for state in ranking.namespace_states.values()), default=0)
         return SimilarEntries(tuple(match.stored for match in found), revision)
 
     def find_by_tf_idf(
         self,
-        sought: EntrySearchRequest,
+        request: EntrySearchRequest,
         weights: TfIdfWeights,
         now: datetime,
         seen: Callable[[StoredEntry], StoredEntry],
@@ -121,26 +121,26 @@ class MemorySearch:
         higher one of TF-IDF and the score by vectors.
 
         Args:
-            sought: The search.
+            request: The search.
             weights: Weight of each signal.
             now: Current time.
             seen: Function that adds the access counts that are not written yet to an entry.
         """
-        ranking = self._get_ranker().rank(sought.namespace, sought.text)
+        ranking = self._get_ranker().rank(request.namespace, request.text)
         scored = []
-        for match in self._read_matching(sought, ranking, max(sought.limit, _TF_IDF_CANDIDATES)):
+        for match in self._read_matching(request, ranking, max(request.limit, _TF_IDF_CANDIDATES)):
             kept = seen(match.stored)
             signals = compute_tf_idf_signals(kept, ranking.text_counts, len(ranking), now)
             if self._embedding is not None:
                 signals["semantic"] = max(signals["semantic"], min(1.0, match.score))
             total = sum(getattr(weights, name) for name in signals)
-            given = {name: getattr(weights, name) / total * value for name, value in signals.items()}
-            scored.append((ScoredEntry(kept, sum(given.values())), given))
+            breakdown = {name: getattr(weights, name) / total * value for name, value in signals.items()}
+            scored.append((ScoredEntry(kept, sum(breakdown.values())), breakdown))
         scored.sort(key=lambda pair: (-pair[0].score, -pair[0].stored.key))
-        return scored[: sought.limit]
+        return scored[: request.limit]
 
     def _read_matching(
-        self, sought: EntrySearchRequest, ranking: ItemRanking, limit: int
+        self, request: EntrySearchRequest, ranking: ItemRanking, limit: int
     ) -> list[ScoredEntry]:
         # The index does not know tiers and filters, the store applies them. Read the ranking in batches of growing size
         # until enough entries match or the scores are too low.
@@ -155,7 +155,7 @@ class MemorySearch:
             if not batch:
                 break
             keys = [ranked.pk for ranked in batch]
-            kept = self._store.get_by_keys(sought.namespace, keys, sought.tiers, sought.filters)
+            kept = self._store.get_by_keys(request.namespace, keys, request.tiers, request.filters)
             found += [
                 ScoredEntry(kept[ranked.pk], ranked.score or 0.0) for ranked in batch if ranked.pk in kept
             ]
@@ -173,18 +173,18 @@ class MemorySearch:
 
 
 def compute_tf_idf_signals(
-    kept: StoredEntry, holding: Mapping[str, int], count: int, now: datetime
+    kept: StoredEntry, text_counts: Mapping[str, int], count: int, now: datetime
 ) -> dict[str, float]:
     """Return the five signals of an entry, each from 0 to 1.
 
     Args:
         kept: The entry.
-        holding: Terms of the query, with the number of texts that contain each.
+        text_counts: Terms of the query, with the number of texts that contain each.
         count: Number of entries.
         now: Current time.
     """
     entry, counts = kept.entry, Counter(build_search_terms(get_search_texts(kept.entry)).split())
-    idf = {term: math.log(count / texts) if texts else 0.0 for term, texts in holding.items()}
+    idf = {term: math.log(count / texts) if texts else 0.0 for term, texts in text_counts.items()}
     most, best = max(counts.values(), default=1), sum(idf.values())
     found = [term for term in idf if term in counts]
     # TF is relative to the most frequent term of the entry. The sum is divided by that of all IDFs.

@@ -60,11 +60,11 @@ class QueryExecution:
     """
 
     def __init__(
-        self, retriever: Retriever, held: NamespaceIndex, request: RecallRequest, meaning: QueryVector
+        self, retriever: Retriever, index: NamespaceIndex, request: RecallRequest, meaning: QueryVector
     ) -> None:
         self._retriever = retriever
-        self._index = held
-        self._positions = held.positions
+        self._index = index
+        self._positions = index.positions
         self._request = request
         self._asking_row = None if request.asking_key is None else self._find_row(request.asking_key)
         self._vector = meaning.vector
@@ -94,11 +94,11 @@ class QueryExecution:
     def compute_importance(self, rows: Rows | slice = ALL_ROWS) -> Floats:
         """Return the current importance of messages from 0 to 1, by content, age and use."""
         # To the stored importance by content, add up to 0.2 for the last two days and up to 0.1 for five accesses.
-        places = self._positions
-        hours = np.maximum(0, to_microseconds(self._request.now) - places["times"][rows]) / 3.6e9
+        positions = self._positions
+        hours = np.maximum(0, to_microseconds(self._request.now) - positions["times"][rows]) / 3.6e9
         recent = np.maximum(0.0, 0.2 - hours / 24 * 0.1)
-        used = np.minimum(0.1, places["accesses"][rows].astype(np.float64) * 0.02)
-        together: Floats = np.round(places["importance"][rows] + recent + used, 6)
+        used = np.minimum(0.1, positions["accesses"][rows].astype(np.float64) * 0.02)
+        together: Floats = np.round(positions["importance"][rows] + recent + used, 6)
         return np.minimum(np.maximum(together, 0.0), 1.0)
 
     def gather_evidence(self, allowed: Flags | None = None) -> Evidence:
@@ -107,16 +107,16 @@ class QueryExecution:
         Args:
             allowed: Flags of the rows that may be returned, for the search of the nearest. Default: all.
         """
-        query, places = self._request.query, self._positions
-        speakers, spoken = places.find_speakers(query.find_speaker_names(places.speakers))
+        query, positions = self._request.query, self._positions
+        speakers, spoken = positions.find_speakers(query.find_speaker_names(positions.speakers))
         # A speaker's name is evidence for who spoke. As a term it would match the messages of others, who address the
         # speaker by name.
         terms = query.get_terms_without(speakers)
         postings = self._find_postings(terms)
         evidence = Evidence(
-            words=score_words(places, find_term_matches(places, postings, terms, self._asking_row)),
+            words=score_words(positions, find_term_matches(positions, postings, terms, self._asking_row)),
             speaker=spoken,
-            time=score_times(places, query.times),
+            time=score_times(positions, query.times),
         )
         self._add_cosines(evidence, allowed)
         return evidence
@@ -127,25 +127,25 @@ class QueryExecution:
     def _rank_second_look(self, allowed: Flags | None, limit: int) -> RankedRows:
         # For questions that depend on an entity they do not name: rank once, then search for the other terms of the
         # best hits and rank again.
-        places, evidence = self._positions, self.gather_evidence(allowed)
-        first = rank(places, evidence, allowed, MAX_LEADS, WEIGHTS)
+        positions, evidence = self._positions, self.gather_evidence(allowed)
+        first = rank(positions, evidence, allowed, MAX_LEADS, WEIGHTS)
         # Follow only hits that match by themselves, at least half as well as the best.
         match_scores = first.signals["message"] + first.signals["meaning"]
         leads = first.rows[match_scores >= match_scores.max(initial=0) / 2]
-        lead_terms = self._retriever.index.get_terms(places["keys"][leads].tolist())
+        lead_terms = self._retriever.index.get_terms(positions["keys"][leads].tolist())
         query_terms = {*self._request.query.terms, *self._request.query.names}
         terms = list(
             dict.fromkeys(term for text in lead_terms.values() for term in text if term not in query_terms)
         )
         postings = self._find_postings(terms[:MAX_LEAD_TERMS])
-        _, spoken = places.find_speakers(terms)
-        evidence.second_look = score_words(places, find_term_matches(places, postings)).with_neighbors[
+        _, spoken = positions.find_speakers(terms)
+        evidence.second_look = score_words(positions, find_term_matches(positions, postings)).with_neighbors[
             NEAR_KERNEL
         ]
         evidence.second_look += LEAD_SPEAKER_WEIGHT * spoken
         # Each lead contains all of its own terms and would match best.
         evidence.second_look[leads] = 0
-        return rank(places, evidence, allowed, limit, WEIGHTS)
+        return rank(positions, evidence, allowed, limit, WEIGHTS)
 
     def _find_postings(self, terms: Sequence[str]) -> Postings | None:
         if not terms:
@@ -206,14 +206,14 @@ class QueryExecution:
         return rows[rows >= 0]
 
     def _fetch_cosines(self, requested: Rows) -> Floats:
-        embedding, places, vectors = self._retriever.embedding, self._positions, self._index.vectors
+        embedding, positions, vectors = self._retriever.embedding, self._positions, self._index.vectors
         assert embedding is not None  # noqa: S101 - there is a vector
         assert vectors is not None  # noqa: S101 - there is a vector
         assert self._vector is not None  # noqa: S101 - checked by the callers
         keys, found = embedding.store.compute_cosines(
-            embedding.get_model_key(), self._vector, places["keys"][requested]
+            embedding.get_model_key(), self._vector, positions["keys"][requested]
         )
-        rows = places.find_rows(keys)
+        rows = positions.find_rows(keys)
         # Messages without vectors are expected while they are being embedded. mark_lost() counts only those whose
         # vectors existed before: somebody has deleted them from the database.
         if len(rows) < len(requested) and (lost := vectors.mark_lost(np.setdiff1d(requested, rows))):
@@ -221,7 +221,7 @@ class QueryExecution:
                 f"the vectors of {lost} messages are missing from the database: they are created again"
             )
         # As in VectorIndex.compute_cosines(), a message without a vector gets the mean of the others.
-        cosines = np.full(places.count, found.mean() if len(found) else 0.0, np.float32)
+        cosines = np.full(positions.count, found.mean() if len(found) else 0.0, np.float32)
         cosines[rows] = found
         return cosines
 
@@ -235,15 +235,15 @@ class QueryExecution:
         return rank_by_importance(self._positions, self.compute_importance(), allowed, limit)
 
     def _rank_by_similarity(self, allowed: Flags | None, limit: int) -> RankedRows:
-        places, vector, vectors = self._positions, self._vector, self._index.vectors
+        positions, vector, vectors = self._positions, self._vector, self._index.vectors
         if self._retriever.embedding is None:
             self.problems.append("no embedder: pass one to MemoryEngine to recall by similarity")
         if vector is None or vectors is None:
             return rank_by_score("similarity", np.zeros(0, np.int64), np.zeros(0), limit)
-        rows = np.arange(places.count) if allowed is None else np.flatnonzero(allowed)
+        rows = np.arange(positions.count) if allowed is None else np.flatnonzero(allowed)
         if vectors.is_in_memory:
             return rank_by_score(
-                "similarity", rows, vectors.compute_cosines(places.count, vector)[rows], limit
+                "similarity", rows, vectors.compute_cosines(positions.count, vector)[rows], limit
             )
         if len(rows) > MAX_EXHAUSTIVE_MESSAGES:
             near = self._find_nearest(vector, allowed)
@@ -279,23 +279,23 @@ class QueryExecution:
         keys = self._positions["keys"][rows].tolist()
         terms = self._retriever.index.get_terms(keys)
         weights = self._retriever.config.recall.tf_idf
-        others = {
+        other_scores = {
             "recency": compute_recency(self._positions, rows, to_microseconds(self._request.now)),
             "importance": self.compute_importance(rows),
             "access": np.minimum(1.0, self._positions["accesses"][rows] * 0.1),
         }
         # Terms that occur nowhere count 0 messages. They still lower the keyword signal.
-        holding = dict.fromkeys(self._request.query.terms, 0) | dict(
+        text_counts = dict.fromkeys(self._request.query.terms, 0) | dict(
             {} if postings is None else postings.count_messages()
         )
         texts = [terms.get(key, ()) for key in keys]
-        return rank_tf_idf(self._positions, rows, texts, holding, others, limit, weights)
+        return rank_tf_idf(self._positions, rows, texts, text_counts, other_scores, limit, weights)
 
     def _find_allowed_rows(self) -> Flags | None:
-        filters, places = self._request.filters, self._positions
+        filters, positions = self._request.filters, self._positions
         if filters is None and not self._request.excluded_keys:
             return None
-        allowed = np.ones(places.count, np.bool_)
+        allowed = np.ones(positions.count, np.bool_)
         allowed[self._find_rows(self._request.excluded_keys)] = False
         if filters is None:
             return allowed
@@ -305,11 +305,11 @@ class QueryExecution:
             # Messages have neither a category nor tags.
             allowed[:] = False
         if filters.roles is not None:
-            allowed &= np.isin(places["roles"], [_ROLE_NUMBERS[Role(role)] for role in filters.roles])
+            allowed &= np.isin(positions["roles"], [_ROLE_NUMBERS[Role(role)] for role in filters.roles])
         if filters.since is not None:
-            allowed &= places["times"] >= to_microseconds(filters.since)
+            allowed &= positions["times"] >= to_microseconds(filters.since)
         if filters.until is not None:
-            allowed &= places["times"] < to_microseconds(filters.until)
+            allowed &= positions["times"] < to_microseconds(filters.until)
         if filters.min_importance > 0:
             allowed &= self.compute_importance() >= filters.min_importance
         return self._filter_tiers(self._filter_sessions(allowed, filters), filters)

@@ -55,8 +55,8 @@ class Indexer:
         )
 
 
-def ends_with_question(said: str) -> bool:
+def ends_with_question(text: str) -> bool:
     """Return True if a text ends with a question."""
-    if said.rstrip().endswith(_QUESTION_MARKS):
+    if text.rstrip().endswith(_QUESTION_MARKS):
         return True
-    return not said.isascii() and _QUESTION_ENDING.search(said[-_ENDING_CHARACTERS:]) is not None
+    return not text.isascii() and _QUESTION_ENDING.search(text[-_ENDING_CHARACTERS:]) is not None

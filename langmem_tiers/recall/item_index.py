@@ -243,9 +243,9 @@ class ItemSearchIndex:
         # np.lexsort sorts by its last key first.
         keys = (rows["pk"], rows["updated"], by_words, best)
         order = used[np.lexsort([-key[used] for key in keys])]
-        holding = {term: len(self._postings.get(term, ())) for term in terms}
+        text_counts = {term: len(self._postings.get(term, ())) for term in terms}
         return ItemRanking(
-            rows["pk"][order], rows["revision"][order], best[order], dict(self.namespace_states), holding
+            rows["pk"][order], rows["revision"][order], best[order], dict(self.namespace_states), text_counts
         )
 
     def _find_best_scores(self, scores: Floats) -> Floats:

@@ -72,7 +72,7 @@ class ItemIndex(Protocol):
         ...
 
     def get_texts(
-        self, places: Sequence[ItemTextKey], model: int
+        self, text_keys: Sequence[ItemTextKey], model: int
     ) -> Mapping[ItemTextKey, tuple[str, bytes | None]]:
         """Return texts that are unchanged since their revision, each with its vector of the model or None."""
         ...

@@ -91,7 +91,7 @@ class Hit(Displayable):
     signals: Mapping[str, float]
     """Score breakdown: the contribution of each signal, by name."""
     found_by: str
-    """Largest signal: ``message``, ``neighbours``, ``session``, ``meaning``, or a signal of a preset."""
+    """Largest signal: ``message``, ``neighbors``, ``session``, ``meaning``, or a signal of a preset."""
     message: Message | None = None
     knowledge: Knowledge | None = None
 

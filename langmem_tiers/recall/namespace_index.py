@@ -11,13 +11,13 @@ import numpy as np
 
 from langmem_tiers.recall.positions import MessagePositions
 from langmem_tiers.recall.ranking import KERNELS
-from langmem_tiers.recall.records import TrialRecord
+from langmem_tiers.recall.records import TrustSampleRecord
 from langmem_tiers.recall.vector_index import (
-    TrialSample,
+    TrustSample,
     VectorIndex,
-    draw_trial_sample,
+    draw_trust_sample,
     find_trust,
-    iter_trial_sizes,
+    iter_sample_sizes,
 )
 from langmem_tiers.storage.search.postings import Postings
 
@@ -184,13 +184,13 @@ class NamespaceIndex:
     def find_postings(self, store: RecallIndexRepository, terms: Sequence[str]) -> Postings:
         """Return the postings of terms: from the cache if the namespace is small, else from the store."""
         assert self.tenant is not None  # noqa: S101 - refresh() came first
-        cache, places = self._lexical_cache, self.positions
-        if cache is not None and cache.message_count < places.count:
-            if float(places["lengths"].sum()) > MAX_CACHED_TERMS:
+        cache, positions = self._lexical_cache, self.positions
+        if cache is not None and cache.message_count < positions.count:
+            if float(positions["lengths"].sum()) > MAX_CACHED_TERMS:
                 # The namespace has become too large for the cache.
                 cache = self._lexical_cache = None
             else:
-                keys = places["keys"][cache.message_count :].tolist()
+                keys = positions["keys"][cache.message_count :].tolist()
                 cache.add(keys, store.get_terms(keys))
         return store.find_postings(self.tenant.key, terms) if cache is None else cache.find_postings(terms)
 
@@ -214,12 +214,12 @@ class NamespaceIndex:
 
     def update_trust(
         self, embedding: EmbeddingClient, store: RecallIndexRepository, *, may_wait: bool = False
-    ) -> TrialRecord | None:
+    ) -> TrustSampleRecord | None:
         """Measure the trust in the embedder, each time the number of messages has doubled.
 
         The trust depends on the stored messages only, so a result of another process is used as it is. If the store
         searches the vectors, fetching the sample takes time. With ``may_wait``, a trust that was measured on fewer
-        messages then remains in use, and ``vectors.is_trial_pending`` is set.
+        messages then remains in use, and ``vectors.is_measurement_pending`` is set.
 
         Args:
             embedding: Client of the embedder.
@@ -229,66 +229,66 @@ class NamespaceIndex:
         Returns:
             The sample, if this call has measured the trust. The caller should store it for other processes.
         """
-        vectors, places = self.vectors, self.positions
-        sizes = list(iter_trial_sizes(places.count))
-        if vectors is None or not sizes or vectors.trial_size == sizes[0]:
+        vectors, positions = self.vectors, self.positions
+        sizes = list(iter_sample_sizes(positions.count))
+        if vectors is None or not sizes or vectors.sample_size == sizes[0]:
             return None
-        picked = self._choose_sample(vectors, sizes)
-        if picked is None or picked.extent == vectors.trial_extent:
+        sample = self._choose_sample(vectors, sizes)
+        if sample is None or sample.extent == vectors.sample_extent:
             return None
         assert self.tenant is not None  # noqa: S101 - refresh() came first
-        tried = TrialRecord(int(places["keys"][picked.size - 1]), *picked.extent)
+        sample_record = TrustSampleRecord(int(positions["keys"][sample.size - 1]), *sample.extent)
         # Use the stored trust if it was measured on the same sample. A process without a trust also uses one that was
         # measured on fewer messages, if these are still the first ones.
         known = embedding.store.get_trust(self.tenant, embedding.get_model_key())
         if known is not None and (
-            known[0] == tried or (vectors.trial_extent is None and self._has_same_messages(known[0]))
+            known[0] == sample_record or (vectors.sample_extent is None and self._has_same_messages(known[0]))
         ):
-            vectors.trial_extent, vectors.trust = known[0].extent, known[1]
-        if vectors.trial_extent == picked.extent:
-            vectors.is_trial_pending = False
+            vectors.sample_extent, vectors.trust = known[0].extent, known[1]
+        if vectors.sample_extent == sample.extent:
+            vectors.is_measurement_pending = False
             return None
-        if may_wait and vectors.trial_extent is not None and not vectors.is_in_memory:
-            vectors.trial_size, vectors.is_trial_pending = 0, True
+        if may_wait and vectors.sample_extent is not None and not vectors.is_in_memory:
+            vectors.sample_size, vectors.is_measurement_pending = 0, True
             return None
-        vectors.trial_extent, vectors.is_trial_pending = picked.extent, False
-        vectors.trust = self._measure_trust(embedding, store, vectors, picked)
-        return tried
+        vectors.sample_extent, vectors.is_measurement_pending = sample.extent, False
+        vectors.trust = self._measure_trust(embedding, store, vectors, sample)
+        return sample_record
 
-    def _has_same_messages(self, tried: TrialRecord) -> bool:
+    def _has_same_messages(self, sample_record: TrustSampleRecord) -> bool:
         # True if the messages that the sample was drawn from are still the first ones of the namespace.
         keys = self.positions["keys"]
-        return tried.size <= len(keys) and int(keys[tried.size - 1]) == tried.last_key
+        return sample_record.size <= len(keys) and int(keys[sample_record.size - 1]) == sample_record.last_key
 
     def _measure_trust(
         self,
         embedding: EmbeddingClient,
         store: RecallIndexRepository,
         vectors: VectorIndex,
-        picked: TrialSample,
+        sample: TrustSample,
     ) -> Trust:
-        places = self.positions
-        keys = [places["keys"][rows].tolist() for rows in picked.parts]
+        positions = self.positions
+        keys = [positions["keys"][rows].tolist() for rows in sample.parts]
         terms = store.get_terms([key for part in keys for key in part])
         if vectors.is_in_memory:
-            tables = [vectors.get_vectors(rows) for rows in picked.parts]
+            tables = [vectors.get_vectors(rows) for rows in sample.parts]
         else:
             tables = [self._fetch_vectors(embedding, part) for part in keys]
-        return find_trust(places, picked, tables, [[terms.get(key, ()) for key in part] for part in keys])
+        return find_trust(positions, sample, tables, [[terms.get(key, ()) for key in part] for part in keys])
 
-    def _choose_sample(self, vectors: VectorIndex, sizes: list[int]) -> TrialSample | None:
-        # Use the largest sample that has vectors. `trial_size` remembers a final result, to skip this next time.
+    def _choose_sample(self, vectors: VectorIndex, sizes: list[int]) -> TrustSample | None:
+        # Use the largest sample that has vectors. `sample_size` remembers a final result, to skip this next time.
         for size in sizes:
-            whole = draw_trial_sample(self.positions, size)
+            whole = draw_trust_sample(self.positions, size)
             if whole is None:
                 # Fewer messages do not suffice either. Only the largest size is a final result: a smaller one is
                 # reached if vectors of a larger sample are still missing.
-                vectors.trial_size = sizes[0] if size == sizes[0] else 0
+                vectors.sample_size = sizes[0] if size == sizes[0] else 0
                 return None
-            picked = whole.restrict_to(vectors.get_vector_flags(self.positions.count))
-            if picked is not None:
-                vectors.trial_size = size if picked.extent == whole.extent else 0
-                return picked
+            sample = whole.restrict_to(vectors.get_vector_flags(self.positions.count))
+            if sample is not None:
+                vectors.sample_size = size if sample.extent == whole.extent else 0
+                return sample
         return None
 
     def _fetch_vectors(

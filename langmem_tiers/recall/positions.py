@@ -35,7 +35,7 @@ _COLUMN_TYPES = {
     "times": np.int64,
     "roles": np.uint8,
     "lengths": np.float32,
-    "asks": np.bool_,
+    "is_question": np.bool_,
     "importance": np.float64,
     "accesses": np.float32,
 }
@@ -57,7 +57,7 @@ class MessagePositions:
     - ``session``: session number, from 0 in order of appearance
     - ``speaker``: speaker number, see ``Speakers``
     - ``follows_question``: True if the previous message of the session ends with a question
-    - ``neighbours``: rows of the neighbors, one slot per entry of ``NEIGHBOR_OFFSETS``, -1 for none
+    - ``neighbors``: rows of the neighbors, one slot per entry of ``NEIGHBOR_OFFSETS``, -1 for none
     - ``lent{k}``, ``borrowed{k}``: weights to and from each neighbor, by kernel
     - ``length{k}``, ``joined{k}``: length in terms and length of the vector sum, with neighbors, by kernel
 
@@ -74,7 +74,7 @@ class MessagePositions:
         self._columns["session"] = np.zeros(0, np.int32)
         self._columns["speaker"] = np.zeros(0, np.int32)
         self._columns["follows_question"] = np.zeros(0, np.bool_)
-        self._columns["neighbours"] = np.zeros((0, len(NEIGHBOR_OFFSETS)), np.int32)
+        self._columns["neighbors"] = np.zeros((0, len(NEIGHBOR_OFFSETS)), np.int32)
         for number in range(len(kernels)):
             self._columns[f"lent{number}"] = np.zeros((0, len(NEIGHBOR_OFFSETS)), np.float32)
             self._columns[f"length{number}"] = np.zeros(0, np.float32)
@@ -194,7 +194,7 @@ class MessagePositions:
         # Neighbors are adjacent in their session, but rows are ordered by key, which mixes the sessions. Build a chain
         # of rows, session after session: the last known rows of the session, followed by its new rows by position.
         columns = self._columns
-        columns["neighbours"][start : self.count] = -1
+        columns["neighbors"][start : self.count] = -1
         keys = columns["sessions"][start : self.count]
         order = np.lexsort((columns["positions"][start : self.count], keys)) + start
         chain: list[NDArray[np.int64]] = []
@@ -222,20 +222,20 @@ class MessagePositions:
             new = (session[own] == session[other]) & ((chain[own] >= start) | (chain[other] >= start))
             own, other = own[new], other[new]
             changed[own] = True
-            columns["neighbours"][chain[own], slot] = chain[other]
+            columns["neighbors"][chain[own], slot] = chain[other]
             distance = np.abs(middles[other] - middles[own])
             for number, kernel in enumerate(self.kernels):
                 share = np.exp(-distance / kernel.reach) * (FORWARD_WEIGHT if offset > 0 else BACKWARD_WEIGHT)
                 columns[f"lent{number}"][chain[own], slot] = share
             if offset == 1:
-                columns["follows_question"][chain[other]] = columns["asks"][chain[own]]
+                columns["follows_question"][chain[other]] = columns["is_question"][chain[own]]
         # A new row without neighbors is in no pair, but its sums still have to be set.
         changed |= chain >= start
         self._update_incoming_weights(chain[changed])
 
     def _update_incoming_weights(self, rows: NDArray[np.int64]) -> None:
         columns = self._columns
-        near = columns["neighbours"][rows]
+        near = columns["neighbors"][rows]
         has_neighbor = near >= 0
         lengths = np.where(has_neighbor, columns["lengths"][near], 0)
         for number in range(len(self.kernels)):

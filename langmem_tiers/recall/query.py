@@ -43,11 +43,11 @@ def _build_han_forms(name: str) -> tuple[str, ...]:
         return ()  # already a short form
     # Four characters have a two-character surname, as do those in the list; all others have one character.
     family = name[:2] if len(name) == 4 or name[:2] in _TWO_CHARACTER_SURNAMES else name[0]
-    given = name[len(family) :]
-    if not given:
+    given_name = name[len(family) :]
+    if not given_name:
         return ()
-    called = (given, family) if len(family) > 1 else (given, f"小{family}", f"老{family}")
-    familiar = (given[-1] * 2, f"小{given[-1]}", f"阿{given[-1]}")
+    called = (given_name, family) if len(family) > 1 else (given_name, f"小{family}", f"老{family}")
+    familiar = (given_name[-1] * 2, f"小{given_name[-1]}", f"阿{given_name[-1]}")
     return tuple(dict.fromkeys(form for form in (*called, *familiar) if len(form) > 1))
 
 
@@ -201,8 +201,8 @@ def extract_distinct_terms(text: str) -> list[str]:
     if len(terms) <= MAX_TERMS:
         return terms
     # A word of a script without spaces makes several terms, so such a query may have more of them.
-    most = MAX_TERMS * (_TERMS_PER_UNSPACED_WORD if any(find_unspaced_runs(text)) else 1)
-    return terms if len(terms) <= most else [*terms[: most // 2], *terms[-most // 2 :]]
+    max_terms = MAX_TERMS * (_TERMS_PER_UNSPACED_WORD if any(find_unspaced_runs(text)) else 1)
+    return terms if len(terms) <= max_terms else [*terms[: max_terms // 2], *terms[-max_terms // 2 :]]
 
 
 def _find_name_spans(run: str, names: Container[str], longest: int) -> Iterator[tuple[int, int]]:

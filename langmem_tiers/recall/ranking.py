@@ -97,21 +97,21 @@ class RankedRows:
 
 
 def rank(
-    places: MessagePositions, evidence: Evidence, allowed: Flags | None, limit: int, weights: Weights
+    positions: MessagePositions, evidence: Evidence, allowed: Flags | None, limit: int, weights: Weights
 ) -> RankedRows:
     """Return the best allowed rows.
 
     Args:
-        places: Positions of the namespace's messages.
+        positions: Positions of the namespace's messages.
         evidence: Evidence for each row.
         allowed: Flags of the rows that may be returned. None allows all.
         limit: Maximum number of rows.
         weights: Weights of the signals.
     """
-    candidates = choose_candidates(places, evidence, allowed, limit, weights)
+    candidates = choose_candidates(positions, evidence, allowed, limit, weights)
     rows, signals = (
-        np.arange(places.count)[candidates],
-        _compute_signals(places, evidence, candidates, weights),
+        np.arange(positions.count)[candidates],
+        _compute_signals(positions, evidence, candidates, weights),
     )
     together = np.concatenate(list(signals.values())).reshape(len(signals), len(rows))
     scores = together.sum(axis=0)
@@ -131,21 +131,21 @@ def _find_best_rows(scores: Floats, limit: int) -> Rows:
 
 
 def _compute_signals(
-    places: MessagePositions, evidence: Evidence, rows: Rows | slice, weights: Weights
+    positions: MessagePositions, evidence: Evidence, rows: Rows | slice, weights: Weights
 ) -> dict[str, Floats]:
-    found = _compute_match_features(places, evidence, rows)
+    found = _compute_match_features(positions, evidence, rows)
     near, wide = found["near"], found["wide"]
-    # Report the part of the word score that the message reaches alone as "message", the rest as "neighbours". Length
-    # norms differ, so the own score may exceed the others: cap it, or "neighbours" would become negative.
+    # Report the part of the word score that the message reaches alone as "message", the rest as "neighbors". Length
+    # norms differ, so the own score may exceed the others: cap it, or "neighbors" would become negative.
     own = np.minimum(evidence.words.own[rows], np.minimum(near, wide))
     signals: dict[str, Floats] = {
         "message": (weights.near + weights.wide) * own,
-        "neighbours": weights.near * (near - own) + weights.wide * (wide - own),
+        "neighbors": weights.near * (near - own) + weights.wide * (wide - own),
         "session": weights.session * found["session"],
         "meaning": weights.meaning * found["meaning"],
         "speaker": weights.speaker * found["speaker"],
         "time": weights.time * found["time"],
-        "form": _score_form(places, rows, weights),
+        "form": _score_form(positions, rows, weights),
     }
     if evidence.second_look is not None:
         signals["second look"] = SECOND_LOOK_WEIGHT * evidence.second_look[rows]
@@ -153,30 +153,30 @@ def _compute_signals(
 
 
 def _compute_match_features(
-    places: MessagePositions, evidence: Evidence, rows: Rows | slice
+    positions: MessagePositions, evidence: Evidence, rows: Rows | slice
 ) -> dict[str, Floats]:
     words = evidence.words
     near = words.with_neighbors[NEAR_KERNEL][rows]
     return {
         "near": near,
         "wide": words.with_neighbors[WIDE_KERNEL][rows],
-        "session": words.sessions[places["session"][rows]],
-        "meaning": _score_meaning(places, evidence, rows, len(near)),
+        "session": words.sessions[positions["session"][rows]],
+        "meaning": _score_meaning(positions, evidence, rows, len(near)),
         "speaker": evidence.speaker[rows],
         "time": evidence.time[rows],
     }
 
 
-def _compute_form_features(places: MessagePositions, rows: Rows | slice) -> dict[str, Floats]:
+def _compute_form_features(positions: MessagePositions, rows: Rows | slice) -> dict[str, Floats]:
     return {
-        "asks": places["asks"][rows],
-        "answers": places["follows_question"][rows],
-        "length": np.log1p(np.minimum(places["lengths"][rows], MAX_LENGTH_TERMS)),
+        "asks": positions["is_question"][rows],
+        "answers": positions["follows_question"][rows],
+        "length": np.log1p(np.minimum(positions["lengths"][rows], MAX_LENGTH_TERMS)),
     }
 
 
 def choose_candidates(
-    places: MessagePositions, evidence: Evidence, allowed: Flags | None, limit: int, weights: Weights
+    positions: MessagePositions, evidence: Evidence, allowed: Flags | None, limit: int, weights: Weights
 ) -> Rows | slice:
     """Return the rows to score: all allowed rows of a small namespace, else the best by each kind of evidence.
 
@@ -184,7 +184,7 @@ def choose_candidates(
     that only one kind of evidence supports is therefore not lost.
     """
     # slice(None) means all rows. Indexing with it creates views, while an array of all rows would copy.
-    if places.count <= MAX_EXHAUSTIVE_MESSAGES:
+    if positions.count <= MAX_EXHAUSTIVE_MESSAGES:
         return slice(None) if allowed is None else np.flatnonzero(allowed)
     if allowed is not None and np.count_nonzero(allowed) <= MAX_EXHAUSTIVE_MESSAGES:
         return np.flatnonzero(allowed)
@@ -192,7 +192,7 @@ def choose_candidates(
     by_words = (
         weights.near * words.with_neighbors[NEAR_KERNEL] + weights.wide * words.with_neighbors[WIDE_KERNEL]
     )
-    by_words += weights.session * words.sessions[places["session"]]
+    by_words += weights.session * words.sessions[positions["session"]]
     by_words += weights.time * evidence.time
     hint = by_words + weights.speaker * evidence.speaker
     # Several times the limit: a candidate that is mediocre by one kind of evidence may win by the sum.
@@ -207,11 +207,11 @@ def choose_candidates(
     return np.unique(np.concatenate(found))
 
 
-def score_times(places: MessagePositions, ranges: Sequence[TimeRange]) -> Floats:
+def score_times(positions: MessagePositions, ranges: Sequence[TimeRange]) -> Floats:
     """Return 1 for messages within one of the ranges, falling to 0 over the 10 days after it."""
-    scores = np.zeros(places.count)
+    scores = np.zeros(positions.count)
     for span in ranges:
-        times, start, end = places["times"], to_microseconds(span.start), to_microseconds(span.end)
+        times, start, end = positions["times"], to_microseconds(span.start), to_microseconds(span.end)
         late = 1 - (times - end) / AFTERMATH_MICROSECONDS
         scores = np.maximum(scores, np.where(times < start, 0, np.where(times < end, 1, np.clip(late, 0, 1))))
     return scores
@@ -226,7 +226,7 @@ def _find_top_rows(scores: Floats, allowed: Flags | None, many: int) -> Rows:
     return best if rows is None else rows[best]
 
 
-def _score_meaning(places: MessagePositions, evidence: Evidence, rows: Rows | slice, count: int) -> Floats:
+def _score_meaning(positions: MessagePositions, evidence: Evidence, rows: Rows | slice, count: int) -> Floats:
     if evidence.trust is None or evidence.trust.share == 0 or not count:
         return np.zeros(count)
     cosines = evidence.cosines
@@ -234,21 +234,21 @@ def _score_meaning(places: MessagePositions, evidence: Evidence, rows: Rows | sl
         if evidence.fetch_cosines is None:
             return np.zeros(count)
         # The store computes cosines on demand: for the candidates and for their neighbors.
-        near, own = places["neighbours"][rows], np.arange(places.count)[rows]
+        near, own = positions["neighbors"][rows], np.arange(positions.count)[rows]
         cosines = evidence.fetch_cosines(np.unique(np.concatenate([own, near[near >= 0]])))
-    together = combine_neighbor_cosines(places, NEAR_KERNEL, cosines, rows)
+    together = combine_neighbor_cosines(positions, NEAR_KERNEL, cosines, rows)
     return evidence.trust.share * evidence.trust.scale * together
 
 
-def _score_form(places: MessagePositions, rows: Rows | slice, weights: Weights) -> Floats:
+def _score_form(positions: MessagePositions, rows: Rows | slice, weights: Weights) -> Floats:
     # A slice is always all rows. Their form does not depend on the query, so it is cached until rows are added.
     if isinstance(rows, slice):
-        return places.get_or_compute(weights, lambda: _compute_form_score(places, rows, weights))
-    return _compute_form_score(places, rows, weights)
+        return positions.get_or_compute(weights, lambda: _compute_form_score(positions, rows, weights))
+    return _compute_form_score(positions, rows, weights)
 
 
-def _compute_form_score(places: MessagePositions, rows: Rows | slice, weights: Weights) -> Floats:
-    parts = _compute_form_features(places, rows)
+def _compute_form_score(positions: MessagePositions, rows: Rows | slice, weights: Weights) -> Floats:
+    parts = _compute_form_features(positions, rows)
     form: Floats = (
         weights.length * parts["length"] + weights.asks * parts["asks"] + weights.answers * parts["answers"]
     )
@@ -263,21 +263,21 @@ MAX_SCORED_MESSAGES = 1000
 """Maximum number of messages that TF-IDF scores, chosen by BM25."""
 
 
-def rank_by_recency(places: MessagePositions, allowed: Flags | None, limit: int) -> RankedRows:
+def rank_by_recency(positions: MessagePositions, allowed: Flags | None, limit: int) -> RankedRows:
     """Return the newest messages first. Ties are broken by the higher key."""
-    rows = _list_allowed_rows(places, allowed)
+    rows = _list_allowed_rows(positions, allowed)
     # np.lexsort sorts by its last key first. Rows ascend by key, so -rows prefers the higher key among equals.
-    rows = rows[np.lexsort((-rows, -places["times"][rows]))][:limit]
+    rows = rows[np.lexsort((-rows, -positions["times"][rows]))][:limit]
     scores = 1 - np.arange(len(rows)) / limit
     return RankedRows(rows, scores, {"recency": scores})
 
 
 def rank_by_importance(
-    places: MessagePositions, importance: Floats, allowed: Flags | None, limit: int
+    positions: MessagePositions, importance: Floats, allowed: Flags | None, limit: int
 ) -> RankedRows:
     """Return the most important messages first. Ties are broken by the newer message."""
-    rows = _list_allowed_rows(places, allowed)
-    rows = rows[np.lexsort((-rows, -places["times"][rows], -importance[rows]))][:limit]
+    rows = _list_allowed_rows(positions, allowed)
+    rows = rows[np.lexsort((-rows, -positions["times"][rows], -importance[rows]))][:limit]
     scores = importance[rows].astype(np.float64)
     return RankedRows(rows, scores, {"importance": scores})
 
@@ -312,53 +312,55 @@ def rank_hybrid(
 
 
 def rank_tf_idf(
-    places: MessagePositions,
+    positions: MessagePositions,
     rows: Rows,
     texts: Sequence[Sequence[str]],
-    holding: Mapping[str, int],
-    others: Mapping[str, Floats],
+    text_counts: Mapping[str, int],
+    other_scores: Mapping[str, Floats],
     limit: int,
     weights: TfIdfWeights,
 ) -> RankedRows:
     """Rank candidates by the weighted mean of five signals.
 
     Args:
-        places: Positions of the namespace's messages.
+        positions: Positions of the namespace's messages.
         rows: The candidates.
         texts: Terms of each candidate.
-        holding: The query's terms, with the number of messages that contain each.
-        others: Recency, importance and access of the candidates.
+        text_counts: The query's terms, with the number of messages that contain each.
+        other_scores: Recency, importance and access of the candidates.
         limit: Maximum number of rows.
         weights: Weight of each signal.
     """
-    idf = {term: float(np.log(places.count / count)) if count else 0.0 for term, count in holding.items()}
+    idf = {
+        term: float(np.log(positions.count / count)) if count else 0.0 for term, count in text_counts.items()
+    }
     best = sum(idf.values())
     semantic, keyword = np.zeros(len(rows)), np.zeros(len(rows))
     for number, text in enumerate(texts):
         # semantic: TF-IDF of the query's terms, with TF relative to the most frequent term of the message.
         # Divided by the sum of all IDFs, it is at most 1. keyword: share of the query's terms that occur.
         counts = Counter(text)
-        most = max(counts.values(), default=1)
+        max_count = max(counts.values(), default=1)
         known = [term for term in idf if term in counts]
-        semantic[number] = sum(counts[term] / most * idf[term] for term in known) / best if best else 0.0
+        semantic[number] = sum(counts[term] / max_count * idf[term] for term in known) / best if best else 0.0
         keyword[number] = len(known) / len(idf) if idf else 0.0
-    given = {"semantic": semantic, "keyword": keyword, **others}
+    signals = {"semantic": semantic, "keyword": keyword, **other_scores}
     # Only the ratio of the weights matters: the configuration need not make them add up to 1.
-    total = sum(getattr(weights, name) for name in given)
+    total = sum(getattr(weights, name) for name in signals)
     return _rank_by_signals(
-        rows, {name: getattr(weights, name) / total * part for name, part in given.items()}, limit
+        rows, {name: getattr(weights, name) / total * part for name, part in signals.items()}, limit
     )
 
 
-def compute_recency(places: MessagePositions, rows: Rows, now: int) -> Floats:
+def compute_recency(positions: MessagePositions, rows: Rows, now: int) -> Floats:
     """Return the recency of messages: 1 for now, halved every 30 days."""
-    ages = np.maximum(0, now - places["times"][rows])
+    ages = np.maximum(0, now - positions["times"][rows])
     faded: Floats = np.exp2(-ages / HALF_LIFE_MICROSECONDS)
     return faded
 
 
-def _list_allowed_rows(places: MessagePositions, allowed: Flags | None) -> Rows:
-    return np.arange(places.count) if allowed is None else np.flatnonzero(allowed)
+def _list_allowed_rows(positions: MessagePositions, allowed: Flags | None) -> Rows:
+    return np.arange(positions.count) if allowed is None else np.flatnonzero(allowed)
 
 
 def _rank_by_signals(rows: Rows, signals: Mapping[str, Floats], limit: int) -> RankedRows:

@@ -47,7 +47,7 @@ class IndexRows:
     roles: NDArray[np.uint8]
     """Indexes into the members of the enum ``Role``."""
     lengths: NDArray[np.float32]
-    asks: NDArray[np.bool_]
+    is_question: NDArray[np.bool_]
     importance: NDArray[np.float64]
     accesses: NDArray[np.float32]
     speakers: Sequence[str | None]
@@ -99,7 +99,7 @@ class VectorSearchFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialRecord:
+class TrustSampleRecord:
     """Sample on which a model was measured. The same sample always gives the same trust."""
 
     last_key: int

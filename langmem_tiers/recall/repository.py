@@ -66,11 +66,13 @@ _COUNT_ACCESSES = text(
 )
 _HAS_KNOWLEDGE = exists().where(knowledge.c.namespace_pk == namespaces.c.pk).label("knows")
 _NEWEST = select(func.max(messages.c.pk)).where(messages.c.namespace_pk == namespaces.c.pk).label("newest")
-_TENANT_QUERY = select(namespaces.c.pk, namespaces.c.erased, _HAS_KNOWLEDGE).where(
+_TENANT_QUERY = select(namespaces.c.pk, namespaces.c.erasure_epoch, _HAS_KNOWLEDGE).where(
     namespaces.c.path == bindparam("path")
 )
 ERASURE_EPOCH_QUERY = (
-    select(namespaces.c.erased).where(namespaces.c.pk == bindparam("namespace")).with_for_update(read=True)
+    select(namespaces.c.erasure_epoch)
+    .where(namespaces.c.pk == bindparam("namespace"))
+    .with_for_update(read=True)
 )
 _MESSAGES_QUERY = (
     select(*MESSAGE_COLUMNS, *OVERRIDE_COLUMNS, sessions.c.name.label("session_name"))
@@ -80,7 +82,9 @@ _MESSAGES_QUERY = (
         .join(namespaces, namespaces.c.pk == messages.c.namespace_pk)
         .outerjoin(entries, entries.c.message_pk == messages.c.pk)
     )
-    .where(namespaces.c.pk == bindparam("namespace"), namespaces.c.erased == bindparam("erased"))
+    .where(
+        namespaces.c.pk == bindparam("namespace"), namespaces.c.erasure_epoch == bindparam("erasure_epoch")
+    )
 )
 
 
@@ -106,7 +110,7 @@ def _build_rows_query(is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT
             _to_microseconds(messages.c.created_at, is_sqlite).label("microseconds"),
             messages.c.role,
             messages.c.term_count,
-            messages.c.asks,
+            messages.c.is_question,
             messages.c.importance,
             accesses.c.count,
             messages.c.speaker,
@@ -170,7 +174,7 @@ class RecallIndexRepository:
             tenant = self._tenant_statement.run(connection, {"path": build_namespace_key(namespace)})
             if tenant is None:
                 return IndexChanges(None, _build_empty_rows(), 0)
-            key, erased, has_knowledge, watermark = tenant
+            key, erasure_epoch, has_knowledge, watermark = tenant
             # SQLite: the newest key shows whether the second query is needed at all.
             has_changes = not self._database.is_sqlite or (watermark or 0) > mark
             rows = statement.fetch_all(connection, {"namespace": key, "mark": mark}) if has_changes else []
@@ -178,7 +182,7 @@ class RecallIndexRepository:
             watermark = rows[-1][0] if rows else mark
         terms = {row[0]: self._unpack_terms(row[-1]) for row in rows} if with_terms else {}
         return IndexChanges(
-            Tenant(key, erased),
+            Tenant(key, erasure_epoch),
             _build_index_rows(rows) if rows else _build_empty_rows(),
             watermark,
             bool(has_knowledge),
@@ -228,7 +232,8 @@ class RecallIndexRepository:
         keys_parameter = to_keys_parameter(keys, self._database.is_sqlite)
         with self._database.read_raw() as connection:
             rows = self._messages_statement.fetch_named(
-                connection, {"keys": keys_parameter, "namespace": tenant.key, "erased": tenant.erasure_epoch}
+                connection,
+                {"keys": keys_parameter, "namespace": tenant.key, "erasure_epoch": tenant.erasure_epoch},
             )
         items = to_view_items(rows, self._database.label)
         return {
@@ -275,7 +280,9 @@ def _build_index_rows(rows: Sequence[AnyRow]) -> IndexRows:
     import numpy as np  # noqa: PLC0415 - slow to import, only needed to recall
 
     columns = list(zip(*rows, strict=True)) if rows else [()] * 10
-    keys, session_keys, positions, times, roles, lengths, asks, importance, counts, speakers = columns[:10]
+    keys, session_keys, positions, times, roles, lengths, is_question, importance, counts, speakers = columns[
+        :10
+    ]
     return IndexRows(
         keys=np.array(keys, np.int64),
         sessions=np.array(session_keys, np.int64),
@@ -283,7 +290,7 @@ def _build_index_rows(rows: Sequence[AnyRow]) -> IndexRows:
         times=np.array(times, np.int64),
         roles=np.array([_ROLE_NUMBERS[role] for role in roles], np.uint8),
         lengths=np.array(lengths, np.float32),
-        asks=np.array(asks, np.bool_),
+        is_question=np.array(is_question, np.bool_),
         importance=np.array(importance, np.float64),
         accesses=np.array([count or 0 for count in counts], np.float32),
         speakers=speakers,

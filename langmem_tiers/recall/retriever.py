@@ -125,20 +125,20 @@ class Retriever:
     def embed(
         self,
         namespace: NamespacePath,
-        go_on: Callable[[], bool] = lambda: True,
+        should_continue: Callable[[], bool] = lambda: True,
         progress: Callable[[int, int], None] | None = None,
     ) -> int:
         """Embed every message that has no vector yet, and return their number.
 
         Args:
             namespace: The namespace.
-            go_on: Called before each batch. Embedding stops when it returns False.
+            should_continue: Called before each batch. Embedding stops when it returns False.
             progress: Called after each batch with the number of embedded messages and the total.
         """
         if self._backfill is None:
             return 0
         index = self._get_index(namespace)
-        done = self._backfill.embed_missing(index, go_on, progress)
+        done = self._backfill.embed_missing(index, should_continue, progress)
         self._update_size(index)
         return done
 
@@ -220,14 +220,14 @@ class Retriever:
             problems=tuple(execution.problems),
         )
 
-    def get_query_vector(self, held: NamespaceIndex, request: RecallRequest) -> QueryVector:
+    def get_query_vector(self, index: NamespaceIndex, request: RecallRequest) -> QueryVector:
         """Return the vector of a request's query.
 
         Call it without holding the lock of the index, because an embedder may be slow.
         """
         if self._backfill is None:
             return QueryVector()
-        return self._backfill.get_query_vector(held, request.query, request.strategy, request.excluded_keys)
+        return self._backfill.get_query_vector(index, request.query, request.strategy, request.excluded_keys)
 
     def _get_index(self, namespace: NamespacePath) -> NamespaceIndex:
         from langmem_tiers.recall.namespace_index import NamespaceIndex  # noqa: PLC0415 - as above
@@ -340,8 +340,8 @@ def build_recall_request(
     limit: int,
     strategy: Strategy = Strategy.BEST,
     filters: RecallFilters | None = None,
-    without: Sequence[int] = (),
-    asking: int | None = None,
+    excluded_keys: Sequence[int] = (),
+    asking_key: int | None = None,
 ) -> RecallRequest:
     """Parse a query and build the request.
 
@@ -351,7 +351,7 @@ def build_recall_request(
         limit: Maximum number of hits.
         strategy: Ranking strategy. Default: ``Strategy.BEST``.
         filters: Restrictions on the hits. Default: none.
-        without: Keys of messages that are not recalled. Default: none.
-        asking: Key of the stored message that is the query. Default: none.
+        excluded_keys: Keys of messages that are not recalled. Default: none.
+        asking_key: Key of the stored message that is the query. Default: none.
     """
-    return RecallRequest(parse_query(text, now), limit, strategy, filters, now, without, asking)
+    return RecallRequest(parse_query(text, now), limit, strategy, filters, now, excluded_keys, asking_key)

@@ -28,7 +28,7 @@ MAX_SAMPLE_PAIRS, MAX_SAMPLE_OTHERS = 64, 512
 """Maximum size of a sample: pairs of consecutive messages, and messages to compare them with."""
 MIN_SAMPLE_PAIRS, MIN_SAMPLE_OTHERS = 12, 4
 """Minimum number of pairs in a sample, and of unrelated messages per pair."""
-FIRST_TRIAL_MESSAGES = 16
+FIRST_SAMPLE_MESSAGES = 16
 """Number of messages of the first measurement. Each later one uses twice as many."""
 MIN_FAR_MESSAGES = 20
 """Distance above which two messages of the same session count as unrelated."""
@@ -43,35 +43,35 @@ REFERENCE_SPREAD = 0.13
 
 
 @dataclass(frozen=True, slots=True)
-class TrialSample:
+class TrustSample:
     """Sample to measure a model on: messages, the message before each, and other messages for comparison."""
 
     size: int
     """Number of messages that the sample was drawn from."""
     rows: Rows
     before: Rows
-    others: Rows
+    other_rows: Rows
 
     @property
     def parts(self) -> tuple[Rows, Rows, Rows]:
         """Rows of the messages, of those before them and of the others."""
-        return self.rows, self.before, self.others
+        return self.rows, self.before, self.other_rows
 
     @property
     def extent(self) -> tuple[int, int, int]:
         """Size of the sample. Differs from that of the whole sample if some messages have no vectors."""
-        return self.size, len(self.rows), len(self.others)
+        return self.size, len(self.rows), len(self.other_rows)
 
-    def restrict_to(self, there: Flags) -> TrialSample | None:
+    def restrict_to(self, there: Flags) -> TrustSample | None:
         """Return the part of the sample that has vectors, or None if it is too small.
 
         Args:
             there: Flags of the rows that have vectors.
         """
-        pairs, others = there[self.rows] & there[self.before], there[self.others]
-        if min(pairs.mean(), others.mean()) < MIN_VECTOR_SHARE:
+        pairs, other_rows = there[self.rows] & there[self.before], there[self.other_rows]
+        if min(pairs.mean(), other_rows.mean()) < MIN_VECTOR_SHARE:
             return None
-        return TrialSample(self.size, self.rows[pairs], self.before[pairs], self.others[others])
+        return TrustSample(self.size, self.rows[pairs], self.before[pairs], self.other_rows[other_rows])
 
 
 class VectorIndex:
@@ -83,11 +83,11 @@ class VectorIndex:
     def __init__(self, dimension: int) -> None:
         self.watermark = 0
         self.trust = Trust()
-        self.trial_extent: tuple[int, int, int] | None = None
+        self.sample_extent: tuple[int, int, int] | None = None
         """Size of the sample that the trust was measured on, None before the first measurement."""
-        self.trial_size = 0
+        self.sample_size = 0
         """Number of messages that the sample was drawn from, if the sample is final. Else 0."""
-        self.is_trial_pending = False
+        self.is_measurement_pending = False
         """True if there are enough messages for a larger sample that was not measured yet."""
         self.last_cleanup_day = 0
         """Day of the last search for unused vectors of other models, as a proleptic ordinal."""
@@ -106,28 +106,28 @@ class VectorIndex:
         """Memory used by the vectors in bytes."""
         return self._matrix.nbytes
 
-    def put(self, places: MessagePositions, keys: Rows, vectors: Floats | None) -> None:
+    def put(self, positions: MessagePositions, keys: Rows, vectors: Floats | None) -> None:
         """Add vectors, or only record that they exist.
 
         Args:
-            places: Positions of the namespace's messages.
+            positions: Positions of the namespace's messages.
             keys: Keys of the messages.
             vectors: One row per message. None if the store searches the vectors itself.
         """
         self.is_in_memory = vectors is not None
-        self._grow(places.count)
-        rows = places.find_rows(keys)
+        self._grow(positions.count)
+        rows = positions.find_rows(keys)
         here = rows >= 0
         self._has_vector[rows[here]] = True
         if vectors is not None:
             self._matrix[rows[here]] = normalize_vectors(vectors[here])
 
-    def move_rows(self, keys: Rows, places: MessagePositions) -> bool:
+    def move_rows(self, keys: Rows, positions: MessagePositions) -> bool:
         """Update the rows after messages were inserted between others.
 
         Args:
             keys: Keys of the messages by their previous rows.
-            places: The new positions.
+            positions: The new positions.
 
         Returns:
             False, with nothing changed, if the vectors are in memory: they have to be loaded again.
@@ -135,36 +135,36 @@ class VectorIndex:
         if self.is_in_memory:
             return False
         keys_with_vector = keys[self.get_vector_flags(len(keys))]
-        self._has_vector = np.zeros(places.count, np.bool_)
-        rows = places.find_rows(keys_with_vector)
+        self._has_vector = np.zeros(positions.count, np.bool_)
+        rows = positions.find_rows(keys_with_vector)
         self._has_vector[rows[rows >= 0]] = True
         # The trust holds only for the messages it was measured on. Measure again if one was inserted among them.
-        tried = max(self.trial_size, 0 if self.trial_extent is None else self.trial_extent[0])
-        if not np.array_equal(keys[:tried], places["keys"][:tried]):
-            self.trial_extent, self.trial_size, self.trust = None, 0, Trust()
+        sample_count = max(self.sample_size, 0 if self.sample_extent is None else self.sample_extent[0])
+        if not np.array_equal(keys[:sample_count], positions["keys"][:sample_count]):
+            self.sample_extent, self.sample_size, self.trust = None, 0, Trust()
         return True
 
-    def is_complete(self, places: MessagePositions) -> bool:
+    def is_complete(self, positions: MessagePositions) -> bool:
         """Return True if every message has a vector."""
-        return len(self._has_vector) >= places.count and bool(self._has_vector[: places.count].all())
+        return len(self._has_vector) >= positions.count and bool(self._has_vector[: positions.count].all())
 
-    def list_missing_keys(self, places: MessagePositions) -> Rows:
+    def list_missing_keys(self, positions: MessagePositions) -> Rows:
         """Return the keys of the messages that have no vector."""
-        self._grow(places.count)
-        return places["keys"][~self._has_vector[: places.count]]
+        self._grow(positions.count)
+        return positions["keys"][~self._has_vector[: positions.count]]
 
-    def list_keys_to_embed(self, places: MessagePositions, now: float, limit: int) -> list[int]:
+    def list_keys_to_embed(self, positions: MessagePositions, now: float, limit: int) -> list[int]:
         """Return keys of messages to embed: without a vector, not rejected recently, not waiting to be stored.
 
         Args:
-            places: Positions of the namespace's messages.
+            positions: Positions of the namespace's messages.
             now: Current monotonic time.
             limit: Maximum number of keys.
         """
         self.refused_until = {key: until for key, until in self.refused_until.items() if until > now}
         # Unsaved vectors are marked as present only if they are in memory, so they have to be excluded here.
         skipped = [*self.refused_until, *(key for keys, _ in self.unsaved for key in keys)]
-        missing = self.list_missing_keys(places)
+        missing = self.list_missing_keys(positions)
         if skipped and len(missing):
             missing = missing[~np.isin(missing, skipped)]
         selected: list[int] = missing[:limit].tolist()
@@ -174,25 +174,25 @@ class VectorIndex:
         """Record that the embedder rejected messages, and when to try again."""
         self.refused_until.update(dict.fromkeys(keys, until))
 
-    def add_unsaved(self, places: MessagePositions, keys: list[int], vectors: Floats) -> None:
+    def add_unsaved(self, positions: MessagePositions, keys: list[int], vectors: Floats) -> None:
         """Add vectors that are not stored yet.
 
         They can be compared at once if vectors are in memory. Otherwise the store has to receive them first.
         """
         self.unsaved.append((keys, vectors))
         if self.is_in_memory:
-            self.put(places, np.array(keys, np.int64), vectors)
+            self.put(positions, np.array(keys, np.int64), vectors)
 
-    def mark_saved(self, places: MessagePositions, keys: list[int]) -> None:
+    def mark_saved(self, positions: MessagePositions, keys: list[int]) -> None:
         """Record that a batch of vectors was stored.
 
         Args:
-            places: Positions of the namespace's messages.
+            positions: Positions of the namespace's messages.
             keys: The list of keys in ``unsaved``, compared by identity.
         """
         self.unsaved = [batch for batch in self.unsaved if batch[0] is not keys]
         if not self.is_in_memory:
-            self.put(places, np.array(keys, np.int64), None)
+            self.put(positions, np.array(keys, np.int64), None)
 
     def mark_lost(self, rows: Rows) -> int:
         """Record that the store has no vectors for these rows, and return the number of lost vectors."""
@@ -200,7 +200,7 @@ class VectorIndex:
         lost = rows[self._has_vector[rows]]
         self._has_vector[lost] = False
         if len(lost):
-            self.trial_extent, self.trial_size = None, 0
+            self.sample_extent, self.sample_size = None, 0
         return len(lost)
 
     def get_vector_flags(self, count: int) -> Flags:
@@ -244,38 +244,38 @@ def normalize_vectors(vectors: Floats) -> Floats:
 
 
 def combine_neighbor_cosines(
-    places: MessagePositions, kernel: int, cosines: Floats, rows: Rows | slice
+    positions: MessagePositions, kernel: int, cosines: Floats, rows: Rows | slice
 ) -> Floats:
     """Return the cosines of the query with each message and its neighbors combined.
 
     Args:
-        places: Positions of the namespace's messages.
+        positions: Positions of the namespace's messages.
         kernel: Number of the kernel.
         cosines: Cosines of all messages.
         rows: Rows to combine.
     """
     # The dot product is linear: the cosine with a weighted sum of vectors is the weighted sum of the cosines, divided
     # by the length of the vector sum. A missing neighbor (-1) reads some other cosine, but its weight is 0.
-    near = cosines.take(places["neighbours"][rows])
-    added = cosines[rows] + np.einsum("ij,ij->i", places.incoming_weights(kernel)[rows], near)
-    together: Floats = added / places.joined_vector_lengths(kernel)[rows]
+    near = cosines.take(positions["neighbors"][rows])
+    added = cosines[rows] + np.einsum("ij,ij->i", positions.incoming_weights(kernel)[rows], near)
+    together: Floats = added / positions.joined_vector_lengths(kernel)[rows]
     return together
 
 
-def iter_trial_sizes(count: int) -> Iterator[int]:
+def iter_sample_sizes(count: int) -> Iterator[int]:
     """Yield the sample sizes for a number of messages: 16 * 2**n, from the largest that fits down to 16."""
-    size = FIRST_TRIAL_MESSAGES << max(0, (count // FIRST_TRIAL_MESSAGES).bit_length() - 1)
-    while FIRST_TRIAL_MESSAGES <= size <= count:
+    size = FIRST_SAMPLE_MESSAGES << max(0, (count // FIRST_SAMPLE_MESSAGES).bit_length() - 1)
+    while FIRST_SAMPLE_MESSAGES <= size <= count:
         yield size
         size //= 2
 
 
-def draw_trial_sample(places: MessagePositions, size: int) -> TrialSample | None:
+def draw_trust_sample(positions: MessagePositions, size: int) -> TrustSample | None:
     """Draw a sample from the first ``size`` messages. None if too few are suitable."""
     # The slot before the middle is offset -1, the previous message of the session.
-    before = places["neighbours"][:size, NEIGHBORS_PER_SIDE - 1].astype(np.int64)
+    before = positions["neighbors"][:size, NEIGHBORS_PER_SIDE - 1].astype(np.int64)
     # Very short messages ("Yes.") say nothing about the model.
-    is_suitable = places["lengths"][:size] >= 4
+    is_suitable = positions["lengths"][:size] >= 4
     rows = np.flatnonzero((before >= 0) & (before < size) & is_suitable)
     rows = rows[is_suitable[before[rows]]]
     if len(rows) < MIN_SAMPLE_PAIRS:
@@ -283,26 +283,26 @@ def draw_trial_sample(places: MessagePositions, size: int) -> TrialSample | None
     # A fixed seed: every process draws the same sample from the same messages.
     rng = np.random.default_rng(size)
     rows = rng.permutation(rows)[:MAX_SAMPLE_PAIRS]
-    others = rng.permutation(np.flatnonzero(is_suitable))[:MAX_SAMPLE_OTHERS]
-    return TrialSample(size, rows, before[rows], others)
+    other_rows = rng.permutation(np.flatnonzero(is_suitable))[:MAX_SAMPLE_OTHERS]
+    return TrustSample(size, rows, before[rows], other_rows)
 
 
 def find_trust(
-    places: MessagePositions,
-    picked: TrialSample,
+    positions: MessagePositions,
+    sample: TrustSample,
     vectors: Sequence[Floats],
     terms: Sequence[Sequence[Sequence[str]]],
 ) -> Trust:
     """Measure how well vectors separate the previous message from unrelated ones, compared with shared words.
 
     Args:
-        places: Positions of the namespace's messages.
-        picked: The sample.
+        positions: Positions of the namespace's messages.
+        sample: The sample.
         vectors: Vectors of the three parts of the sample.
         terms: Terms of the three parts of the sample.
     """
     units = [normalize_vectors(part) for part in vectors]
-    elsewhere = _find_unrelated(places, picked)
+    elsewhere = _find_unrelated(positions, sample)
     # Rows with too few unrelated messages, as in a short single session, are not counted.
     counted = elsewhere.sum(axis=1) >= MIN_SAMPLE_OTHERS
     if counted.sum() < MIN_SAMPLE_PAIRS:
@@ -320,23 +320,23 @@ def find_trust(
     return Trust(share=float(np.clip((share - 0.4) / 0.4, 0, 1)), scale=scale)
 
 
-def _find_unrelated(places: MessagePositions, picked: TrialSample) -> Flags:
+def _find_unrelated(positions: MessagePositions, sample: TrustSample) -> Flags:
     # A table of rows by others: True if the other message is in another session, or far away in the same one.
     # `order` is the rank of each row when all rows are sorted by session and position.
-    session = places["session"][: picked.size]
-    order = np.empty(picked.size, np.int64)
-    order[np.lexsort((places["positions"][: picked.size], session))] = np.arange(picked.size)
-    apart: Flags = np.abs(order[picked.others][None, :] - order[picked.rows][:, None]) > MIN_FAR_MESSAGES
-    other: Flags = session[picked.others][None, :] != session[picked.rows][:, None]
+    session = positions["session"][: sample.size]
+    order = np.empty(sample.size, np.int64)
+    order[np.lexsort((positions["positions"][: sample.size], session))] = np.arange(sample.size)
+    apart: Flags = np.abs(order[sample.other_rows][None, :] - order[sample.rows][:, None]) > MIN_FAR_MESSAGES
+    other: Flags = session[sample.other_rows][None, :] != session[sample.rows][:, None]
     return np.logical_or(other, apart)
 
 
 def _measure_separation(parts: Sequence[Floats], elsewhere: Flags, counted: Flags) -> float:
     # Share of comparisons in which the previous message is nearer than an unrelated one, averaged over the rows. Ties
     # count half. This is the area under the ROC curve: 0.5 is chance, 1 is perfect.
-    rows, before, others = parts
+    rows, before, other_rows = parts
     near = (rows * before).sum(axis=1)[:, None]
-    far = rows @ others.T
+    far = rows @ other_rows.T
     wins = ((far < near) + 0.5 * (far == near)) * elsewhere
     return float((wins[counted].sum(axis=1) / elsewhere[counted].sum(axis=1)).mean())
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, delete, insert, select, text, update
 
 from langmem_tiers.errors import StorageError
-from langmem_tiers.recall.records import TrialRecord, Trust
+from langmem_tiers.recall.records import Trust, TrustSampleRecord
 from langmem_tiers.recall.repository import ERASURE_EPOCH_QUERY, filter_by_keys, to_keys_parameter
 from langmem_tiers.storage.column_types import UtcDateTime, to_storable_text
 from langmem_tiers.storage.database import retry_on_disconnect
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.driver_errors import ConcurrentWriteError
-from langmem_tiers.storage.schema import embedders, embedding_cache, messages, trials, vectors
+from langmem_tiers.storage.schema import embedder_trust, embedders, embedding_cache, messages, vectors
 from langmem_tiers.storage.search import pgvector
 
 if TYPE_CHECKING:
@@ -50,17 +50,25 @@ _INSERT_CACHED_VECTOR = text(
 
 
 _TRUST_QUERY = select(
-    trials.c.last_pk, trials.c.size, trials.c.pairs, trials.c.others, trials.c.share, trials.c.scale
-).where(*(trials.c[name] == bindparam(name) for name in ("namespace_pk", "embedder_pk", "erased")))
+    embedder_trust.c.last_pk,
+    embedder_trust.c.size,
+    embedder_trust.c.pairs,
+    embedder_trust.c.other_pairs,
+    embedder_trust.c.share,
+    embedder_trust.c.scale,
+).where(
+    *(embedder_trust.c[name] == bindparam(name) for name in ("namespace_pk", "embedder_pk", "erasure_epoch"))
+)
 # Inserts nothing if anything was erased from the namespace since the sample was drawn.
 _UPDATE_TRUST = text(
-    """INSERT INTO lmt_trials (
-            namespace_pk, embedder_pk, erased, last_pk, size, pairs, others, share, scale
-        ) SELECT pk, :embedder_pk, :erased, :last_pk, :size, :pairs, :others, :share, :scale
-        FROM lmt_namespaces WHERE pk = :namespace_pk AND erased = :erased
+    """INSERT INTO lmt_embedder_trust (
+            namespace_pk, embedder_pk, erasure_epoch, last_pk, size, pairs, other_pairs, share, scale
+        ) SELECT pk, :embedder_pk, :erasure_epoch, :last_pk, :size, :pairs, :other_pairs, :share, :scale
+        FROM lmt_namespaces WHERE pk = :namespace_pk AND erasure_epoch = :erasure_epoch
         ON CONFLICT (namespace_pk, embedder_pk) DO UPDATE
-        SET erased = excluded.erased, last_pk = excluded.last_pk, size = excluded.size, pairs = excluded.pairs,
-            others = excluded.others, share = excluded.share, scale = excluded.scale"""
+        SET erasure_epoch = excluded.erasure_epoch, last_pk = excluded.last_pk, size = excluded.size,
+            pairs = excluded.pairs, other_pairs = excluded.other_pairs, share = excluded.share,
+            scale = excluded.scale"""
 )
 _TEXTS_QUERY = select(messages.c.pk, messages.c.content).where(
     messages.c.namespace_pk == bindparam("namespace")
@@ -170,11 +178,11 @@ class VectorRepository:
         if self._is_native[model]:
             return self._insert_native(tenant, model, dict(zip(keys, vectors, strict=True)), patience_seconds)
         with self._database.write(patience_seconds) as connection:
-            (erased,) = self._erasure_epoch_statement.run(
+            (epoch,) = self._erasure_epoch_statement.run(
                 connection.connection, {"namespace": tenant.key}
             ) or (None,)
             # The counter cannot change until the transaction ends: PostgreSQL locks the row, SQLite has one writer.
-            if erased != tenant.erasure_epoch:
+            if epoch != tenant.erasure_epoch:
                 return False
             _insert_vectors(connection, (tenant.key, model), keys, vectors)
         return True
@@ -199,14 +207,14 @@ class VectorRepository:
         self._vector_type_oid = type_oid
         return is_inserted
 
-    def build_index(self, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> int:
+    def build_index(self, namespace: int, model: int, count: int, should_continue: Callable[[], bool]) -> int:
         """Add the vectors of a large namespace to the pgvector index.
 
         Args:
             namespace: Key of the namespace.
             model: Key of the model.
             count: Number of messages in the namespace.
-            go_on: Called from time to time. Indexing stops when it returns False.
+            should_continue: Called from time to time. Indexing stops when it returns False.
 
         Returns:
             Number of vectors that were indexed; 0 without pgvector.
@@ -220,7 +228,7 @@ class VectorRepository:
         ):
             return 0
         few = min(pgvector.MAX_UNINDEXED_VECTORS, exact_numbers // dimension)
-        return pgvector.index_vectors(self._database, (namespace, model), go_on, few=few)
+        return pgvector.index_vectors(self._database, (namespace, model), should_continue, few=few)
 
     def delete_unused_vectors(self, namespace: int, model: int, unused_since: datetime) -> int:
         """Delete the vectors of other models that are out of use, and return their number."""
@@ -300,27 +308,27 @@ class VectorRepository:
         return pgvector.compute_cosines(self._database, model, query, keys)
 
     @retry_on_disconnect
-    def get_trust(self, tenant: Tenant, model: int) -> tuple[TrialRecord, Trust] | None:
+    def get_trust(self, tenant: Tenant, model: int) -> tuple[TrustSampleRecord, Trust] | None:
         """Return the last measured trust and its sample.
 
         None if nothing was measured, or if anything was erased from the namespace since.
         """
-        parameters = {"namespace_pk": tenant.key, "embedder_pk": model, "erased": tenant.erasure_epoch}
+        parameters = {"namespace_pk": tenant.key, "embedder_pk": model, "erasure_epoch": tenant.erasure_epoch}
         with self._database.read_raw() as connection:
             found = self._trust_statement.run(connection, parameters)
-        return None if found is None else (TrialRecord(*found[:4]), Trust(*found[4:]))
+        return None if found is None else (TrustSampleRecord(*found[:4]), Trust(*found[4:]))
 
     @retry_on_disconnect
-    def update_trust(self, tenant: Tenant, model: int, tried: TrialRecord, trust: Trust) -> None:
+    def update_trust(self, tenant: Tenant, model: int, sample: TrustSampleRecord, trust: Trust) -> None:
         """Store a measured trust for other processes, in place of the previous one."""
         row = {
             "namespace_pk": tenant.key,
             "embedder_pk": model,
-            "erased": tenant.erasure_epoch,
-            "last_pk": tried.last_key,
-            "size": tried.size,
-            "pairs": tried.pair_count,
-            "others": tried.other_count,
+            "erasure_epoch": tenant.erasure_epoch,
+            "last_pk": sample.last_key,
+            "size": sample.size,
+            "pairs": sample.pair_count,
+            "other_pairs": sample.other_count,
             "share": trust.share,
             "scale": trust.scale,
         }

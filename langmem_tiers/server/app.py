@@ -44,7 +44,7 @@ def build_app(engine: MemoryEngine, config: ServerConfig, registry: CollectorReg
         responses=error_responses,
         middleware=[Middleware(SecurityMiddleware, config=config)],
     )
-    app.state.served = AppState(engine, ThreadPools(config), registry)
+    app.state.app_state = AppState(engine, ThreadPools(config), registry)
     for routes in (admin, read, recall, write):
         app.include_router(routes.router)
     app.add_exception_handler(RequestValidationError, _handle_invalid_request)

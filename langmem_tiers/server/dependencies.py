@@ -174,19 +174,19 @@ class RequestContext:
 
 
 async def _build_request_context(request: Request) -> RequestContext:
-    return RequestContext(request.app.state.served, request.scope[TOKEN_SCOPE_KEY])
+    return RequestContext(request.app.state.app_state, request.scope[TOKEN_SCOPE_KEY])
 
 
 CurrentRequest = Annotated[RequestContext, Depends(_build_request_context)]
 
 
 def run_in_thread_pool(
-    pace: JobClass = JobClass.QUICK, *, writes: bool = False
+    job_class: JobClass = JobClass.QUICK, *, writes: bool = False
 ) -> Callable[[Callable[..., T]], Callable[..., Awaitable[T]]]:
     """Decorate an endpoint to run in a thread pool, because the engine blocks.
 
     Args:
-        pace: Expected duration, which selects the thread pool.
+        job_class: Expected duration, which selects the thread pool.
         writes: The endpoint is not safe to repeat after a time-out.
     """
 
@@ -199,7 +199,7 @@ def run_in_thread_pool(
                 context.engine.check()
                 return work(**values)
 
-            return await context.app_state.thread_pools.run(pace, work_checked, writes=writes)
+            return await context.app_state.thread_pools.run(job_class, work_checked, writes=writes)
 
         return run
 

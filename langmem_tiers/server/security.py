@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.server.config import ServerConfig
 
-TOKEN_SCOPE_KEY = "langmem_tiers.reach"
+TOKEN_SCOPE_KEY = "langmem_tiers.token_scope"
 """Key of the ``TokenScope`` in the ASGI scope of a request."""
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.models import Hit
     from langmem_tiers.sessions.models import SessionInfo
     from langmem_tiers.tasks.history import TaskCycle, TaskInfo
-    from langmem_tiers.tasks.models import MemoryEntry
+    from langmem_tiers.tasks.models import Cycle
     from langmem_tiers.tuning.models import EfficiencyReport, TuningSnapshot
 
 
@@ -201,7 +201,7 @@ def _get_step_result(message: Message) -> str | None:
     return None if step is None else _get_result_text(step)
 
 
-def _get_result_text(step: MemoryEntry) -> str:
+def _get_result_text(step: Cycle) -> str:
     return step.error_message or ("" if step.observation is None else step.observation.text)
 
 

@@ -94,15 +94,15 @@ class ThreadPools:
             JobClass.MONITOR: _ThreadPool("watch", 1, waiting, min(_MONITOR_SECONDS, seconds)),
         }
 
-    async def run(self, pace: JobClass, work: Callable[[], T], *, writes: bool = False) -> T:
+    async def run(self, job_class: JobClass, work: Callable[[], T], *, writes: bool = False) -> T:
         """Run a function in a thread and return its result.
 
         Args:
-            pace: Expected duration, which selects the thread pool.
+            job_class: Expected duration, which selects the thread pool.
             work: Function to run.
             writes: The function is not safe to repeat after a time-out.
 
         Raises:
             Problem: Too many requests are waiting, or the time-out expired.
         """
-        return await self._pools[pace].run(work, writes=writes)
+        return await self._pools[job_class].run(work, writes=writes)

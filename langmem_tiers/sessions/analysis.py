@@ -118,7 +118,7 @@ class Analyzer:
             now: The current time, from which ages are computed.
             min_relevance: The threshold, from 0 to 1.
         """
-        sketch = PlanDraft(list(items))
+        draft = PlanDraft(list(items))
         live = [
             index
             for index, item in enumerate(items)
@@ -135,28 +135,28 @@ class Analyzer:
         for index in live:
             item, score = items[index], scores[index]
             if index in droppable:
-                self._archive(sketch, index, score, now)
+                self._archive(draft, index, score, now)
             elif item.state is EntryState.FULL and index in redundant:
                 reason = f"duplicate of {items[redundant[index]].message.id}"
-                self.compress(sketch, index, reason, score, now)
+                self.compress(draft, index, reason, score, now)
             elif item.state is EntryState.FULL and score.value < min_relevance:
                 reason = f"relevance {score.value:.2f} is below {min_relevance:.2f}"
-                self.compress(sketch, index, reason, score, now)
+                self.compress(draft, index, reason, score, now)
             elif facts := self._find_promoting_facts(item, score, texts[index]):
-                self.promote(sketch, index, f"key facts: {', '.join(facts)}", score, now)
-        return sketch
+                self.promote(draft, index, f"key facts: {', '.join(facts)}", score, now)
+        return draft
 
     def _find_promoting_facts(self, item: ViewItem, score: Score, text: str) -> Sequence[str]:
         if item.tier is not Tier.SHORT_TERM or score.value < MIN_PROMOTION_RELEVANCE:
             return ()
         return self.key_facts(text)
 
-    def compress(self, sketch: PlanDraft, index: int, reason: str, score: Score, now: datetime) -> None:
+    def compress(self, draft: PlanDraft, index: int, reason: str, score: Score, now: datetime) -> None:
         """Add the compression of an entry to a plan."""
-        message = sketch.items[index].message
+        message = draft.items[index].message
         compressed = self.compressor.compress_message(message)
         override = replace(
-            _build_override(sketch.items[index], now),
+            _build_override(draft.items[index], now),
             state=EntryState.COMPRESSED,
             content=compressed.content,
             tool_calls=None if compressed.tool_calls == message.tool_calls else compressed.tool_calls,
@@ -164,26 +164,26 @@ class Analyzer:
             token_counter=compressed.token_counter,
             reason=reason,
         )
-        sketch.set_override(index, override, _build_action(PlanActionKind.COMPRESS, message, reason, score))
+        draft.set_override(index, override, _build_action(PlanActionKind.COMPRESS, message, reason, score))
 
-    def promote(self, sketch: PlanDraft, index: int, reason: str, score: Score, now: datetime) -> None:
+    def promote(self, draft: PlanDraft, index: int, reason: str, score: Score, now: datetime) -> None:
         """Add the promotion of an entry to the long-term tier to a plan."""
-        item = sketch.items[index]
+        item = draft.items[index]
         # An archived entry becomes visible again.
         state = EntryState.FULL if item.state is EntryState.ARCHIVED else item.state
         override = replace(
             _build_override(item, now), tier=Tier.LONG_TERM, relevance=1.0, state=state, reason=reason
         )
-        sketch.set_override(
+        draft.set_override(
             index, override, _build_action(PlanActionKind.PROMOTE, item.message, reason, score)
         )
 
     @staticmethod
-    def _archive(sketch: PlanDraft, index: int, score: Score, now: datetime) -> None:
-        item = sketch.items[index]
+    def _archive(draft: PlanDraft, index: int, score: Score, now: datetime) -> None:
+        item = draft.items[index]
         reason = f"relevance {score.value:.2f}, already compressed"
         override = replace(_build_override(item, now), state=EntryState.ARCHIVED, reason=reason)
-        sketch.set_override(index, override, _build_action(PlanActionKind.DROP, item.message, reason, score))
+        draft.set_override(index, override, _build_action(PlanActionKind.DROP, item.message, reason, score))
 
     @staticmethod
     def _find_droppable(

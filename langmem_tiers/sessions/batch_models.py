@@ -44,10 +44,10 @@ class WriterConfig:
     """File for messages that were not stored."""
 
     def __post_init__(self) -> None:
-        check_whole(self.max_messages, 1, "max_messages", most=100_000)
-        check_positive(self.max_wait_ms, "max_wait_ms", most=86_400_000)
-        check_whole(self.max_pending, 1, "max_pending", most=100_000_000)
-        check_positive(self.timeout_seconds, "timeout_seconds", most=86_400)
+        check_whole(self.max_messages, 1, "max_messages", max_value=100_000)
+        check_positive(self.max_wait_ms, "max_wait_ms", max_value=86_400_000)
+        check_whole(self.max_pending, 1, "max_pending", max_value=100_000_000)
+        check_positive(self.timeout_seconds, "timeout_seconds", max_value=86_400)
         try:
             object.__setattr__(self, "acknowledge", Acknowledge(self.acknowledge))
         except ValueError:

@@ -98,10 +98,10 @@ class BatchQueue:
             StorageBusyError: The queue stayed full.
             EngineClosedError: The writer is closed.
         """
-        size, most = len(add.messages), self._config.max_pending
+        size, max_pending = len(add.messages), self._config.max_pending
         with self.lock:
             if not self._room_available.wait_for(
-                lambda: self._is_closed or self._pending_messages + size <= most, timeout_seconds
+                lambda: self._is_closed or self._pending_messages + size <= max_pending, timeout_seconds
             ):
                 raise StorageBusyError(
                     f"the queue is full: {self._pending_messages} messages are pending and none was stored within "
@@ -312,7 +312,7 @@ def _build_reports(
     batch: Sequence[PendingAdd], batches: Sequence[SessionBatch], results: Sequence[SessionAppendResult]
 ) -> list[AddReport]:
     # Split the results, which are per session, into one report for each add.
-    by_session = {(of.namespace, of.session): result for of, result in zip(batches, results, strict=True)}
+    by_session = {(key.namespace, key.session): result for key, result in zip(batches, results, strict=True)}
     new = {path: {message.id: message for message in result.stored} for path, result in by_session.items()}
     known = {
         path: {message.id: message for message in result.duplicates} for path, result in by_session.items()

@@ -182,7 +182,7 @@ class BatchRepository:
         # Messages of an attempt whose reply was lost look like duplicates, but this call stored them: report
         # them as stored.
         unconfirmed = {message.id for message in duplicates if (session.pk, message.id) in self._unconfirmed}
-        recovered, others = split_unconfirmed(unconfirmed, new, duplicates)
+        recovered, other_batches = split_unconfirmed(unconfirmed, new, duplicates)
         revision = session.revision + bool(new)
         write = None
         # Caches may be extended only from the state right before the write. After a recovery that is unknown.
@@ -190,7 +190,7 @@ class BatchRepository:
             before = to_session_version(session)
             write = SessionWrite(session.pk, before, before.advance(revision, now), new)
         appended = SessionAppendResult(
-            (*recovered, *new), others, revision, session.pk, has_recovered_messages=bool(recovered)
+            (*recovered, *new), other_batches, revision, session.pk, has_recovered_messages=bool(recovered)
         )
         return _BatchResult(appended, write)
 

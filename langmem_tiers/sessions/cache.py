@@ -129,7 +129,7 @@ class ViewCache:
             view = self._entries.get_view(key, MAX_LIMIT)
             self._views.put(key, _CachedView(view, weight := _estimate_view_weight(view.items)), weight)
             return view
-        view = self._entries.get_view(key, MAX_LIMIT, held=cached.view)
+        view = self._entries.get_view(key, MAX_LIMIT, known_view=cached.view)
         # The store returns the same object if nothing has changed.
         if view is not cached.view:
             # With the same view revision only messages were added: values computed from the old view can be reused.

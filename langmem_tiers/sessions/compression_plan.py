@@ -236,26 +236,26 @@ class Planner:
 
     def draft_tidying(self, now: datetime) -> tuple[PlanDraft, int]:
         """Return the draft that reaches the target size, and how many of its oldest entries a summary replaces."""
-        sketch = self._analyzer.draft_plan(self._view.items, now, self._parameters.min_relevance)
-        return sketch, compress_to_target(sketch, self._analyzer, self.target, self.window, now)
+        plan_draft = self._analyzer.draft_plan(self._view.items, now, self._parameters.min_relevance)
+        return plan_draft, compress_to_target(plan_draft, self._analyzer, self.target, self.window, now)
 
-    def _build_plan(self, sketch: PlanDraft, hidden: int) -> Plan:
+    def _build_plan(self, plan_draft: PlanDraft, hidden: int) -> Plan:
         # The ``hidden`` oldest entries are replaced by a summary.
         counter = self._dependencies.counter
         # Tokens before the plan are counted with the requested window, not with the one trimmed to the budget: so a
         # window that is too large shows in the usage.
         before = SessionView.from_view(self._view, self._parameters.full_message_window).count_tokens(counter)
-        left = SessionLoad(SessionView.from_items(sketch.items[hidden:], self.window), counter)
+        left = SessionLoad(SessionView.from_items(plan_draft.items[hidden:], self.window), counter)
         plan = Plan(
-            actions=tuple(sketch.actions),
+            actions=tuple(plan_draft.actions),
             tokens_before=before,
             tokens_after=left.tokens,
             view=self._view,
-            overrides=sketch.overrides,
+            overrides=plan_draft.overrides,
         )
         if not hidden:
             return plan
-        to_summarize, earlier = collect_hidden(sketch.items[:hidden], self._view.hidden_count)
+        to_summarize, earlier = collect_hidden(plan_draft.items[:hidden], self._view.hidden_count)
         rolled = self._summarizer.roll_up(
             to_summarize,
             max(1, self.target.compute_summary_tokens_beside(left) - _SUMMARY_PREFIX_TOKENS),
@@ -264,17 +264,17 @@ class Planner:
         draft = MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{rolled.text}")
         (summary,) = complete_drafts(self._dependencies, [draft])
         # Hidden entries need no override, except promoted ones, which stay in the long-term tier.
-        promoted = {item.key for item in sketch.items[:hidden] if item.tier is Tier.LONG_TERM}
-        kept = {item.key for item in sketch.items[hidden:]} | promoted
-        kept_ids = {item.message.id for item in sketch.items if item.key in kept}
+        promoted = {item.key for item in plan_draft.items[:hidden] if item.tier is Tier.LONG_TERM}
+        kept = {item.key for item in plan_draft.items[hidden:]} | promoted
+        kept_ids = {item.message.id for item in plan_draft.items if item.key in kept}
         return replace(
             plan,
             tokens_after=left.tokens + count_framed(counter, summary),
-            overrides={key: override for key, override in sketch.overrides.items() if key in kept},
-            actions=tuple(action for action in sketch.actions if action.message_id in kept_ids),
+            overrides={key: override for key, override in plan_draft.overrides.items() if key in kept},
+            actions=tuple(action for action in plan_draft.actions if action.message_id in kept_ids),
             roll_up=RollUp(
                 summary=summary,
-                first_visible_id=sketch.items[hidden].message.id,
+                first_visible_id=plan_draft.items[hidden].message.id,
                 hidden_count=hidden,
                 digest=rolled.digest,
             ),

@@ -65,14 +65,14 @@ class CompressionTarget:
             summary_target: Configured size of a summary in tokens.
         """
         target = parameters.target_usage
-        least, usual, most = (budget.share(share) for share in SUMMARY_SHARES)
+        min_tokens, usual, max_tokens = (budget.share(share) for share in SUMMARY_SHARES)
         return cls(
             trigger_tokens=budget.share(max(target, parameters.compression_trigger)),
             target_tokens=budget.share(max(0.0, target - TARGET_SLACK_SHARE)),
             ceiling_tokens=budget.share(target),
             floor_tokens=budget.share(max(0.0, target - MAX_UNDERSHOOT_SHARE)),
             min_saving_tokens=budget.share(TARGET_SLACK_SHARE),
-            summary_token_range=(least, min(most, max(usual, summary_target))),
+            summary_token_range=(min_tokens, min(max_tokens, max(usual, summary_target))),
         )
 
     def is_reached(self, tokens: float, step: float) -> bool:
@@ -88,8 +88,10 @@ class CompressionTarget:
 
     def compute_summary_tokens(self, window_tokens: int) -> int:
         """Return the size of a summary beside a window of this size."""
-        least, most = self.summary_token_range
-        return max(least, min(most, int((self.target_tokens - window_tokens) * MAX_SUMMARY_ROOM_SHARE)))
+        min_tokens, max_tokens = self.summary_token_range
+        return max(
+            min_tokens, min(max_tokens, int((self.target_tokens - window_tokens) * MAX_SUMMARY_ROOM_SHARE))
+        )
 
     def compute_summary_tokens_beside(self, left: SessionLoad) -> int:
         """Return the size of a summary beside everything else: larger if tokens are free up to the target."""
@@ -116,33 +118,33 @@ class SessionLoad:
         """Total size of the session."""
         return self.window_tokens + self.older_tokens + self.summary_tokens
 
-    def needs_compression(self, goal: CompressionTarget) -> bool:
+    def needs_compression(self, target: CompressionTarget) -> bool:
         """Return True if the session is too large and compression can reduce it."""
         if len(self.session_view.items) > LONG_VIEW_MESSAGES:
             return True
         # The window is never compressed. Only older messages and an oversized summary can be reduced.
-        excess = max(0, self.summary_tokens - goal.compute_summary_tokens(self.window_tokens))
-        return self.tokens > goal.trigger_tokens and self.older_tokens + excess > goal.min_saving_tokens
+        excess = max(0, self.summary_tokens - target.compute_summary_tokens(self.window_tokens))
+        return self.tokens > target.trigger_tokens and self.older_tokens + excess > target.min_saving_tokens
 
-    def estimate_summary_tokens(self, hidden: int, goal: CompressionTarget) -> int:
+    def estimate_summary_tokens(self, hidden: int, target: CompressionTarget) -> int:
         """Estimate the size of the summary if it covers the ``hidden`` oldest items."""
         growth = self._cumulative_tokens[hidden] * SUMMARY_GROWTH_RATIO
         return (
-            min(goal.compute_summary_tokens(self.window_tokens), int(self.summary_tokens + growth))
+            min(target.compute_summary_tokens(self.window_tokens), int(self.summary_tokens + growth))
             if hidden
             else self.summary_tokens
         )
 
 
 def compress_to_target(
-    sketch: PlanDraft, analyzer: Analyzer, goal: CompressionTarget, window: int, now: datetime
+    draft: PlanDraft, analyzer: Analyzer, target: CompressionTarget, window: int, now: datetime
 ) -> int:
     """Compress entries older than the window, oldest first, until the target is reached.
 
     Args:
-        sketch: Draft of the plan; receives the compressions.
+        draft: Draft of the plan; receives the compressions.
         analyzer: Compresses and scores entries.
-        goal: The target.
+        target: The target.
         window: Number of newest messages that stay in full.
         now: The current time.
 
@@ -150,30 +152,30 @@ def compress_to_target(
         The number of oldest entries that a summary must replace to reach the target; 0 if none.
     """
     counter = analyzer.compressor.counter
-    load = SessionLoad(SessionView.from_items(sketch.items, window), counter)
-    if not load.needs_compression(goal):
+    load = SessionLoad(SessionView.from_items(draft.items, window), counter)
+    if not load.needs_compression(target):
         return 0
     # Entries that would have to be hidden even if all others were compressed. They need not be compressed first.
-    hidden = _count_to_hide(load, goal, EXPECTED_COMPRESSION_RATIO)
-    tokens = sum(load.item_tokens[hidden:]) + load.estimate_summary_tokens(hidden, goal)
+    hidden = _count_to_hide(load, target, EXPECTED_COMPRESSION_RATIO)
+    tokens = sum(load.item_tokens[hidden:]) + load.estimate_summary_tokens(hidden, target)
     for index in range(hidden, load.session_view.window_start):
-        if goal.is_reached(tokens, load.item_tokens[index] * (1 - EXPECTED_COMPRESSION_RATIO)):
+        if target.is_reached(tokens, load.item_tokens[index] * (1 - EXPECTED_COMPRESSION_RATIO)):
             return hidden
-        item = sketch.items[index]
+        item = draft.items[index]
         if item.state is EntryState.FULL and not item.message.is_summary:
-            reason = f"the session takes {tokens} tokens, the target is {goal.target_tokens}"
-            analyzer.compress(sketch, index, reason, analyzer.score(item, now), now)
+            reason = f"the session takes {tokens} tokens, the target is {target.target_tokens}"
+            analyzer.compress(draft, index, reason, analyzer.score(item, now), now)
             tokens += (
-                count_framed(counter, sketch.items[index].get_overridden_message()) - load.item_tokens[index]
+                count_framed(counter, draft.items[index].get_overridden_message()) - load.item_tokens[index]
             )
-    if tokens <= goal.ceiling_tokens:
+    if tokens <= target.ceiling_tokens:
         return hidden
     # Compressing everything is not enough: hide entries, now counted at their actual compressed size.
-    compressed = SessionLoad(SessionView(sketch.items, load.session_view.window_start), counter)
-    return _count_to_hide(compressed, goal, 1.0)
+    compressed = SessionLoad(SessionView(draft.items, load.session_view.window_start), counter)
+    return _count_to_hide(compressed, target, 1.0)
 
 
-def _count_to_hide(load: SessionLoad, goal: CompressionTarget, ratio: float) -> int:
+def _count_to_hide(load: SessionLoad, target: CompressionTarget, ratio: float) -> int:
     # The smallest number of oldest entries to hide for the rest to fit beside the summary that covers them.
     # Entries in full count with `ratio` of their size, the size they would have when compressed.
     items, hidden = load.session_view.items, 0
@@ -186,8 +188,8 @@ def _count_to_hide(load: SessionLoad, goal: CompressionTarget, ratio: float) -> 
             load.item_tokens[index] * (ratio if items[index].state is EntryState.FULL else 1.0)
             for index in range(begin, end)
         )
-        tokens = load.window_tokens + kept + load.estimate_summary_tokens(hidden, goal)
-        if goal.is_reached(tokens, step) and len(items) - hidden <= LONG_VIEW_MESSAGES // 2:
+        tokens = load.window_tokens + kept + load.estimate_summary_tokens(hidden, target)
+        if target.is_reached(tokens, step) and len(items) - hidden <= LONG_VIEW_MESSAGES // 2:
             break
         kept -= step
         hidden = end

@@ -127,9 +127,11 @@ class MessageRepository:
             new, duplicates = split_duplicates(batch, known)
             revision = self.append_in_transaction(connection, key, new, now) if new else session.revision
             # Messages stored by an earlier attempt of this call look like duplicates: report them as stored.
-            recovered, others = split_unconfirmed(sent, new, duplicates)
+            recovered, confirmed = split_unconfirmed(sent, new, duplicates)
             sent.update(message.id for message in new)
-            return AppendResult((*recovered, *new), others, revision, has_recovered_messages=bool(recovered))
+            return AppendResult(
+                (*recovered, *new), confirmed, revision, has_recovered_messages=bool(recovered)
+            )
 
     def append_in_transaction(
         self, connection: Connection, key: int, batch: Sequence[Message], now: datetime
@@ -352,14 +354,14 @@ def split_unconfirmed(
     """
     sent = sent.difference(message.id for message in new)
     recovered: dict[str, Message] = {}
-    others = []
+    confirmed = []
     for message in duplicates:
         # A batch may contain an id twice: the second one is a duplicate in any case.
         if message.id in sent and message.id not in recovered:
             recovered[message.id] = message
         else:
-            others.append(message)
-    return tuple(recovered.values()), tuple(others)
+            confirmed.append(message)
+    return tuple(recovered.values()), tuple(confirmed)
 
 
 def _build_message_not_found_error(message_id: str) -> MessageNotFoundError:

@@ -19,7 +19,7 @@ from sqlalchemy import (
     update,
 )
 
-from langmem_tiers.common.messages import Message, Role, ToolCall
+from langmem_tiers.common.messages import Message, MessageToolCall, Role
 from langmem_tiers.common.namespaces import escape, unescape
 from langmem_tiers.sessions.models import IN_LIST, Listing
 from langmem_tiers.storage.column_types import pack_json, to_storable_text, unpack_json
@@ -68,7 +68,7 @@ def from_message_row(row: AnyRow, view: tuple[int, int]) -> Message:
         token_counter=row.token_counter,
         is_compressed=(row.position, row.pk) < view,
         name=extra.get("name"),
-        tool_calls=tuple(ToolCall(*call) for call in extra.get("tool_calls", ())),
+        tool_calls=tuple(MessageToolCall(*call) for call in extra.get("tool_calls", ())),
         tool_call_id=extra.get("tool_call_id"),
         payload_json=None if row.payload is None else unpack_json(row.payload),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, func, insert, select, update
 
 from langmem_tiers.common.entries import EntryOverride, EntryState, Tier, ViewItem
-from langmem_tiers.common.messages import ToolCall
+from langmem_tiers.common.messages import MessageToolCall
 from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
 from langmem_tiers.errors import LangmemTiersError, MessageNotFoundError, StorageCorruptError
 from langmem_tiers.sessions.message_repository import (
@@ -64,25 +64,25 @@ class OverrideRepository:
         self._newer = DriverStatement(SELECT_NEWER_WITH_OVERRIDES, database.dialect)
 
     @retry_on_disconnect
-    def get_view(self, key: int, limit: int, *, held: StoredView | None = None) -> StoredView:
+    def get_view(self, key: int, limit: int, *, known_view: StoredView | None = None) -> StoredView:
         """Return the session's view with overrides: the summary, and the newest ``limit`` messages after it.
 
         Args:
             key: Key of the session.
             limit: Maximum number of messages.
-            held: Earlier view with the same limit. Only new messages are read and appended to it; if anything
+            known_view: Earlier view with the same limit. Only new messages are read and appended to it; if anything
                 in it has changed, the whole view is read again.
         """
-        if held is not None:
+        if known_view is not None:
             with self._database.read_raw() as connection:
                 rows = self._newer.fetch_named(
-                    connection, {"key": key, "limit": limit + 1, "newest": held.newest_position}
+                    connection, {"key": key, "limit": limit + 1, "newest": known_view.newest_position}
                 )
             if not rows:
                 raise build_session_not_found_error()
             # The same view revision: no override and no summary was written, so only new messages are missing.
-            if rows[0].view_revision == held.revision and len(held.items) + len(rows) <= limit:
-                return held if rows[0].pk is None else self._build_view(key, rows, held.items)
+            if rows[0].view_revision == known_view.revision and len(known_view.items) + len(rows) <= limit:
+                return known_view if rows[0].pk is None else self._build_view(key, rows, known_view.items)
         return self._build_view(
             key, self._select_rows(SELECT_VIEW_WITH_OVERRIDES, {"key": key, "limit": limit})
         )
@@ -305,7 +305,7 @@ def _from_override_row(row: AnyRow) -> EntryOverride | None:
         state=EntryState(row.mark_state),
         relevance=row.mark_relevance,
         content=body["content"],
-        tool_calls=None if calls is None else tuple(ToolCall(*call) for call in calls),
+        tool_calls=None if calls is None else tuple(MessageToolCall(*call) for call in calls),
         token_count=row.mark_token_count,
         token_counter=body["token_counter"],
         is_pinned=body["is_kept"],

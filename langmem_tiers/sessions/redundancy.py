@@ -109,16 +109,16 @@ def _find_meaning_signs(lowered: str) -> Iterator[str]:
 
 
 def are_duplicates(
-    one: Fingerprint, other: Fingerprint, threshold: float = DEFAULT_REDUNDANCY_THRESHOLD
+    first: Fingerprint, second: Fingerprint, threshold: float = DEFAULT_REDUNDANCY_THRESHOLD
 ) -> bool:
     """Return True if two texts are duplicates."""
-    if not one.words or one.meaning_markers != other.meaning_markers:
+    if not first.words or first.meaning_markers != second.meaning_markers:
         return False
-    common = len(one.words & other.words)
+    common = len(first.words & second.words)
     # Jaccard similarity below the threshold, without division; the small term absorbs rounding errors.
-    if common < threshold * (len(one.words) + len(other.words) - common) - 1e-9:
+    if common < threshold * (len(first.words) + len(second.words) - common) - 1e-9:
         return False
-    return not _negate_each_other(one.words - other.words, other.words - one.words)
+    return not _negate_each_other(first.words - second.words, second.words - first.words)
 
 
 def find_redundant(texts: Sequence[str], threshold: float = DEFAULT_REDUNDANCY_THRESHOLD) -> dict[int, int]:
@@ -247,8 +247,8 @@ def _negate_each_other(first: frozenset[str], second: frozenset[str]) -> bool:
     # True if a word of one set is the negation of a word of the other, such as "valid" and "invalid". In identifiers
     # the prefix may be inside: "is_valid" and "is_invalid".
     return any(
-        prefix + word in others or ("_" in word and word.replace("_", f"_{prefix}") in others)
-        for words, others in ((first, second), (second, first))
+        prefix + word in other_words or ("_" in word and word.replace("_", f"_{prefix}") in other_words)
+        for words, other_words in ((first, second), (second, first))
         for word in words
         for prefix in _NEGATING_PREFIXES
     )

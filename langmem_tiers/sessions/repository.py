@@ -235,7 +235,7 @@ def delete_sessions(connection: Connection, keys: Sequence[int]) -> DeleteReport
 def increment_erasure_count(connection: Connection, namespace_pk: int) -> None:
     """Increment the number by which other processes notice that their caches of the namespace are outdated."""
     own = update(namespaces).where(namespaces.c.pk == namespace_pk)
-    connection.execute(own.values(erased=namespaces.c.erased + 1))
+    connection.execute(own.values(erasure_epoch=namespaces.c.erasure_epoch + 1))
 
 
 def list_session_keys(connection: Connection, key: int | None) -> list[int]:
@@ -261,7 +261,9 @@ def get_or_create_namespace(connection: Connection, path: str, now: datetime) ->
     # A new namespace may get the key of one that was deleted. The erasure count starts at a random number, so that
     # caches of the former namespace are recognized as outdated.
     number = secrets.randbits(48)
-    created = insert(namespaces).values(path=path, created_at=now, erased=number).returning(namespaces.c.pk)
+    created = (
+        insert(namespaces).values(path=path, created_at=now, erasure_epoch=number).returning(namespaces.c.pk)
+    )
     return int(connection.execute(created).scalar_one())
 
 

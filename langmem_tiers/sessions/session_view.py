@@ -53,15 +53,15 @@ class VisibleGroups:
     view_groups: Sequence[tuple[int, int]] = ()
     """All groups of the view, from which these were selected."""
 
-    def get_unchanged(self, of: Sequence[tuple[int, int]], end: int) -> VisibleGroups:
+    def get_unchanged(self, groups: Sequence[tuple[int, int]], end: int) -> VisibleGroups:
         """Return the groups that a newer view can reuse.
 
         Args:
-            of: Groups of the newer view.
+            groups: Groups of the newer view.
             end: Index of the item up to which both views are the same.
         """
         # A tool result that arrives late joins the group of its call, which changes the groups before `end`.
-        if not self.view_groups or list(of[: len(self.view_groups)]) != list(self.view_groups):
+        if not self.view_groups or list(groups[: len(self.view_groups)]) != list(self.view_groups):
             return VisibleGroups()
         count = bisect_right(self.ranges, end, key=itemgetter(1))
         return VisibleGroups(self.ranges[:count], self.sizes[:count])
@@ -141,34 +141,34 @@ class SessionView:
         # A copy: callers modify the list.
         return self._tokens_by_counter[counter.name].copy()
 
-    def get_visible_groups(self, of: Sequence[tuple[int, int]], counter: TokenCounter) -> VisibleGroups:
+    def get_visible_groups(self, groups: Sequence[tuple[int, int]], counter: TokenCounter) -> VisibleGroups:
         """Return the groups with visible messages, and their sizes.
 
         Args:
-            of: All groups of the view.
+            groups: All groups of the view.
             counter: Token counter.
         """
         cached = self._groups_by_counter.get(counter.name)
         if cached is None:
             kept, _, former = self._previous or (0, {}, {})
-            before = former.get(counter.name, VisibleGroups()).get_unchanged(of, kept)
-            cached = self._groups_by_counter[counter.name] = self._build_groups(of, counter, before)
+            before = former.get(counter.name, VisibleGroups()).get_unchanged(groups, kept)
+            cached = self._groups_by_counter[counter.name] = self._build_groups(groups, counter, before)
             # Nothing is left to reuse: let the values of the former view be freed.
             self._previous = None
         return cached
 
     def _build_groups(
-        self, of: Sequence[tuple[int, int]], counter: TokenCounter, before: VisibleGroups
+        self, groups: Sequence[tuple[int, int]], counter: TokenCounter, before: VisibleGroups
     ) -> VisibleGroups:
         done = before.ranges[-1][1] if before.ranges else 0
         ranges, sizes = list(before.ranges), list(before.sizes)
         tokens = self.count_tokens_per_item(counter)
-        for start, end in of[bisect_right(of, done - 1, key=itemgetter(0)) if done else 0 :]:
+        for start, end in groups[bisect_right(groups, done - 1, key=itemgetter(0)) if done else 0 :]:
             visible = sum([message is not None for message in self.visible_messages[start:end]])
             if visible:
                 ranges.append((start, end))
                 sizes.append(GroupSize(visible, sum(tokens[start:end])))
-        return VisibleGroups(ranges, sizes, of)
+        return VisibleGroups(ranges, sizes, groups)
 
     @cached_property
     def orphan_indexes(self) -> Sequence[int]:

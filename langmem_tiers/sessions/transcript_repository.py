@@ -208,7 +208,7 @@ def _update_listings(
 def _invalidate_recall_index(connection: Connection, key: int) -> None:
     # Processes that cache an index of the namespace rebuild it when this number has changed.
     is_own = namespaces.c.pk == _select_namespace(key)
-    connection.execute(update(namespaces).where(is_own).values(erased=namespaces.c.erased + 1))
+    connection.execute(update(namespaces).where(is_own).values(erasure_epoch=namespaces.c.erasure_epoch + 1))
 
 
 def _advance_revision(connection: Connection, key: int, now: datetime) -> int:

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.common.messages import Message, Role, ToolCall, check_time
+from langmem_tiers.common.messages import Message, MessageToolCall, Role, check_time
 from langmem_tiers.common.namespaces import check_name, check_namespace
 from langmem_tiers.errors import InvalidConfigError, InvalidInputError, StorageBusyError
 from langmem_tiers.sessions.batch_models import UnsavedMessages
@@ -129,14 +129,14 @@ class UnsavedFile:
         """Bytes appended since the contents were last replaced."""
         return self._appended_bytes
 
-    def append(self, one: UnsavedMessages) -> None:
+    def append(self, unsaved: UnsavedMessages) -> None:
         """Append messages to the file; they survive this process."""
         with translate_file_errors(self._path, "written"):
             if self._handle is None:
                 self._handle = os.open(self._path, _APPEND_FLAGS, 0o600)
                 if not os.fstat(self._handle).st_size:
                     _write_fully(self._handle, _encode_line(_HEADER))
-            line = _encode_line(_to_fields(one))
+            line = _encode_line(_to_fields(unsaved))
             before = os.fstat(self._handle).st_size
             try:
                 _write_fully(self._handle, line)
@@ -239,7 +239,7 @@ def _parse_message(fields: dict[str, Any]) -> Message:
             "id": check_name(fields["id"], "message id"),
             "role": Role(fields["role"]),
             "created_at": check_time(datetime.fromisoformat(fields["created_at"])),
-            "tool_calls": tuple(ToolCall(*call) for call in fields["tool_calls"]),
+            "tool_calls": tuple(MessageToolCall(*call) for call in fields["tool_calls"]),
         }
     )
 

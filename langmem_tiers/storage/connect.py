@@ -77,11 +77,11 @@ def connect_postgres(url: URL, config: EngineConfig) -> Engine:
     }
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     url_options = url.query.get("options", ())
-    given = (url_options,) if isinstance(url_options, str) else url_options
+    url_values = (url_options,) if isinstance(url_options, str) else url_options
     arguments = {
         "connect_timeout": max(1, int(config.connect_timeout_seconds)),
         "client_encoding": "utf8",
-        "options": f"{' '.join(given)} {options}".strip(),
+        "options": f"{' '.join(url_values)} {options}".strip(),
     }
     engine = _create_engine(url, config, arguments, QueuePool)
 

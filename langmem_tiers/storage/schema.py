@@ -10,10 +10,11 @@ or archived, so adding a message costs nothing extra, and deleting the override 
 ``listings`` rows give the state of a message in a framework's own message list. A message that
 is simply part of the list has none.
 
-``trials`` rows store the measured weight of an embedder in a namespace, so that one process measures it for all.
+``embedder_trust`` rows store the measured weight of an embedder in a namespace, so that one
+process measures it for all.
 
 ``item_namespaces`` rows are locks for their items: each change takes the next revision of the
-namespace, and erasing data also increments ``erased``. A process that caches part of a namespace
+namespace, and erasing data also increments ``erasure_epoch``. A process that caches part of one
 compares both to find out what to read again.
 """
 
@@ -65,7 +66,7 @@ namespaces = Table(
     Column("pk", KEY_TYPE, primary_key=True),
     Column("path", NAME_TYPE, nullable=False, unique=True),
     Column("created_at", UtcDateTime, nullable=False),
-    Column("erased", BigInteger, nullable=False, server_default="0"),
+    Column("erasure_epoch", BigInteger, nullable=False, server_default="0"),
 )
 
 sessions = Table(
@@ -107,7 +108,7 @@ messages = Table(
     # Columns for recall; NULL for summaries, which contain nothing that the record does not.
     Column("namespace_pk", KEY_TYPE),
     Column("term_count", Integer),
-    Column("asks", SmallInteger),
+    Column("is_question", SmallInteger),
     Column("importance", Double),
     Column("speaker", Text),
     Column("terms", Text().with_variant(TextVector(), "postgresql")),
@@ -118,7 +119,7 @@ messages = Table(
 MESSAGE_COLUMNS = tuple(
     column
     for column in messages.c
-    if column.name not in {"namespace_pk", "term_count", "asks", "importance", "speaker", "terms"}
+    if column.name not in {"namespace_pk", "term_count", "is_question", "importance", "speaker", "terms"}
 )
 """Columns of a message without those of the search index."""
 
@@ -154,16 +155,16 @@ vectors = Table(
     sqlite_autoincrement=True,  # newer vectors have larger keys, even after deletions
 )
 
-trials = Table(
-    "lmt_trials",
+embedder_trust = Table(
+    "lmt_embedder_trust",
     metadata,
     Column("namespace_pk", KEY_TYPE, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), primary_key=True),
     Column("embedder_pk", KEY_TYPE, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
-    Column("erased", BigInteger, nullable=False),
+    Column("erasure_epoch", BigInteger, nullable=False),
     Column("last_pk", KEY_TYPE, nullable=False),
     Column("size", Integer, nullable=False),
     Column("pairs", Integer, nullable=False),
-    Column("others", Integer, nullable=False),
+    Column("other_pairs", Integer, nullable=False),
     Column("share", Double, nullable=False),
     Column("scale", Double, nullable=False),
 )
@@ -278,7 +279,7 @@ item_namespaces = Table(
     Column("pk", KEY_TYPE, primary_key=True),
     Column("path", NAME_TYPE, nullable=False, unique=True),
     Column("revision", BigInteger, nullable=False),
-    Column("erased", BigInteger, nullable=False),
+    Column("erasure_epoch", BigInteger, nullable=False),
     sqlite_autoincrement=True,  # keys are never reused, so a cached namespace never matches another one
 )
 
@@ -349,8 +350,8 @@ context_versions = Table(
 
 memory_metadata = MetaData()
 
-memory_spaces = Table(
-    "lmt_memory_spaces",
+memory_namespaces = Table(
+    "lmt_memory_namespaces",
     memory_metadata,
     Column(
         "namespace_pk",
@@ -360,7 +361,7 @@ memory_spaces = Table(
         autoincrement=False,
     ),
     Column("revision", BigInteger, nullable=False),
-    Column("erased", BigInteger, nullable=False),
+    Column("erasure_epoch", BigInteger, nullable=False),
     Column("consolidation", Text),  # where an interrupted consolidation resumes
 )
 
@@ -449,8 +450,8 @@ learned_sessions = Table(
         primary_key=True,
         autoincrement=False,
     ),
-    Column("learned", BigInteger, nullable=False),  # last turn searched for facts and episodes
-    Column("chunked", BigInteger, nullable=False),  # last turn that is part of a chunk
+    Column("learned_turn", BigInteger, nullable=False),  # last turn searched for facts and episodes
+    Column("chunked_turn", BigInteger, nullable=False),  # last turn that is part of a chunk
 )
 
 
@@ -480,7 +481,7 @@ pool_members = Table(
     Column("can_write", Boolean, nullable=False),
     Column("is_owner", Boolean, nullable=False),
     Column("joined_at", UtcDateTime, nullable=False),
-    Column("synced", BigInteger, nullable=False),  # last synchronized revision of the pool's memory
+    Column("synced_revision", BigInteger, nullable=False),  # last synchronized revision of the pool's memory
     Index("lmt_pool_members_by_namespace", "namespace"),
 )
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from langmem_tiers.tasks.loop_detection.detector import Loop, LoopKind, LoopReport, Step, find_loops
     from langmem_tiers.tasks.models import (
         AgentAction,
+        Cycle,
         ExecutionOutcome,
         LearnedPattern,
-        MemoryEntry,
         MemoryPriority,
+        NavigationSnapshot,
         Observation,
         OperationMode,
-        StateSnapshot,
         Thought,
     )
     from langmem_tiers.tasks.sitemap import SitemapGraph, SitemapLimits, SitemapPage
@@ -32,8 +32,8 @@ else:
             ".history": "CyclePage CyclePlace TaskCycle TaskInfo TaskPage",
             ".loop_detection.detector": "Loop LoopKind LoopReport Step find_loops",
             ".models": (
-                "AgentAction ExecutionOutcome LearnedPattern MemoryEntry MemoryPriority "
-                "Observation OperationMode StateSnapshot Thought"
+                "AgentAction Cycle ExecutionOutcome LearnedPattern MemoryPriority "
+                "NavigationSnapshot Observation OperationMode Thought"
             ),
             ".sitemap": "SitemapGraph SitemapLimits SitemapPage",
         },
@@ -43,6 +43,7 @@ __all__ = [
     "AdviceLevel",
     "AgentAction",
     "AgentMemory",
+    "Cycle",
     "CyclePage",
     "CyclePlace",
     "ExecutionOutcome",
@@ -52,14 +53,13 @@ __all__ = [
     "Loop",
     "LoopKind",
     "LoopReport",
-    "MemoryEntry",
     "MemoryPriority",
+    "NavigationSnapshot",
     "Observation",
     "OperationMode",
     "SitemapGraph",
     "SitemapLimits",
     "SitemapPage",
-    "StateSnapshot",
     "Step",
     "TaskCycle",
     "TaskInfo",

@@ -18,7 +18,7 @@ from langmem_tiers.text.urls import get_domain
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
-    from langmem_tiers.tasks.models import MemoryEntry
+    from langmem_tiers.tasks.models import Cycle
 
 MIN_PATTERN_STEPS, MAX_PATTERN_STEPS = 2, 8
 """Minimum and maximum number of steps of a learned pattern."""
@@ -72,15 +72,15 @@ class ActionSequence:
         """Set the use of ``length`` steps from ``start``."""
         self.step_uses[start : start + length] = [mark] * length
 
-    def split_unlearned(self, without: Container[str] = ()) -> list[ActionSequence]:
+    def split_unlearned(self, excluded_ids: Container[str] = ()) -> list[ActionSequence]:
         """Return the parts of the sequence that may become a pattern together with later sequences.
 
         Args:
-            without: Ids of cycles to leave out.
+            excluded_ids: Ids of cycles to leave out.
         """
         pieces: list[list[int]] = [[]]
         for index, step in enumerate(self.steps):
-            if self.step_uses[index] is StepUse.LEARNED or step.cycle_id in without:
+            if self.step_uses[index] is StepUse.LEARNED or step.cycle_id in excluded_ids:
                 pieces.append([])
             else:
                 pieces[-1].append(index)
@@ -95,21 +95,21 @@ class ActionSequence:
         ]
 
 
-def find_sequences(run: Iterable[MemoryEntry]) -> list[ActionSequence]:
+def find_sequences(run: Iterable[Cycle]) -> list[ActionSequence]:
     """Split the cycles of a task into successful sequences; a failure or a change of site ends a sequence."""
     sequences: list[ActionSequence] = []
     site, steps = "", list[TemplateStep]()
-    for entry in run:
-        previous_site, site = site, _find_site(entry) or site
-        is_success = entry.outcome is ExecutionOutcome.SUCCESS
+    for cycle in run:
+        previous_site, site = site, _find_site(cycle) or site
+        is_success = cycle.outcome is ExecutionOutcome.SUCCESS
         if not is_success or site != previous_site:
-            is_failure = entry.outcome.is_failure and site == previous_site
+            is_failure = cycle.outcome.is_failure and site == previous_site
             sequences += _build_sequences(
-                previous_site, steps, build_template_step(entry) if is_failure else None
+                previous_site, steps, build_template_step(cycle) if is_failure else None
             )
             steps = []
         if is_success:
-            steps.append(build_template_step(entry))
+            steps.append(build_template_step(cycle))
     return [*sequences, *_build_sequences(site, steps)]
 
 
@@ -129,15 +129,15 @@ def _build_sequences(
     return [sequence for sequence in sequences if sequence.steps]
 
 
-def _find_site(entry: MemoryEntry) -> str:
+def _find_site(cycle: Cycle) -> str:
     # A navigation belongs to the site that it leads to, not to the page where it started.
-    target = entry.action.parameters.get("url")
-    return (get_domain(target) if isinstance(target, str) else "") or get_domain(entry.url)
+    target = cycle.action.parameters.get("url")
+    return (get_domain(target) if isinstance(target, str) else "") or get_domain(cycle.url)
 
 
-def sequence_to_dict(stretch: ActionSequence) -> dict[str, Any]:
+def sequence_to_dict(sequence: ActionSequence) -> dict[str, Any]:
     """Convert a sequence to plain JSON values."""
-    return {"site": stretch.site, "tried": list(map(_step_to_dict, stretch.steps))}
+    return {"site": sequence.site, "tried": list(map(_step_to_dict, sequence.steps))}
 
 
 def sequence_from_dict(data: Mapping[str, Any]) -> ActionSequence:

@@ -18,7 +18,7 @@ from langmem_tiers.text.word_lists import load_words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from langmem_tiers.tasks.models import MemoryEntry
+    from langmem_tiers.tasks.models import Cycle
 
 # A longer value is data, not part of a pattern, and is treated like a secret.
 _MAX_LITERAL_CHARACTERS = 2_000
@@ -113,15 +113,15 @@ class TemplateStep:
         return is_blank or _PASSIVE_TOOL.match(self.tool) is not None
 
 
-def build_template_step(entry: MemoryEntry) -> TemplateStep:
+def build_template_step(cycle: Cycle) -> TemplateStep:
     """Build the step for the action of a cycle."""
-    parameters = to_plain_value(entry.action.parameters)
+    parameters = to_plain_value(cycle.action.parameters)
     slots: list[Slot] = []
-    thought = entry.thought.content[:_MAX_CONTEXT_CHARACTERS]
+    thought = cycle.thought.content[:_MAX_CONTEXT_CHARACTERS]
     _find_slots(parameters, (), _SlotContext("", parameters, thought, is_in_form=False), slots)
-    tool = entry.action.tool_name
+    tool = cycle.action.tool_name
     return TemplateStep(
-        tool, parameters, build_shape(tool, parameters, slots), tuple(slots), entry.timestamp, entry.entry_id
+        tool, parameters, build_shape(tool, parameters, slots), tuple(slots), cycle.timestamp, cycle.entry_id
     )
 
 

@@ -18,8 +18,8 @@ from langmem_tiers.tasks.cycle_input import CycleInput, normalize_page_url
 from langmem_tiers.tasks.journal import TaskJournal, check_task_name
 from langmem_tiers.tasks.models import (
     AgentAction,
+    Cycle,
     ExecutionOutcome,
-    MemoryEntry,
     MemoryPriority,
     Observation,
     OperationMode,
@@ -331,8 +331,8 @@ class AgentMemory(AgentFacade, Closeable):
         observation: Observation | str | None = None,
         outcome: ExecutionOutcome | str = ExecutionOutcome.SUCCESS,
         priority: MemoryPriority | str | None = None,
-        **about: Any,  # noqa: ANN401 - fields of the entry, checked below
-    ) -> MemoryEntry:
+        **about: Any,  # noqa: ANN401 - fields of the cycle, checked below
+    ) -> Cycle:
         """Store a cycle of thought, action and observation.
 
         Args:

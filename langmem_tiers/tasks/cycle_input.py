@@ -12,7 +12,7 @@ from langmem_tiers.common.json_values import to_plain_value
 from langmem_tiers.compression.tool_output.budget import keep_head_and_tail
 from langmem_tiers.compression.tool_output.compressor import COMPRESSIBLE_TOOLS, URL_CRITICAL_TOOLS
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.tasks.cycles import entry_from_dict
+from langmem_tiers.tasks.cycles import cycle_from_dict
 from langmem_tiers.tasks.journal import MAX_OBSERVATION_CHARACTERS, truncate_observation
 from langmem_tiers.tasks.loop_detection.weights import VISITING_TOOLS
 from langmem_tiers.tasks.models import AgentAction, MemoryPriority, Observation, OperationMode, Thought
@@ -21,7 +21,7 @@ from langmem_tiers.text.word_lists import load_words
 
 if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
-    from langmem_tiers.tasks.models import ExecutionOutcome, MemoryEntry
+    from langmem_tiers.tasks.models import Cycle, ExecutionOutcome
 
 ACTING_TOOLS = frozenset(load_words(__name__, "tool_calls", "acting tools"))
 ROUTINE_TOOLS = frozenset({"scroll", "scroll_page", "wait", "noop", "hover", "sleep"})
@@ -52,15 +52,15 @@ class CycleInput:
 
 def build_cycle(
     cycle_input: CycleInput, at: float, url: str, mode: OperationMode, counter: TokenCounter
-) -> MemoryEntry:
-    """Validate the input and build the entry to store. An invalid entry could be stored but never read again.
+) -> Cycle:
+    """Validate the input and build the cycle to store. An invalid cycle could be stored but never read again.
 
     Args:
         cycle_input: The arguments of the agent.
         at: Time in seconds since 1970.
         url: Address of the current page, used if the agent does not pass ``url``.
         mode: Operation mode, which determines the default priority.
-        counter: Counts the tokens of the entry.
+        counter: Counts the tokens of the cycle.
 
     Raises:
         InvalidInputError: A value is invalid; the message names it.
@@ -77,8 +77,8 @@ def build_cycle(
     thought = cycle_input.thought
     thought_text = thought.content if isinstance(thought, Thought) else thought
     error, observation = about.get("error_message"), _to_observation(cycle_input.observation)
-    # Build the entry through the same parser that reads it back from storage, so both accept the same values.
-    entry = entry_from_dict(
+    # Build the cycle through the same parser that reads it back from storage, so both accept the same values.
+    cycle = cycle_from_dict(
         {
             **about,
             "entry_id": "new",
@@ -96,11 +96,11 @@ def build_cycle(
         },
         "cycle",
     )
-    # The entry is frozen, but nobody else has a reference to it yet. Its outcome and text exist only now.
+    # The cycle is frozen, but nobody else has a reference to it yet. Its outcome and text exist only now.
     if cycle_input.priority is None:
-        object.__setattr__(entry, "priority", _choose_priority(action, entry.outcome, mode))
-    object.__setattr__(entry, "estimated_tokens", _count_tokens(entry.format_for_prompt(), counter))
-    return entry
+        object.__setattr__(cycle, "priority", _choose_priority(action, cycle.outcome, mode))
+    object.__setattr__(cycle, "estimated_tokens", _count_tokens(cycle.format_for_prompt(), counter))
+    return cycle
 
 
 def _count_tokens(text: str, counter: TokenCounter) -> int:
@@ -116,19 +116,19 @@ def _choose_priority(action: AgentAction, outcome: ExecutionOutcome, mode: Opera
     return MemoryPriority.LOW if action.tool_name in ROUTINE_TOOLS else MemoryPriority.NORMAL
 
 
-def build_extraction_key(entry: MemoryEntry, number: int, tools: Container[str]) -> str | None:
+def build_extraction_key(cycle: Cycle, number: int, tools: Container[str]) -> str | None:
     """Return the prompt label for the data that a cycle extracted, or None if it extracted none.
 
     Args:
-        entry: The cycle.
+        cycle: The cycle.
         number: Number of the cycle in the task.
         tools: Names of the tools that extract data.
     """
-    tool, observation = entry.action.tool_name, entry.observation
-    if tool not in tools or entry.outcome.is_failure or observation is None or not observation.raw_output:
+    tool, observation = cycle.action.tool_name, cycle.observation
+    if tool not in tools or cycle.outcome.is_failure or observation is None or not observation.raw_output:
         return None
     # The label of a page state has no number, so a newer state of the same page replaces the older one.
-    return f"{tool} of {entry.url}" if tool == _PAGE_STATE_TOOL and entry.url else f"{tool} (cycle {number})"
+    return f"{tool} of {cycle.url}" if tool == _PAGE_STATE_TOOL and cycle.url else f"{tool} (cycle {number})"
 
 
 def get_whole_text(observation: object) -> str:
@@ -167,13 +167,13 @@ def normalize_page_url(url: object) -> str:
     return normalize_url(text) or text if isinstance(text, str) else str(text)
 
 
-def find_target_url(entry: MemoryEntry) -> str:
+def find_target_url(cycle: Cycle) -> str:
     """Return the page that a navigation leads to; empty if the action did not navigate to an address."""
-    url = entry.action.parameters.get("url")
-    if entry.action.tool_name not in VISITING_TOOLS or entry.outcome.is_failure or not isinstance(url, str):
+    url = cycle.action.parameters.get("url")
+    if cycle.action.tool_name not in VISITING_TOOLS or cycle.outcome.is_failure or not isinstance(url, str):
         return ""
     try:
-        target = urljoin(entry.url, url.strip())
+        target = urljoin(cycle.url, url.strip())
         return target if urlsplit(target).scheme.lower() in _PAGE_SCHEMES else ""
     except ValueError:
         # Not a valid URL, for example an unclosed bracket of an IPv6 address.

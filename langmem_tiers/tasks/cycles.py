@@ -22,8 +22,8 @@ from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.tasks.loop_detection.weights import VISITING_TOOLS
 from langmem_tiers.tasks.models import (
     AgentAction,
+    Cycle,
     ExecutionOutcome,
-    MemoryEntry,
     MemoryPriority,
     Observation,
     Thought,
@@ -72,13 +72,13 @@ class RecentCycles:
     __hash__ = None  # type: ignore[assignment] # mutable
 
     @property
-    def entries(self) -> list[MemoryEntry]:
+    def entries(self) -> list[Cycle]:
         """All stored cycles, oldest first."""
         return list(self._entries.values())
 
     def clear(self) -> None:
         """Remove all cycles, failed actions and action counts."""
-        self._entries: dict[int, MemoryEntry] = {}
+        self._entries: dict[int, Cycle] = {}
         # Numbers of the entries that may be removed, one queue per priority rank, oldest first.
         self._prunable_numbers: tuple[deque[int], ...] = (deque(), deque(), deque())
         self._failed_signatures: OrderedDict[str, None] = OrderedDict()
@@ -92,46 +92,46 @@ class RecentCycles:
         """Begin a new user request: earlier actions no longer count for loop warnings."""
         self._last_actions.clear()
 
-    def add(self, entry: MemoryEntry) -> None:
+    def add(self, cycle: Cycle) -> None:
         """Add a cycle. Parameters are copied as plain JSON; other objects are stored as text."""
-        self.add_checked(entry_from_dict(entry_to_dict(entry)))
+        self.add_checked(cycle_from_dict(cycle_to_dict(cycle)))
 
-    def add_checked(self, entry: MemoryEntry) -> None:
+    def add_checked(self, cycle: Cycle) -> None:
         """Add a validated cycle without copying it; its parameters must be plain, immutable JSON."""
-        if entry.outcome.is_failure:
-            self._failed_signatures[entry.action_signature] = None
-        signature = compute_action_signature(entry.action)
+        if cycle.outcome.is_failure:
+            self._failed_signatures[cycle.action_signature] = None
+        signature = compute_action_signature(cycle.action)
         self._action_counts[signature] = self._action_counts.get(signature, 0) + 1
         for remembered in (self._failed_signatures, self._action_counts):
             if len(remembered) > _MAX_REMEMBERED_SIGNATURES:
                 remembered.popitem(last=False)
         # The same click on another page is progress, so the page is part of the signature. A navigation to the same
         # address is a repeat from any page.
-        page_url = "" if "url" in entry.action.parameters else entry.url
+        page_url = "" if "url" in cycle.action.parameters else cycle.url
         self._last_actions.append(
-            (compute_action_signature(entry.action, page_url), build_action_label(entry.action))
+            (compute_action_signature(cycle.action, page_url), build_action_label(cycle.action))
         )
-        self._append(entry)
+        self._append(cycle)
 
-    def _append(self, entry: MemoryEntry) -> None:
-        self._entries[self._next_number] = entry
-        self._token_count += entry.estimated_tokens
-        # Prune before the new entry is added to its queue, so that it cannot be removed itself.
+    def _append(self, cycle: Cycle) -> None:
+        self._entries[self._next_number] = cycle
+        self._token_count += cycle.estimated_tokens
+        # Prune before the new cycle is added to its queue, so that it cannot be removed itself.
         while len(self._entries) > self.max_entries and any(self._prunable_numbers):
             oldest = next(numbers for numbers in self._prunable_numbers if numbers).popleft()
             self._token_count -= self._entries.pop(oldest).estimated_tokens
-        if entry.priority is not MemoryPriority.CRITICAL:
-            self._prunable_numbers[entry.priority.rank].append(self._next_number)
+        if cycle.priority is not MemoryPriority.CRITICAL:
+            self._prunable_numbers[cycle.priority.rank].append(self._next_number)
         self._next_number += 1
 
-    def get_recent(self, n: int = 5) -> list[MemoryEntry]:
+    def get_recent(self, n: int = 5) -> list[Cycle]:
         """Return the newest ``n`` cycles, oldest first."""
         check_whole(n, 0, "n")
         return list(islice(reversed(self._entries.values()), n))[::-1]
 
-    def get_by_outcome(self, outcome: ExecutionOutcome) -> list[MemoryEntry]:
+    def get_by_outcome(self, outcome: ExecutionOutcome) -> list[Cycle]:
         """Return the cycles with an outcome, oldest first."""
-        return [entry for entry in self._entries.values() if entry.outcome == outcome]
+        return [cycle for cycle in self._entries.values() if cycle.outcome == outcome]
 
     def has_failed(self, signature: str) -> bool:
         """Return True if an action with this signature failed or timed out in this task."""
@@ -166,12 +166,12 @@ class RecentCycles:
     def format_actions(self, last_n: int = 5) -> str:
         """Format the newest cycles without warnings: a numbered line for each, with its result below."""
         lines: list[str] = []
-        for number, entry in enumerate(self.get_recent(last_n), 1):
-            parameters = json.dumps(entry.action.parameters, ensure_ascii=False)
-            tool_name = to_one_line(entry.action.tool_name, _MAX_SHOWN_CHARACTERS)
+        for number, cycle in enumerate(self.get_recent(last_n), 1):
+            parameters = json.dumps(cycle.action.parameters, ensure_ascii=False)
+            tool_name = to_one_line(cycle.action.tool_name, _MAX_SHOWN_CHARACTERS)
             call = f"{tool_name}({to_one_line(parameters, _MAX_SHOWN_CHARACTERS)})"
-            lines.append(f"{number}. [{entry.outcome.value.capitalize()}] {call}")
-            if result := _format_result(entry):
+            lines.append(f"{number}. [{cycle.outcome.value.capitalize()}] {call}")
+            if result := _format_result(cycle):
                 lines.append(f"   {result}")
         return "\n".join(lines)
 
@@ -183,7 +183,7 @@ class RecentCycles:
         """Convert the cycles to plain JSON values."""
         return {
             "max_entries": self.max_entries,
-            "entries": [entry_to_dict(entry) for entry in self._entries.values()],
+            "entries": [cycle_to_dict(cycle) for cycle in self._entries.values()],
             "failed_signatures": list(self._failed_signatures),
             "action_frequency": dict(self._action_counts),
             "last_actions": [list(signature_and_label) for signature_and_label in self._last_actions],
@@ -196,7 +196,7 @@ class RecentCycles:
         memory = cls(data.get("max_entries", 50))
         # The signatures and counts are stored separately, so the entries are appended without counting them again.
         for index, item in enumerate(check_list(data.get("entries", []), "entries")):
-            memory._append(entry_from_dict(item, f"entries[{index}]"))
+            memory._append(cycle_from_dict(item, f"entries[{index}]"))
         for signature in check_list(data.get("failed_signatures", []), "failed_signatures"):
             memory._failed_signatures[check_text(signature, "failed_signatures")] = None
         counts = check_json_object(data.get("action_frequency", {}), "action_frequency")
@@ -229,20 +229,20 @@ def build_action_label(action: AgentAction) -> str:
     return f"{tool_name}({to_one_line(str(plain[label_name]), _MAX_LABEL_CHARACTERS)})"
 
 
-def to_one_line(text: str, most: int) -> str:
-    """Return a text as one line of at most ``most`` characters, followed by ``...`` if it was cut."""
+def to_one_line(text: str, max_length: int) -> str:
+    """Return a text as one line of at most ``max_length`` characters, followed by ``...`` if it was cut."""
     # Normalize only as much text as is needed: it may be a megabyte.
-    line = " ".join(text[: 2 * most + 1].split())
-    return line if len(line) <= most and len(text) <= 2 * most else line[:most] + "..."
+    line = " ".join(text[: 2 * max_length + 1].split())
+    return line if len(line) <= max_length and len(text) <= 2 * max_length else line[:max_length] + "..."
 
 
-def _format_result(entry: MemoryEntry) -> str:
-    text = to_one_line(entry.observation.text, _MAX_SHOWN_CHARACTERS) if entry.observation is not None else ""
-    if entry.outcome.is_failure or (entry.error_message and not text):
-        error = to_one_line(entry.error_message or "", _MAX_SHOWN_CHARACTERS) or text
+def _format_result(cycle: Cycle) -> str:
+    text = to_one_line(cycle.observation.text, _MAX_SHOWN_CHARACTERS) if cycle.observation is not None else ""
+    if cycle.outcome.is_failure or (cycle.error_message and not text):
+        error = to_one_line(cycle.error_message or "", _MAX_SHOWN_CHARACTERS) or text
         return f"Error: {error}" if error else ""
-    url = entry.action.parameters.get("url")
-    if entry.action.tool_name in VISITING_TOOLS and isinstance(url, str) and url:
+    url = cycle.action.parameters.get("url")
+    if cycle.action.tool_name in VISITING_TOOLS and isinstance(url, str) and url:
         return f"Navigated to: {to_one_line(url, _MAX_SHOWN_CHARACTERS)}"
     return f"Result: {text}" if text else ""
 
@@ -270,36 +270,36 @@ def action_from_dict(value: object, where: str = "action") -> AgentAction:
     )
 
 
-def entry_to_dict(entry: MemoryEntry) -> dict[str, Any]:
+def cycle_to_dict(cycle: Cycle) -> dict[str, Any]:
     """Convert a cycle to plain JSON values."""
-    observation = entry.observation
+    observation = cycle.observation
     return {
-        "entry_id": entry.entry_id,
-        "timestamp": entry.timestamp,
-        "thought": entry.thought.content,
-        "action": action_to_dict(entry.action),
+        "entry_id": cycle.entry_id,
+        "timestamp": cycle.timestamp,
+        "thought": cycle.thought.content,
+        "action": action_to_dict(cycle.action),
         "observation": None
         if observation is None
         else {"raw_output": observation.raw_output, "summary": observation.summary},
-        "outcome": entry.outcome.value,
-        "priority": entry.priority.value,
-        "url": entry.url,
-        "page_title": entry.page_title,
-        "duration_ms": entry.duration_ms,
-        "retry_count": entry.retry_count,
-        "error_message": entry.error_message,
-        "estimated_tokens": entry.estimated_tokens,
-        "tags": sorted(entry.tags),
-        "action_signature": entry.action_signature,
+        "outcome": cycle.outcome.value,
+        "priority": cycle.priority.value,
+        "url": cycle.url,
+        "page_title": cycle.page_title,
+        "duration_ms": cycle.duration_ms,
+        "retry_count": cycle.retry_count,
+        "error_message": cycle.error_message,
+        "estimated_tokens": cycle.estimated_tokens,
+        "tags": sorted(cycle.tags),
+        "action_signature": cycle.action_signature,
     }
 
 
-def entry_from_dict(value: object, where: str = "entry") -> MemoryEntry:
+def cycle_from_dict(value: object, where: str = "cycle") -> Cycle:
     """Restore a cycle from plain JSON values; missing values get their defaults."""
     data = check_json_object(value, where)
     error = data.get("error_message")
     tags = check_list(data.get("tags", []), f"{where}.tags")
-    return MemoryEntry(
+    return Cycle(
         entry_id=check_not_empty(data.get("entry_id"), f"{where}.entry_id"),
         timestamp=check_unix_seconds(data.get("timestamp"), f"{where}.timestamp"),
         thought=Thought(check_text(data.get("thought", ""), f"{where}.thought")),

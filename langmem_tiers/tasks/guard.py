@@ -25,7 +25,7 @@ from langmem_tiers.tasks.models import AgentAction, compute_action_signature
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from langmem_tiers.tasks.models import MemoryEntry
+    from langmem_tiers.tasks.models import Cycle
 
 
 _REPEATS_BEFORE_ESCALATION = 2
@@ -224,9 +224,9 @@ def _update_watch(watch: LoopWatch, step_key: StepKey, loop: Loop, around: Seque
 def _format_warning(watch: LoopWatch, loop: Loop) -> str:
     if watch.level == _WARNED:
         return f"Warning: {loop.message}. Check that it still makes progress."
-    tried = ", ".join([shown for shown, _ in watch.actions.values()][-_MAX_NAMED_ACTIONS:])
+    tried_actions = ", ".join([shown for shown, _ in watch.actions.values()][-_MAX_NAMED_ACTIONS:])
     return (
-        f"Warning: {loop.message}, and it continued after a warning. Tried so far: {tried}. Take a different "
+        f"Warning: {loop.message}, and it continued after a warning. Tried so far: {tried_actions}. Take a different "
         "approach: another element or another way to the goal, or tell the user what the obstacle is."
     )
 
@@ -284,20 +284,20 @@ class Guard:
         self._step_keys: deque[StepKey] = deque(maxlen=_MAX_KEPT_STEPS)
         self._watches: list[LoopWatch] = []
 
-    def observe(self, entry: MemoryEntry) -> GuardAdvice | None:
+    def observe(self, cycle: Cycle) -> GuardAdvice | None:
         """Record a finished cycle and return advice on it, or None."""
         try:
-            if entry.action.tool_name in self._exempt:
+            if cycle.action.tool_name in self._exempt:
                 return None
-            observation = entry.observation
+            observation = cycle.observation
             step = Step(
-                tool=entry.action.tool_name,
-                parameters=entry.action.parameters,
-                url=entry.url,
+                tool=cycle.action.tool_name,
+                parameters=cycle.action.parameters,
+                url=cycle.url,
                 observation="" if observation is None else observation.raw_output or observation.text,
-                failed=entry.outcome.is_failure,
+                failed=cycle.outcome.is_failure,
             )
-            return self._observe_step(build_step_key(step), entry.action_signature)
+            return self._observe_step(build_step_key(step), cycle.action_signature)
         except Exception:  # noqa: BLE001 - a defect in loop detection must not stop the agent
             return None
 

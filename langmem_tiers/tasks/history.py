@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langmem_tiers.config import check_limit
 from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidInputError, NotFoundError
-from langmem_tiers.tasks.cycles import entry_from_dict
+from langmem_tiers.tasks.cycles import cycle_from_dict
 from langmem_tiers.tasks.journal import NOTES_SUFFIX, check_task_name
 from langmem_tiers.tasks.loop_detection.detector import DEFAULT_LOOP_THRESHOLD, LoopTracker, Step
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.repository import SessionRepository
     from langmem_tiers.sessions.service import SessionDependencies
     from langmem_tiers.tasks.loop_detection.detector import Loop
-    from langmem_tiers.tasks.models import MemoryEntry
+    from langmem_tiers.tasks.models import Cycle
 
 _MAX_SCANNED_SESSIONS = 1_000
 """Maximum number of sessions that are scanned for a page of tasks."""
@@ -70,7 +70,7 @@ class TaskCycle(Displayable):
 
     number: int
     """Number of the cycle, from 1."""
-    entry: MemoryEntry
+    entry: Cycle
     loop: Loop | None
     """The loop that the cycle belongs to, or None."""
 
@@ -163,26 +163,26 @@ def _find_next_place(place: CyclePlace, messages: tuple[Message, ...], read_coun
     return CyclePlace(after, lookback, place.number + read_count - place.lookback_steps)
 
 
-def parse_cycle_message(message: Message) -> MemoryEntry | None:
+def parse_cycle_message(message: Message) -> Cycle | None:
     """Return the cycle that a message of a task contains, or None."""
     payload: Any = message.payload
     if not isinstance(payload, dict) or not isinstance(payload.get("cycle"), dict):
         return None
-    return entry_from_dict({**payload["cycle"], "entry_id": message.id})
+    return cycle_from_dict({**payload["cycle"], "entry_id": message.id})
 
 
 def _track_cycle(tracker: LoopTracker, message: Message) -> TaskCycle | None:
-    entry = parse_cycle_message(message)
-    if entry is None:
+    cycle = parse_cycle_message(message)
+    if cycle is None:
         return None
-    observed = entry.observation
+    observed = cycle.observation
     step = Step(
-        tool=entry.action.tool_name,
-        parameters=entry.action.parameters,
-        url=entry.url,
+        tool=cycle.action.tool_name,
+        parameters=cycle.action.parameters,
+        url=cycle.url,
         observation="" if observed is None else observed.raw_output or observed.text,
-        failed=entry.outcome.is_failure,
+        failed=cycle.outcome.is_failure,
     )
     loop = tracker.add(step)
     shown_loop = loop if loop is not None and loop.score >= DEFAULT_LOOP_THRESHOLD else None
-    return TaskCycle(tracker.step_count, entry, shown_loop)
+    return TaskCycle(tracker.step_count, cycle, shown_loop)

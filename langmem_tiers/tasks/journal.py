@@ -9,7 +9,7 @@ from langmem_tiers.common.messages import MessageDraft, Role
 from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.compression.tool_output.budget import keep_head_and_tail
 from langmem_tiers.errors import InvalidNameError
-from langmem_tiers.tasks.cycles import entry_from_dict, entry_to_dict
+from langmem_tiers.tasks.cycles import cycle_from_dict, cycle_to_dict
 from langmem_tiers.tasks.models import Observation
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.session import Session
-    from langmem_tiers.tasks.models import MemoryEntry
+    from langmem_tiers.tasks.models import Cycle
 
 MAX_OBSERVATION_CHARACTERS = 100_000
 """Maximum stored length of an observation. Of a longer one, the beginning and the end are stored."""
@@ -31,7 +31,7 @@ NOTES_SUFFIX = ": notes"
 class StoredCycle:
     """A cycle read from the journal."""
 
-    entry: MemoryEntry
+    cycle: Cycle
     extraction: str | None
     """Extracted data, if it differs from the observation."""
 
@@ -74,15 +74,15 @@ class TaskJournal:
         """True if the journal contains neither cycles nor notes."""
         return not self._cycle_session.info().message_count and not self._note_session.info().message_count
 
-    def append(self, entry: MemoryEntry, extraction: str | None = None) -> MemoryEntry:
+    def append(self, cycle: Cycle, extraction: str | None = None) -> Cycle:
         """Store a cycle with its extracted data, and return it with the id of its message."""
         # The content is text for recall; the payload is the complete cycle.
-        lines = [entry.thought.content, f"{entry.action.tool_name} {entry.action.parameters_json}"]
-        if entry.observation is not None:
-            lines.append(keep_head_and_tail(entry.observation.text, _MAX_INDEXED_CHARACTERS))
+        lines = [cycle.thought.content, f"{cycle.action.tool_name} {cycle.action.parameters_json}"]
+        if cycle.observation is not None:
+            lines.append(keep_head_and_tail(cycle.observation.text, _MAX_INDEXED_CHARACTERS))
         # Empty values are left out, because they equal the defaults; the id is that of the message.
         payload: dict[str, Any] = {
-            "cycle": {name: value for name, value in entry_to_dict(entry).items() if value}
+            "cycle": {name: value for name, value in cycle_to_dict(cycle).items() if value}
         }
         del payload["cycle"]["entry_id"]
         if extraction is not None:
@@ -90,9 +90,9 @@ class TaskJournal:
         draft = MessageDraft(Role.ASSISTANT, "\n".join(filter(None, lines)), payload=payload)
         (message,) = self._cycle_session.add(draft).stored
         self._cycle_count += 1
-        # The entry is frozen, but no other code has a reference to it yet.
-        object.__setattr__(entry, "entry_id", message.id)
-        return entry
+        # The cycle is frozen, but no other code has a reference to it yet.
+        object.__setattr__(cycle, "entry_id", message.id)
+        return cycle
 
     def append_note(self, kind: str, value: object) -> None:
         """Store a change. The value must be validated plain JSON; it is not truncated."""
@@ -121,8 +121,8 @@ class TaskJournal:
         for message in self._cycle_session.messages():
             payload: Any = message.payload
             if isinstance(payload, dict) and isinstance(payload.get("cycle"), dict):
-                entry = entry_from_dict({**payload["cycle"], "entry_id": message.id})
-                yield StoredCycle(entry, payload.get("extraction"))
+                cycle = cycle_from_dict({**payload["cycle"], "entry_id": message.id})
+                yield StoredCycle(cycle, payload.get("extraction"))
 
     def _load_notes(self) -> Iterator[StoredNote]:
         for message in self._note_session.messages():

@@ -119,7 +119,7 @@ def compute_action_signature(action: AgentAction, url: str = "") -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryEntry(Displayable):
+class Cycle(Displayable):
     """A cycle of thought, action and observation."""
 
     entry_id: str
@@ -160,7 +160,7 @@ class MemoryEntry(Displayable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateSnapshot:
+class NavigationSnapshot:
     """A browser state in the navigation path."""
 
     snapshot_id: str

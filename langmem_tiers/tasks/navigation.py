@@ -17,7 +17,7 @@ from langmem_tiers.context_files.checks import (
 )
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.tasks.cycles import check_json_object
-from langmem_tiers.tasks.models import StateSnapshot
+from langmem_tiers.tasks.models import NavigationSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,17 +30,17 @@ class NavigationPath:
     """Path of visited states, with backtracking."""
 
     def __init__(self) -> None:
-        self._path: deque[StateSnapshot] = deque(maxlen=MAX_SNAPSHOTS)
+        self._path: deque[NavigationSnapshot] = deque(maxlen=MAX_SNAPSHOTS)
         # States after the current one, since the last backtrack. They become a branch with the next new state.
-        self._undone: deque[StateSnapshot] = deque(maxlen=MAX_SNAPSHOTS)
-        self._abandoned: deque[tuple[StateSnapshot, ...]] = deque()
+        self._undone: deque[NavigationSnapshot] = deque(maxlen=MAX_SNAPSHOTS)
+        self._abandoned: deque[tuple[NavigationSnapshot, ...]] = deque()
 
     @property
-    def current(self) -> StateSnapshot | None:
+    def current(self) -> NavigationSnapshot | None:
         """The current state, or None."""
         return self._path[-1] if self._path else None
 
-    def record(self, snapshot: StateSnapshot) -> None:
+    def record(self, snapshot: NavigationSnapshot) -> None:
         """Add a new current state. States after the previous one become an abandoned branch."""
         # The round trip validates the snapshot and copies its form state.
         snapshot = snapshot_from_dict(snapshot_to_dict(snapshot))
@@ -49,7 +49,7 @@ class NavigationPath:
             self._undone.clear()
         self._path.append(snapshot)
 
-    def get_history(self, n: int | None = None) -> list[StateSnapshot]:
+    def get_history(self, n: int | None = None) -> list[NavigationSnapshot]:
         """Return the path to the current state, or its last ``n`` states, oldest first."""
         path = list(self._path)
         return path if n is None else path[max(0, len(path) - check_whole(n, 0, "n")) :]
@@ -58,7 +58,7 @@ class NavigationPath:
         """Return True if there is a state before the current one."""
         return len(self._path) > 1
 
-    def backtrack(self, steps: int) -> StateSnapshot | None:
+    def backtrack(self, steps: int) -> NavigationSnapshot | None:
         """Go back a number of steps and return the new state; None, without any change, if too many."""
         if check_whole(steps, 1, "steps") >= len(self._path):
             return None
@@ -66,7 +66,7 @@ class NavigationPath:
             self._undone.appendleft(self._path.pop())
         return self._path[-1]
 
-    def get_abandoned(self) -> list[list[StateSnapshot]]:
+    def get_abandoned(self) -> list[list[NavigationSnapshot]]:
         """Return the abandoned branches, newest last, each in the order of its path."""
         return [list(branch) for branch in (*self._abandoned, tuple(self._undone)) if branch]
 
@@ -89,13 +89,13 @@ class NavigationPath:
             navigation._abandon(tuple(_parse_snapshots(branch, f"abandoned[{index}]")))
         return navigation
 
-    def _abandon(self, branch: tuple[StateSnapshot, ...]) -> None:
+    def _abandon(self, branch: tuple[NavigationSnapshot, ...]) -> None:
         self._abandoned.append(branch)
         while sum(map(len, self._abandoned)) > MAX_SNAPSHOTS:
             self._abandoned.popleft()
 
 
-def snapshot_to_dict(snapshot: StateSnapshot) -> dict[str, Any]:
+def snapshot_to_dict(snapshot: NavigationSnapshot) -> dict[str, Any]:
     """Convert a state to plain JSON values."""
     return {
         "snapshot_id": snapshot.snapshot_id,
@@ -109,11 +109,11 @@ def snapshot_to_dict(snapshot: StateSnapshot) -> dict[str, Any]:
     }
 
 
-def snapshot_from_dict(value: object, where: str = "snapshot") -> StateSnapshot:
+def snapshot_from_dict(value: object, where: str = "snapshot") -> NavigationSnapshot:
     """Restore a state from plain JSON values; missing values get their defaults."""
     data = check_json_object(value, where)
     entry_id, summary = data.get("associated_entry_id"), data.get("visible_elements_summary", "")
-    return StateSnapshot(
+    return NavigationSnapshot(
         snapshot_id=check_not_empty(data.get("snapshot_id"), f"{where}.snapshot_id"),
         timestamp=check_unix_seconds(data.get("timestamp"), f"{where}.timestamp"),
         url=check_text(data.get("url"), f"{where}.url"),
@@ -136,6 +136,6 @@ def _parse_scroll_position(value: object, where: str) -> tuple[int, int]:
     return int(check_number(coordinates[0], where)), int(check_number(coordinates[1], where))
 
 
-def _parse_snapshots(value: object, where: str) -> Iterator[StateSnapshot]:
+def _parse_snapshots(value: object, where: str) -> Iterator[NavigationSnapshot]:
     for index, item in enumerate(check_list(value, where)):
         yield snapshot_from_dict(item, f"{where}[{index}]")

@@ -17,7 +17,7 @@ from langmem_tiers.tasks.action_sequences import (
     find_sequences,
 )
 from langmem_tiers.tasks.action_templates import replace_at_paths
-from langmem_tiers.tasks.models import LearnedPattern, MemoryEntry
+from langmem_tiers.tasks.models import Cycle, LearnedPattern
 from langmem_tiers.tasks.patterns import PLACEHOLDER, escape_placeholders, iterate_parent_domains, to_site
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class LearningResult:
 
 
 def propose_patterns(
-    entries: Iterable[MemoryEntry | Sequence[MemoryEntry]], known: Iterable[LearnedPattern] = ()
+    entries: Iterable[Cycle | Sequence[Cycle]], known: Iterable[LearnedPattern] = ()
 ) -> list[LearnedPattern]:
     """Propose patterns: sequences of 2 to 8 actions that succeeded at least twice at a site, longest first.
 
@@ -261,11 +261,11 @@ def _widen(old: Any, new: Any, opened: Any) -> Any:  # noqa: ANN401 - any JSON v
     return opened
 
 
-def _split_runs(entries: Iterable[MemoryEntry | Sequence[MemoryEntry]]) -> Iterator[Sequence[MemoryEntry]]:
+def _split_runs(entries: Iterable[Cycle | Sequence[Cycle]]) -> Iterator[Sequence[Cycle]]:
     # Single entries belong to one task; each sequence of entries is a task of its own.
-    single_entries: list[MemoryEntry] = []
+    single_entries: list[Cycle] = []
     for entry in entries:
-        if isinstance(entry, MemoryEntry):
+        if isinstance(entry, Cycle):
             single_entries.append(entry)
         else:
             yield entry

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.records import StoredEntry
-    from langmem_tiers.tasks.models import LearnedPattern, MemoryEntry
+    from langmem_tiers.tasks.models import Cycle, LearnedPattern
 
 
 MAX_SEQUENCES_PER_SITE = 10
@@ -74,11 +74,11 @@ class CandidateSequenceSet:
 
     def load(self, kept: Iterable[StoredEntry]) -> Sequence[StoredEntry]:
         """Load the candidates from the stored entries and return the other entries."""
-        others: list[StoredEntry] = []
+        pattern_entries: list[StoredEntry] = []
         self._stored_details, self._candidates = {}, {}
         for stored in kept:
             if stored.details.get("status") != _CANDIDATE_STATUS["status"]:
-                others.append(stored)
+                pattern_entries.append(stored)
                 continue
             # A damaged candidate is in _stored_details only, so find_removed_ids() returns it and it gets deleted.
             self._stored_details[stored.entry.id] = stored.details
@@ -86,7 +86,7 @@ class CandidateSequenceSet:
                 self._candidates[stored.entry.id] = CandidateSequence(
                     sequence_from_dict(stored.details), stored.details.get("session")
                 )
-        return others
+        return pattern_entries
 
     def list_without(self, cycles: Container[str]) -> list[CandidateSequence]:
         """Return all candidates without the steps of the given cycles."""
@@ -96,12 +96,12 @@ class CandidateSequenceSet:
             for rest in candidate.sequence.split_unlearned(cycles)
         ]
 
-    def replace_all(self, tried: Iterable[CandidateSequence]) -> None:
+    def replace_all(self, candidates: Iterable[CandidateSequence]) -> None:
         """Replace all candidates, newest first, as far as the limits allow."""
         count_by_site: Counter[str] = Counter()
         steps = 0
         self._candidates = {}
-        for candidate in sorted(tried, key=_last_step_key, reverse=True):
+        for candidate in sorted(candidates, key=_last_step_key, reverse=True):
             truncated = CandidateSequence(_truncate(candidate.sequence), candidate.session_key)
             site, size = truncated.sequence.site, len(truncated.sequence.steps)
             has_room = count_by_site[site] < MAX_SEQUENCES_PER_SITE and steps + size <= MAX_CANDIDATE_STEPS
@@ -228,7 +228,7 @@ class PatternRepository(PatternMemory):
         """Store a pattern."""
         self._retry_change(partial(super().learn, pattern))
 
-    def learn_from(self, cycles: Sequence[MemoryEntry], session_key: int | None = None) -> PatternLearnResult:
+    def learn_from(self, cycles: Sequence[Cycle], session_key: int | None = None) -> PatternLearnResult:
         """Learn patterns from cycles and from candidates of earlier tasks, and count uses of known patterns.
 
         Args:
@@ -254,7 +254,7 @@ class PatternRepository(PatternMemory):
         clear()
         self._candidates.replace_all(())
 
-    def _learn_from(self, cycles: Sequence[MemoryEntry], session_key: int | None) -> PatternLearnResult:
+    def _learn_from(self, cycles: Sequence[Cycle], session_key: int | None) -> PatternLearnResult:
         fresh = find_sequences(cycles)
         # Open cycles are passed again; leave them out of the candidates, or they would count twice.
         earlier = self._candidates.list_without({entry.entry_id for entry in cycles})

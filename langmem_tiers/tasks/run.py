@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from langmem_tiers.session import Session
     from langmem_tiers.tasks.cycle_input import CycleInput
     from langmem_tiers.tasks.guard import GuardAdvice
-    from langmem_tiers.tasks.models import ExecutionOutcome, LearnedPattern, MemoryEntry
+    from langmem_tiers.tasks.models import Cycle, ExecutionOutcome, LearnedPattern
     from langmem_tiers.tasks.pattern_repository import PatternRepository
     from langmem_tiers.tasks.sitemap import LinkReport
 
@@ -65,19 +65,19 @@ class TaskLearner:
         self._patterns = patterns
         self._journal = journal
         self._open_session = open_session
-        self._cycles: deque[MemoryEntry] = deque(maxlen=_MAX_LEARNED_CYCLES)
+        self._cycles: deque[Cycle] = deque(maxlen=_MAX_LEARNED_CYCLES)
         self._has_new_cycles = False
 
-    def add_cycle(self, entry: MemoryEntry) -> None:
+    def add_cycle(self, cycle: Cycle) -> None:
         """Add a cycle that was stored, now or before a restart."""
         # Observations are not needed for learning and may be large.
-        self._cycles.append(replace(entry, observation=None))
+        self._cycles.append(replace(cycle, observation=None))
         self._has_new_cycles = True
 
     def skip_learned(self, last: object) -> None:
         """Remove the cycles up to the given id, from which patterns were learned before."""
         # The id may be unknown: the deque keeps only the newest cycles.
-        if any(entry.entry_id == last for entry in self._cycles):
+        if any(cycle.entry_id == last for cycle in self._cycles):
             while self._cycles.popleft().entry_id != last:
                 pass
 
@@ -91,7 +91,7 @@ class TaskLearner:
         cycles = list(self._cycles)
         session = self._open_session(self._patterns.namespace, self._journal.task)
         result = self._patterns.learn_from(cycles, session.info().key)
-        finished_ids = [entry.entry_id for entry in cycles if entry.entry_id not in result.open_cycle_ids]
+        finished_ids = [cycle.entry_id for cycle in cycles if cycle.entry_id not in result.open_cycle_ids]
         if finished_ids:
             self._journal.append_note(LEARNED_NOTE, finished_ids[-1])
             self.skip_learned(finished_ids[-1])
@@ -159,8 +159,8 @@ class TaskRun:
             # During the replay, _get_time() returns the time of the event, so that ages and times come out the same.
             for event in self.journal.iterate_events():
                 if isinstance(event, StoredCycle):
-                    self._replayed_at = event.entry.timestamp
-                    self._apply_cycle(event.entry, event.extraction)
+                    self._replayed_at = event.cycle.timestamp
+                    self._apply_cycle(event.cycle, event.extraction)
                 else:
                     self._replayed_at = event.timestamp
                     self._replay_note(event)
@@ -168,7 +168,7 @@ class TaskRun:
             self.journal.is_replaying = False
             self._replayed_at = None
 
-    def record(self, cycle_input: CycleInput) -> MemoryEntry:
+    def record(self, cycle_input: CycleInput) -> Cycle:
         """Validate and store a cycle, and apply it to all parts.
 
         Raises:
@@ -177,23 +177,23 @@ class TaskRun:
         """
         settings = self._settings
         with settings.lock:
-            entry = build_cycle(cycle_input, self._get_time(), self.current_url, self.mode, settings.counter)
+            cycle = build_cycle(cycle_input, self._get_time(), self.current_url, self.mode, settings.counter)
             extraction = (
-                None if settings.has_model else self._compress_extraction(entry, cycle_input.observation)
+                None if settings.has_model else self._compress_extraction(cycle, cycle_input.observation)
             )
             try:
-                entry = self.journal.append(entry, extraction)
+                cycle = self.journal.append(cycle, extraction)
             except LangmemTiersError:
                 # The agent has performed the action even if it could not be stored, so the guard must count it.
-                self.advice = self.guard.observe(entry)
+                self.advice = self.guard.observe(cycle)
                 raise
-            key = self._apply_cycle(entry, extraction)
+            key = self._apply_cycle(cycle, extraction)
         # Compress with a model outside the lock: the cycle is stored, and other threads need not wait for the model.
         if settings.has_model and key is not None:
-            compressed = self._compress_extraction(entry, cycle_input.observation)
+            compressed = self._compress_extraction(cycle, cycle_input.observation)
             if compressed is not None:
                 self.context_store.cache_extraction(key, compressed)
-        return entry
+        return cycle
 
     def answer_guard(self, reason: str) -> bool:
         """Give a reason to repeat a blocked action; return True if the guard accepted it."""
@@ -257,38 +257,38 @@ class TaskRun:
             if note.kind == "links":
                 self.visited_pages.setdefault(normalize_page_url(note.value[0]))
 
-    def _apply_cycle(self, entry: MemoryEntry, extraction: str | None) -> str | None:
+    def _apply_cycle(self, cycle: Cycle, extraction: str | None) -> str | None:
         """Update all parts with a stored cycle and return the key of its extracted data, if any."""
         # Runs again when the journal is replayed, so nothing here may record a change of its own.
-        self.short_term.add_checked(entry)
-        self.learner.add_cycle(entry)
+        self.short_term.add_checked(cycle)
+        self.learner.add_cycle(cycle)
         self.working.count_cycle()
         self._has_acted = True
-        self.outcome_counts[entry.outcome] += 1
-        self.advice = self.guard.observe(entry)
-        self.current_url = find_target_url(entry) or entry.url
-        if entry.action.tool_name in VISITING_TOOLS and not entry.outcome.is_failure and self.current_url:
+        self.outcome_counts[cycle.outcome] += 1
+        self.advice = self.guard.observe(cycle)
+        self.current_url = find_target_url(cycle) or cycle.url
+        if cycle.action.tool_name in VISITING_TOOLS and not cycle.outcome.is_failure and self.current_url:
             self.visited_pages[normalize_page_url(self.current_url)] = None
-        key = self._build_extraction_key(entry)
-        if entry.observation is not None and key is not None:
-            data = entry.observation.raw_output if extraction is None else extraction
+        key = self._build_extraction_key(cycle)
+        if cycle.observation is not None and key is not None:
+            data = cycle.observation.raw_output if extraction is None else extraction
             self.context_store.cache_journaled_extraction(key, data)
         return key
 
-    def _build_extraction_key(self, entry: MemoryEntry) -> str | None:
+    def _build_extraction_key(self, cycle: Cycle) -> str | None:
         compressor = self._settings.compressor
         tools = compressor.compressible_tools | compressor.url_critical_tools
-        return build_extraction_key(entry, self.outcome_counts.total(), tools)
+        return build_extraction_key(cycle, self.outcome_counts.total(), tools)
 
-    def _compress_extraction(self, entry: MemoryEntry, observed: object) -> str | None:
+    def _compress_extraction(self, cycle: Cycle, observed: object) -> str | None:
         compressor = self._settings.compressor
-        if self._build_extraction_key(entry) is None:
+        if self._build_extraction_key(cycle) is None:
             return None
-        # Compress the complete observation, not the truncated one in the entry, so that URLs in the middle are kept.
+        # Compress the complete observation, not the truncated one in the cycle, so that URLs in the middle are kept.
         data = get_whole_text(observed)
         # An observation that will be truncated for storage is always compressed: compression loses less.
         is_too_long = len(data) > MAX_OBSERVATION_CHARACTERS
-        if not is_too_long and not compressor.should_compress(entry.action.tool_name, data):
+        if not is_too_long and not compressor.should_compress(cycle.action.tool_name, data):
             return None
         return compressor.compress(data).format_for_prompt(self._settings.max_extraction_chars)
 

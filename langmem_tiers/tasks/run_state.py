@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Collection, Mapping
 
-    from langmem_tiers.tasks.models import StateSnapshot
+    from langmem_tiers.tasks.models import NavigationSnapshot
 
 NoteWriter: TypeAlias = Callable[[str, object], None]
 """Records a change in the journal: its kind, and its value as plain JSON."""
@@ -110,13 +110,13 @@ class JournaledWorkingState(WorkingState):
         self._record_change("active", [None, None])
         super().clear_active()
 
-    def record_navigation(self, snapshot: StateSnapshot) -> None:
+    def record_navigation(self, snapshot: NavigationSnapshot) -> None:
         """Add a new current state to the navigation path."""
         self._make_trial().record_navigation(snapshot)
         self._record_change("navigation", snapshot_to_dict(snapshot))
         super().record_navigation(snapshot)
 
-    def backtrack(self, steps: int = 1) -> StateSnapshot | None:
+    def backtrack(self, steps: int = 1) -> NavigationSnapshot | None:
         """Go back a number of steps and return the new state; None, without any change, if too many."""
         if check_whole(steps, 1, "steps") < len(self.get_navigation_history()):
             self._record_change("backtrack", steps)

@@ -194,9 +194,9 @@ class SiteExploration:
             lines += ["", f"Explored pages ({len(pages)} total):"]
             lines += [_format_page(page) for page in pages[:_MAX_SHOWN_PAGES]]
         successful_tools = [
-            entry.action.tool_name
-            for entry in short_term.entries
-            if entry.outcome is ExecutionOutcome.SUCCESS
+            cycle.action.tool_name
+            for cycle in short_term.entries
+            if cycle.outcome is ExecutionOutcome.SUCCESS
         ]
         # The latest tools, each once.
         tools = list(dict.fromkeys(reversed(successful_tools)))[:_MAX_SHOWN_TOOLS]

@@ -55,7 +55,7 @@ def explain_not_visited(page: SitemapPage, limits: SitemapLimits, *, is_full: bo
 
 
 def format_site_summary(
-    pages: tuple[SitemapPage, ...], limits: SitemapLimits, *, is_full: bool, most: int
+    pages: tuple[SitemapPage, ...], limits: SitemapLimits, *, is_full: bool, max_characters: int
 ) -> str:
     """Format a site as lines of text, cut to whole lines.
 
@@ -63,7 +63,7 @@ def format_site_summary(
         pages: All known pages in the order of discovery.
         limits: Limits of the exploration.
         is_full: True if the maximum number of pages was visited.
-        most: Maximum number of characters.
+        max_characters: Maximum number of characters.
     """
     visited = [page for page in pages if page.is_visited]
     reasons: dict[str, list[SitemapPage]] = {}
@@ -80,7 +80,7 @@ def format_site_summary(
         lines += ["", f"Not visited, {reason}:", *shown]
         if len(unvisited) > _MAX_SHOWN_PAGES:
             lines += [f"  ... and {len(unvisited) - _MAX_SHOWN_PAGES} more"]
-    return _cut_to_whole_lines(lines, most)
+    return _cut_to_whole_lines(lines, max_characters)
 
 
 def _format_tree(visited: list[SitemapPage], pages: tuple[SitemapPage, ...]) -> Iterator[str]:
@@ -122,13 +122,13 @@ def _shorten_address(page: SitemapPage) -> str:
     )
 
 
-def _cut_to_whole_lines(lines: list[str], most: int) -> str:
+def _cut_to_whole_lines(lines: list[str], max_characters: int) -> str:
     text = "\n".join(lines)
-    if len(text) <= most:
+    if len(text) <= max_characters:
         return text
     ellipsis_line = "\n..."
     # The last line break that leaves room for the ellipsis. Without one, not even the first line fits.
-    end = text.rfind("\n", 0, max(0, most - len(ellipsis_line) + 1))
+    end = text.rfind("\n", 0, max(0, max_characters - len(ellipsis_line) + 1))
     return text[:end].rstrip("\n") + ellipsis_line if end > 0 else ""
 
 
@@ -345,8 +345,10 @@ class SitemapGraph(NotebookDisplayable):
 
     def format_summary(self, max_characters: int = 4000) -> str:
         """Format the site for a prompt: visited pages as a tree, and unvisited pages with reasons."""
-        most = check_whole(max_characters, 0, "max_characters")
-        return format_site_summary(self.pages(), self.limits, is_full=self._is_full, most=most)
+        check_whole(max_characters, 0, "max_characters")
+        return format_site_summary(
+            self.pages(), self.limits, is_full=self._is_full, max_characters=max_characters
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the map to plain JSON values."""

@@ -127,13 +127,13 @@ def to_link_type(value: object) -> str:
     return text or LinkType.UNKNOWN.value
 
 
-def clean_page_text(value: object, most: int) -> str:
+def clean_page_text(value: object, max_characters: int) -> str:
     """Return text from a page as one line of valid UTF-8, truncated; empty if it is not a string."""
     if not isinstance(value, str):
         return ""
     # Cut before splitting, so that a huge text costs no more than a short one. Twice the length leaves some text when
     # whitespace is collapsed.
-    line = " ".join(value[: most * 2].split())[:most].rstrip()
+    line = " ".join(value[: max_characters * 2].split())[:max_characters].rstrip()
     return line.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -146,12 +146,12 @@ def format_value_for_error(value: object) -> str:
     return repr(value) if is_small else f"a {type(value).__name__}"
 
 
-def parse_links(links: object, most: int) -> Iterator[FoundLink]:
+def parse_links(links: object, max_links: int) -> Iterator[FoundLink]:
     """Yield a link for each value. Values that cannot be read get a ``problem``; nothing raises.
 
     Args:
         links: Addresses, or mappings with ``url`` (or ``href``) and ``text`` (or ``label``).
-        most: Maximum number of values that are read, because an iterator may be infinite.
+        max_links: Maximum number of values that are read, because an iterator may be infinite.
     """
     if isinstance(links, str | Mapping):
         links = [links]
@@ -160,11 +160,11 @@ def parse_links(links: object, most: int) -> Iterator[FoundLink]:
         return
     try:
         iterator = iter(links)
-        for entry in islice(iterator, most):
+        for entry in islice(iterator, max_links):
             yield _parse_link(entry)
         # Read one more value to find out if the list exceeds the limit. It may be infinite, so it is not counted.
         if next(iterator, None) is not None:
-            yield FoundLink("...", problem=f"only the first {most} links were read")
+            yield FoundLink("...", problem=f"only the first {max_links} links were read")
     except Exception as error:  # noqa: BLE001 - an iterator of the caller may raise anything; keep the other links
         yield FoundLink("...", problem=f"reading the links failed with {type(error).__name__}")
 
@@ -372,10 +372,10 @@ def _read_page(site: PageGraph, order: int, row: Mapping[str, Any], where: str) 
         expected = "the homepage" if order == 0 else "a normalized address that occurs only once"
         raise make_damaged_error(f"{where}.url", expected, url)
     node = site.nodes[0] if order == 0 else site.add_page(url, None)
-    for name, most in _TEXT_FIELDS.items():
+    for name, max_length in _TEXT_FIELDS.items():
         value = row.get(name)
-        if not isinstance(value, str) or clean_page_text(value, most) != value:
-            raise make_damaged_error(f"{where}.{name}", f"one line of up to {most} characters", value)
+        if not isinstance(value, str) or clean_page_text(value, max_length) != value:
+            raise make_damaged_error(f"{where}.{name}", f"one line of up to {max_length} characters", value)
         setattr(node, name, value)
     if to_link_type(node.link_type) != node.link_type:
         raise make_damaged_error(f"{where}.link_type", "a link type in lower case", node.link_type)
@@ -437,9 +437,9 @@ def _is_shortest_parent(site: PageGraph, node: PageNode, deepest: int) -> bool:
     )
 
 
-def _check_number(value: object, most: int, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise make_damaged_error(where, f"a whole number from 0 to {most}", value)
+def _check_number(value: object, max_number: int, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= max_number:
+        raise make_damaged_error(where, f"a whole number from 0 to {max_number}", value)
     return value
 
 

@@ -27,7 +27,7 @@ from langmem_tiers.tasks.cycles import (
     check_json_object,
     to_one_line,
 )
-from langmem_tiers.tasks.models import AgentAction, StateSnapshot, Thought
+from langmem_tiers.tasks.models import AgentAction, NavigationSnapshot, Thought
 from langmem_tiers.tasks.navigation import NavigationPath
 from langmem_tiers.text.urls import normalize_url
 
@@ -253,16 +253,16 @@ class WorkingState:
         self._cycle_count += 1
         return self._cycle_count
 
-    def record_navigation(self, snapshot: StateSnapshot) -> None:
+    def record_navigation(self, snapshot: NavigationSnapshot) -> None:
         """Add a new current state. States after the previous one become an abandoned branch."""
         self._navigation.record(snapshot)
 
-    def get_navigation_history(self, n: int | None = None) -> list[StateSnapshot]:
+    def get_navigation_history(self, n: int | None = None) -> list[NavigationSnapshot]:
         """Return the path to the current state, or its last ``n`` states, oldest first."""
         return self._navigation.get_history(n)
 
     @property
-    def current_snapshot(self) -> StateSnapshot | None:
+    def current_snapshot(self) -> NavigationSnapshot | None:
         """The current state, or None."""
         return self._navigation.current
 
@@ -270,14 +270,14 @@ class WorkingState:
         """Return True if there is a state before the current one."""
         return self._navigation.can_go_back()
 
-    def backtrack(self, steps: int = 1) -> StateSnapshot | None:
+    def backtrack(self, steps: int = 1) -> NavigationSnapshot | None:
         """Go back a number of steps and return the new state; None, without any change, if too many.
 
         The states after it are kept, see ``get_abandoned``.
         """
         return self._navigation.backtrack(steps)
 
-    def get_abandoned(self) -> list[list[StateSnapshot]]:
+    def get_abandoned(self) -> list[list[NavigationSnapshot]]:
         """Return the abandoned branches, newest last, each in the order of its path."""
         return self._navigation.get_abandoned()
 
@@ -392,7 +392,7 @@ class WorkingState:
         return memory
 
 
-def _format_snapshot(snapshot: StateSnapshot) -> str:
+def _format_snapshot(snapshot: NavigationSnapshot) -> str:
     title = f" ({to_one_line(snapshot.page_title, 80)})" if snapshot.page_title else ""
     return f"{to_one_line(snapshot.url, _MAX_LINE_CHARACTERS)}{title}"
 

@@ -72,7 +72,7 @@ class Metrics(Protocol):
         """Record the outcome of an attempt."""
         ...
 
-    def fail(self, verb: str, kind: str) -> None:
+    def fail(self, operation: str, kind: str) -> None:
         """Count an error of class ``kind`` raised by an operation."""
         ...
 
@@ -127,9 +127,9 @@ class Instruments:
         self.monotonic = monotonic
         self._is_silent = metrics is None and tracer is None
 
-    def measure(self, verb: Operation) -> OperationScope:
+    def measure(self, operation: Operation) -> OperationScope:
         """Return a context manager that times its block, opens a span and counts errors."""
-        return _NO_SCOPE if self._is_silent else _RecordedScope(self, verb)
+        return _NO_SCOPE if self._is_silent else _RecordedScope(self, operation)
 
     def count(self, name: str, amount: float = 1) -> None:
         """Increment a counter."""
@@ -152,7 +152,7 @@ class OperationScope:
 
     __slots__ = ()
 
-    def record(self, **figures: float) -> None:
+    def record(self, **values: float) -> None:
         """Record numbers about the operation, such as messages, hits or tokens."""
 
     def __enter__(self) -> Self:
@@ -175,21 +175,21 @@ SILENT_INSTRUMENTS = Instruments()
 class _RecordedScope(OperationScope):
     """A block that reports to metrics and tracer."""
 
-    __slots__ = ("_figures", "_instruments", "_open", "_span", "_started", "_verb")
+    __slots__ = ("_instruments", "_open", "_operation", "_span", "_started", "_values")
 
-    def __init__(self, instruments: Instruments, verb: Operation) -> None:
+    def __init__(self, instruments: Instruments, operation: Operation) -> None:
         self._instruments = instruments
-        self._verb = verb
-        self._figures: dict[str, float] = {}
+        self._operation = operation
+        self._values: dict[str, float] = {}
         self._open: AbstractContextManager[TraceSpan] | None = None
         self._span: TraceSpan | None = None
 
-    def record(self, **figures: float) -> None:
-        self._figures.update(figures)
+    def record(self, **values: float) -> None:
+        self._values.update(values)
 
     def __enter__(self) -> Self:
         if self._instruments.tracer is not None:
-            self._open = self._instruments.tracer.span(self._verb.value)
+            self._open = self._instruments.tracer.span(self._operation.value)
             self._span = self._open.__enter__()
         # After the span is opened, so that the tracer's overhead is not measured.
         self._started = self._instruments.monotonic()
@@ -206,21 +206,21 @@ class _RecordedScope(OperationScope):
         if self._instruments.metrics is not None:
             self._report(self._instruments.metrics, seconds, failed)
         if self._open is not None and self._span is not None:
-            for name, value in self._figures.items():
+            for name, value in self._values.items():
                 self._span.note(name, value)
             if failed is not None:
                 self._span.fail(failed)
             self._open.__exit__(kind, error, trace)
 
     def _report(self, metrics: Metrics, seconds: float, failed: str | None) -> None:
-        if (name := _DURATIONS.get(self._verb)) is not None:
+        if (name := _DURATIONS.get(self._operation)) is not None:
             metrics.observe(name, seconds)
         if failed is not None:
-            metrics.fail(self._verb.value, failed)
+            metrics.fail(self._operation.value, failed)
         # Failed recalls are not part of the hit rate.
-        elif self._verb is Operation.RECALL:
-            metrics.rate(HIT_RATE, hit=self._figures.get("hits", 0) > 0)
-        elif self._verb is Operation.ADD and (stored := self._figures.get("messages", 0)) > 0:
+        elif self._operation is Operation.RECALL:
+            metrics.rate(HIT_RATE, hit=self._values.get("hits", 0) > 0)
+        elif self._operation is Operation.ADD and (stored := self._values.get("messages", 0)) > 0:
             metrics.count(STORED_MESSAGES, stored)
 
 

@@ -141,14 +141,16 @@ class EngineCollector:
             name: Counter(METRIC_NAMES[name], _HELP[name], ["engine"], registry=None)
             for name in (SUMMARIES, TOKENS_SAVED, STORED_MESSAGES)
         }
-        self.errors = Counter(METRIC_NAMES[ERRORS], _HELP[ERRORS], ["engine", "verb", "kind"], registry=None)
+        self.errors = Counter(
+            METRIC_NAMES[ERRORS], _HELP[ERRORS], ["engine", "operation", "kind"], registry=None
+        )
 
-    def fail(self, name: str, verb: str, kind: str) -> None:
+    def fail(self, name: str, operation: str, kind: str) -> None:
         """Count an error of an engine; ignored if the engine is closed."""
         with self._lock:
             if name in self._sources:
-                self._error_labels.add((name, verb, kind))
-                self.errors.labels(name, verb, kind).inc()
+                self._error_labels.add((name, operation, kind))
+                self.errors.labels(name, operation, kind).inc()
 
     def attach(self, name: str, source: ScrapeSource) -> None:
         """Register an engine; the first one also registers the collector."""
@@ -261,9 +263,9 @@ class EngineMetrics:
         """Record whether a recall found something."""
         self._hits.append(hit)
 
-    def fail(self, verb: str, kind: str) -> None:
+    def fail(self, operation: str, kind: str) -> None:
         """Count an error of class ``kind`` raised by an operation."""
-        self._collector.fail(self._name, verb, kind)
+        self._collector.fail(self._name, operation, kind)
 
     def attach(self, read: Callable[[], EngineGauges | None]) -> None:
         """Register the engine.

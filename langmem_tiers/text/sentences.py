@@ -64,15 +64,15 @@ def _strip_span(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def find_largest_fitting(most: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number up to ``most`` for which ``fits`` is true, or 0. Uses binary search.
+def find_largest_fitting(max_number: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number up to ``max_number`` for which ``fits`` is true, or 0. Uses binary search.
 
     Token counters are not additive, so every candidate text must be counted as a whole. The search needs few counts.
     """
     # Usually everything fits: one count suffices.
-    if most <= 0 or fits(most):
-        return max(0, most)
-    low, high = 0, most  # low fits or is 0, high does not fit
+    if max_number <= 0 or fits(max_number):
+        return max(0, max_number)
+    low, high = 0, max_number  # low fits or is 0, high does not fit
     while high - low > 1:
         middle = (low + high) // 2
         if fits(middle):

@@ -109,22 +109,22 @@ class WorkingMemoryCache:
 
     @contextmanager
     def lock_existing(
-        self, place: SessionAddress, *, uses: bool = False
+        self, address: SessionAddress, *, uses: bool = False
     ) -> Iterator[CachedWorkingMemory | None]:
         """Lock a working memory and yield it, or yield None if it does not exist.
 
         Args:
-            place: Namespace and session.
+            address: Namespace and session.
             uses: True to count this as a use, which postpones eviction. Default: False.
         """
         # The memory may be removed while this thread waits for its lock. Then look again.
         while True:
             with self._lock:
-                memory = self._memories.get(place)
+                memory = self._memories.get(address)
                 if memory is None:
                     break
                 if uses:
-                    self._touch(place, memory)
+                    self._touch(address, memory)
             with memory.lock:
                 if not memory.is_removed:
                     yield memory
@@ -132,49 +132,49 @@ class WorkingMemoryCache:
         yield None
 
     @contextmanager
-    def lock_or_create(self, place: SessionAddress) -> Iterator[CachedWorkingMemory]:
+    def lock_or_create(self, address: SessionAddress) -> Iterator[CachedWorkingMemory]:
         """Lock a working memory and yield it. It is created if it does not exist."""
         self._sweeper.start(_SWEEP_SECONDS)
         while True:
             with self._lock:
-                memory = self._memories.setdefault(place, CachedWorkingMemory())
+                memory = self._memories.setdefault(address, CachedWorkingMemory())
                 # Size 0 means that setdefault() has just created it.
                 if not memory.size_bytes:
-                    self._grow_by(memory, measure_bytes(place) + measure_bytes(memory))
+                    self._grow_by(memory, measure_bytes(address) + measure_bytes(memory))
             with memory.lock:
                 if not memory.is_removed:
                     with self._lock:
-                        self._touch(place, memory)
+                        self._touch(address, memory)
                     yield memory
                     return
 
-    def add_message(self, held: CachedWorkingMemory, message: Message) -> None:
+    def add_message(self, memory: CachedWorkingMemory, message: Message) -> None:
         """Append a message to a locked memory."""
-        held.messages[message.id] = message
-        held.token_count += message.token_count
+        memory.messages[message.id] = message
+        memory.token_count += message.token_count
         with self._lock:
-            self._grow_by(held, measure_bytes(message))
+            self._grow_by(memory, measure_bytes(message))
 
-    def get_scratchpad(self, place: SessionAddress, held: CachedWorkingMemory | None) -> str:
+    def get_scratchpad(self, address: SessionAddress, memory: CachedWorkingMemory | None) -> str:
         """Return the current notes, or the stored ones if the memory has none."""
-        if held is None:
-            return self._session_writer.load_scratchpad(place)
-        if held.scratchpad is None:
-            held.stored_scratchpad = self._session_writer.load_scratchpad(place)
-            self.set_scratchpad(held, held.stored_scratchpad)
-        return held.scratchpad or ""
+        if memory is None:
+            return self._session_writer.load_scratchpad(address)
+        if memory.scratchpad is None:
+            memory.stored_scratchpad = self._session_writer.load_scratchpad(address)
+            self.set_scratchpad(memory, memory.stored_scratchpad)
+        return memory.scratchpad or ""
 
-    def set_scratchpad(self, held: CachedWorkingMemory, text: str) -> None:
+    def set_scratchpad(self, memory: CachedWorkingMemory, text: str) -> None:
         """Replace the notes of a locked memory."""
         with self._lock:
-            self._grow_by(held, measure_bytes(text) - measure_bytes(held.scratchpad))
-        held.scratchpad = text
+            self._grow_by(memory, measure_bytes(text) - measure_bytes(memory.scratchpad))
+        memory.scratchpad = text
 
-    def make_room(self, place: SessionAddress, size: int) -> None:
+    def make_room(self, address: SessionAddress, size: int) -> None:
         """Evict memories until one can grow by ``size`` bytes.
 
         Args:
-            place: Namespace and session of the memory that will grow. It is not evicted itself.
+            address: Namespace and session of the memory that will grow. It is not evicted itself.
             size: Additional size in bytes.
 
         Raises:
@@ -184,13 +184,13 @@ class WorkingMemoryCache:
         # Other threads may add messages while this one saves, so check again after each eviction.
         while True:
             with self._lock:
-                too_many = place not in self._memories and len(self._memories) >= self._config.max_agents
+                too_many = address not in self._memories and len(self._memories) >= self._config.max_agents
                 if not too_many and self._size_bytes + size <= max_bytes:
                     return
-                victim = next((other for other in self._memories if other != place), None)
+                victim = next((other for other in self._memories if other != address), None)
             if victim is None:
                 # No other memory is left: this one is too large. Save its messages, which removes them.
-                self.flush(place)
+                self.flush(address)
                 return
             self._evict(victim)
 
@@ -213,27 +213,27 @@ class WorkingMemoryCache:
                 self._warn_once(error)
                 return count
 
-    def flush(self, place: SessionAddress) -> int:
+    def flush(self, address: SessionAddress) -> int:
         """Save the messages of a memory, and return the number of new ones in the session.
 
         Saved messages are removed from the memory, except from the first tool call without a result on.
         """
-        with self.lock_existing(place) as memory:
-            return 0 if memory is None else self._store_messages(place, memory)
+        with self.lock_existing(address) as memory:
+            return 0 if memory is None else self._store_messages(address, memory)
 
-    def save(self, place: SessionAddress) -> int:
+    def save(self, address: SessionAddress) -> int:
         """Save the messages and the notes of a memory. Return the number of new messages in the session."""
-        with self.lock_existing(place) as memory:
+        with self.lock_existing(address) as memory:
             if memory is None:
                 return 0
-            count = self._store_messages(place, memory)
-            self._save_scratchpad(place, memory)
+            count = self._store_messages(address, memory)
+            self._save_scratchpad(address, memory)
             return count
 
-    def try_flush(self, place: SessionAddress) -> tuple[int, str | None]:
+    def try_flush(self, address: SessionAddress) -> tuple[int, str | None]:
         """Save the messages of a memory. Return the number of new messages, or 0 and the error as text."""
         try:
-            return self.flush(place), None
+            return self.flush(address), None
         except LangmemTiersError as error:
             self._warn_once(error)
             return 0, f"{type(error).__name__}: {error}"
@@ -244,27 +244,27 @@ class WorkingMemoryCache:
         """Return the addresses of all memories, or of those in a namespace or session."""
         with self._lock:
             return [
-                place
-                for place in self._memories
-                if namespace in (None, place[0]) and session in (None, place[1])
+                address
+                for address in self._memories
+                if namespace in (None, address[0]) and session in (None, address[1])
             ]
 
     def delete(self, namespace: NamespacePath, session: str | None) -> None:
         """Discard memories without saving them, and delete the stored notes of a session."""
-        for place in self.list_addresses(namespace, session):
-            self._discard(place)
+        for address in self.list_addresses(namespace, session):
+            self._discard(address)
         if session is not None:
             self._session_writer.delete_scratchpad((namespace, session))
 
     def invalidate(self, is_meant: Callable[[NamespacePath], bool]) -> None:
         """Discard the memories of matching namespaces without saving them. Stored notes remain."""
-        for place in self.list_addresses():
-            if is_meant(place[0]):
-                self._discard(place)
+        for address in self.list_addresses():
+            if is_meant(address[0]):
+                self._discard(address)
 
-    def remove_messages(self, place: SessionAddress, ids: Collection[str]) -> None:
+    def remove_messages(self, address: SessionAddress, ids: Collection[str]) -> None:
         """Remove messages from a memory, saved or not."""
-        with self.lock_existing(place) as memory:
+        with self.lock_existing(address) as memory:
             if memory is not None:
                 self._keep_only(
                     memory, [message for message in memory.messages.values() if message.id not in ids]
@@ -273,10 +273,10 @@ class WorkingMemoryCache:
     def list_unsaved(self) -> dict[SessionAddress, tuple[Message, ...]]:
         """Return the messages that are not in a session yet, by address."""
         found = {}
-        for place in self.list_addresses():
-            with self.lock_existing(place) as memory:
+        for address in self.list_addresses():
+            with self.lock_existing(address) as memory:
                 if memory is not None and memory.unsaved_count:
-                    found[place] = tuple(_list_unsaved(memory))
+                    found[address] = tuple(_list_unsaved(memory))
         return found
 
     def status(self) -> WorkingStatus:
@@ -294,9 +294,9 @@ class WorkingMemoryCache:
         self.is_closed = True
         self._sweeper.stop()
         failed: LangmemTiersError | None = None
-        for place in self.list_addresses():
+        for address in self.list_addresses():
             try:
-                self._evict(place)
+                self._evict(address)
             except LangmemTiersError as error:
                 failed = failed or error
         if failed is not None:
@@ -325,28 +325,28 @@ class WorkingMemoryCache:
         """Release the lock."""
         self._lock.release()
 
-    def _evict(self, place: SessionAddress) -> bool:
-        with self.lock_existing(place) as memory:
+    def _evict(self, address: SessionAddress) -> bool:
+        with self.lock_existing(address) as memory:
             if memory is None:
                 return False
-            self._store_messages(place, memory)
-            self._save_scratchpad(place, memory)
-            self._remove(place, memory)
+            self._store_messages(address, memory)
+            self._save_scratchpad(address, memory)
+            self._remove(address, memory)
             return True
 
-    def _discard(self, place: SessionAddress) -> None:
-        with self.lock_existing(place) as memory:
+    def _discard(self, address: SessionAddress) -> None:
+        with self.lock_existing(address) as memory:
             if memory is not None:
-                self._remove(place, memory)
+                self._remove(address, memory)
 
-    def _save_scratchpad(self, place: SessionAddress, memory: CachedWorkingMemory) -> None:
+    def _save_scratchpad(self, address: SessionAddress, memory: CachedWorkingMemory) -> None:
         if memory.scratchpad is not None and memory.scratchpad != memory.stored_scratchpad:
-            self._session_writer.save_scratchpad(place, memory.scratchpad)
+            self._session_writer.save_scratchpad(address, memory.scratchpad)
             memory.stored_scratchpad = memory.scratchpad
 
-    def _store_messages(self, place: SessionAddress, memory: CachedWorkingMemory) -> int:
+    def _store_messages(self, address: SessionAddress, memory: CachedWorkingMemory) -> int:
         unsaved = _list_unsaved(memory)
-        count = self._session_writer.save_messages(place, unsaved) if unsaved else 0
+        count = self._session_writer.save_messages(address, unsaved) if unsaved else 0
         messages = list(memory.messages.values())
         memory.saved_ids = set(memory.messages)
         # A tool call whose results are incomplete has a span that reaches beyond the last message. Keep it and all
@@ -364,15 +364,15 @@ class WorkingMemoryCache:
         memory.token_count = sum(message.token_count for message in messages)
         memory.saved_ids.intersection_update(kept)
 
-    def _remove(self, place: SessionAddress, memory: CachedWorkingMemory) -> None:
+    def _remove(self, address: SessionAddress, memory: CachedWorkingMemory) -> None:
         with self._lock:
             memory.is_removed = True
             self._size_bytes -= memory.size_bytes
-            self._memories.pop(place, None)
+            self._memories.pop(address, None)
 
-    def _touch(self, place: SessionAddress, memory: CachedWorkingMemory) -> None:
+    def _touch(self, address: SessionAddress, memory: CachedWorkingMemory) -> None:
         memory.used_at = self._timer()
-        self._memories.move_to_end(place)
+        self._memories.move_to_end(address)
 
     def _grow_by(self, memory: CachedWorkingMemory, size: int) -> None:
         memory.size_bytes += size

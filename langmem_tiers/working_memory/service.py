@@ -47,12 +47,12 @@ class WorkingMemories:
 
     def get(self, namespace: str | Iterable[str], session: str) -> WorkingMemory:
         """Return a snapshot of the working memory of a conversation, which may be empty."""
-        place = _check_address(namespace, session)
-        with self._cache.lock_existing(place, uses=True) as memory:
+        address = _check_address(namespace, session)
+        with self._cache.lock_existing(address, uses=True) as memory:
             messages = () if memory is None else tuple(memory.messages.values())
             return WorkingMemory(
-                namespace=place[0],
-                session=place[1],
+                namespace=address[0],
+                session=address[1],
                 messages=messages,
                 tool_results=MappingProxyType(
                     {
@@ -61,7 +61,7 @@ class WorkingMemories:
                         if message.tool_call_id is not None
                     }
                 ),
-                scratchpad=self._cache.get_scratchpad(place, memory),
+                scratchpad=self._cache.get_scratchpad(address, memory),
                 token_count=sum(message.token_count for message in messages),
                 unsaved=0 if memory is None else memory.unsaved_count,
             )
@@ -85,13 +85,13 @@ class WorkingMemories:
             MessageConflictError: The working memory contains another message with the same id.
             StorageError: The cache is full, because messages could not be saved. The message was not added.
         """
-        place, draft = _check_address(namespace, session), coerce_draft(message, content)
+        address, draft = _check_address(namespace, session), coerce_draft(message, content)
         self._check_open()
         (new_message,) = complete_drafts(self._dependencies, [draft])
         # Evict before this memory is locked: eviction locks other memories, and two such locks could deadlock.
         self._cache.expire()
-        self._cache.make_room(place, measure_bytes(new_message))
-        with self._cache.lock_or_create(place) as memory:
+        self._cache.make_room(address, measure_bytes(new_message))
+        with self._cache.lock_or_create(address) as memory:
             existing = memory.messages.get(new_message.id)
             if existing is None:
                 self._cache.add_message(memory, new_message)
@@ -100,23 +100,23 @@ class WorkingMemories:
                     f"the working memory contains another message with id {new_message.id!r}: "
                     "use another id for the new message; nothing was changed"
                 )
-            return self._build_report(place, memory, existing or new_message, is_new=existing is None)
+            return self._build_report(address, memory, existing or new_message, is_new=existing is None)
 
     def set_scratchpad(self, namespace: str | Iterable[str], session: str, text: str) -> None:
         """Replace the agent's notes for a conversation.
 
         They are saved in a separate session when the working memory is saved. Recall and contexts do not include them.
         """
-        place = _check_address(namespace, session)
+        address = _check_address(namespace, session)
         self._check_open()
         if not isinstance(text, str):
             raise InvalidInputError(
                 f"text of a scratchpad must be a str, got {type(text).__name__}: convert it to text"
             )
-        check_name(get_scratchpad_name(place[1]))
+        check_name(get_scratchpad_name(address[1]))
         self._cache.expire()
-        self._cache.make_room(place, measure_bytes(text))
-        with self._cache.lock_or_create(place) as memory:
+        self._cache.make_room(address, measure_bytes(text))
+        with self._cache.lock_or_create(address) as memory:
             self._cache.set_scratchpad(memory, text)
 
     def flush(self, namespace: str | Iterable[str] | None = None, session: str | None = None) -> FlushReport:
@@ -133,7 +133,7 @@ class WorkingMemories:
         if path is None and session is not None:
             raise InvalidInputError(f"flush() got session {session!r} without a namespace: pass both")
         name = None if session is None else check_name(session)
-        counts = [self._cache.save(place) for place in self._cache.list_addresses(path, name)]
+        counts = [self._cache.save(address) for address in self._cache.list_addresses(path, name)]
         return FlushReport(messages=sum(counts), agents=sum(1 for count in counts if count))
 
     def delete(self, namespace: NamespacePath, session: str | None = None) -> None:
@@ -146,8 +146,8 @@ class WorkingMemories:
             self.delete(path)
         for path, name in erased.sessions:
             self.delete(path, name)
-        for place, ids in erased.messages.items():
-            self._cache.remove_messages(place, ids)
+        for address, ids in erased.messages.items():
+            self._cache.remove_messages(address, ids)
         return {}
 
     def invalidate(self, scope: BackupScope) -> None:
@@ -178,11 +178,11 @@ class WorkingMemories:
         self._cache.close()
 
     def _build_report(
-        self, place: SessionAddress, memory: CachedWorkingMemory, message: Message, *, is_new: bool
+        self, address: SessionAddress, memory: CachedWorkingMemory, message: Message, *, is_new: bool
     ) -> WorkingReport:
         flushed, problem = 0, None
         if memory.token_count > self._config.flush_tokens:
-            flushed, problem = self._cache.try_flush(place)
+            flushed, problem = self._cache.try_flush(address)
         return WorkingReport(
             message=message, is_new=is_new, flushed=flushed, token_count=memory.token_count, problem=problem
         )

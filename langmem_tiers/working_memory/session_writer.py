@@ -31,29 +31,29 @@ class WorkingMemoryWriter:
     def __init__(self, dependencies: SessionDependencies) -> None:
         self._dependencies = dependencies
 
-    def save_messages(self, place: SessionAddress, messages: Sequence[Message]) -> int:
+    def save_messages(self, address: SessionAddress, messages: Sequence[Message]) -> int:
         """Store messages in their session, which is created if necessary. Return the number of new messages."""
         # The session may be deleted after it was opened and before the write. Then create it again.
         with suppress(SessionNotFoundError):
-            return self._add_messages(self._open_session(place), messages)
-        return self._add_messages(self._open_session(place), messages)
+            return self._add_messages(self._open_session(address), messages)
+        return self._add_messages(self._open_session(address), messages)
 
-    def load_scratchpad(self, place: SessionAddress) -> str:
+    def load_scratchpad(self, address: SessionAddress) -> str:
         """Return the stored scratchpad of a session, or an empty text."""
-        found = self._dependencies.sessions.get(place[0], get_scratchpad_name(place[1]))
+        found = self._dependencies.sessions.get(address[0], get_scratchpad_name(address[1]))
         newest = () if found is None else SessionRecord(self._dependencies, found).latest(1)
         payload = newest[0].payload if newest else None
         return str(payload.get(_SCRATCHPAD_FIELD, "")) if isinstance(payload, dict) else ""
 
-    def save_scratchpad(self, place: SessionAddress, text: str) -> None:
+    def save_scratchpad(self, address: SessionAddress, text: str) -> None:
         """Store the scratchpad in a separate session, which recall does not find."""
         # The text is in the payload of an empty message, because only content is indexed.
         note = MessageDraft(Role.SYSTEM, "", payload={_SCRATCHPAD_FIELD: text})
-        self._open_session((place[0], get_scratchpad_name(place[1]))).add(note)
+        self._open_session((address[0], get_scratchpad_name(address[1]))).add(note)
 
-    def delete_scratchpad(self, place: SessionAddress) -> None:
+    def delete_scratchpad(self, address: SessionAddress) -> None:
         """Delete the stored scratchpad of a session."""
-        scratchpad = self._dependencies.sessions.get(place[0], get_scratchpad_name(place[1]))
+        scratchpad = self._dependencies.sessions.get(address[0], get_scratchpad_name(address[1]))
         if scratchpad is not None:
             self._dependencies.sessions.delete(scratchpad.key)
 
@@ -75,10 +75,10 @@ class WorkingMemoryWriter:
             )
             return len(session.add_messages([renamed]).stored)
 
-    def _open_session(self, place: SessionAddress) -> SessionRecord:
+    def _open_session(self, address: SessionAddress) -> SessionRecord:
         return SessionRecord(
             self._dependencies,
-            self._dependencies.sessions.get_or_create(place[0], place[1], self._dependencies.now()),
+            self._dependencies.sessions.get_or_create(address[0], address[1], self._dependencies.now()),
         )
 
 

@@ -6,7 +6,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
+from langmem_tiers import MemoryEngine, MessageDraft, MessageToolCall
 from langmem_tiers.context_files import ContextData
 from langmem_tiers.context_files.sql_store import SqlContextStore
 from langmem_tiers.sessions.models import Listing
@@ -28,7 +28,9 @@ def fill(engine: MemoryEngine, *labels: str) -> None:
     said = [
         MessageDraft("user", f"Walrus {n}: my cat Tom likes tuna number {n}.", id=f"m{n}") for n in range(12)
     ]
-    monday.add_many([*said, MessageDraft("assistant", "\ud83d", tool_calls=[ToolCall("c", "look", "{}")])])
+    monday.add_many(
+        [*said, MessageDraft("assistant", "\ud83d", tool_calls=[MessageToolCall("c", "look", "{}")])]
+    )
     monday.add(MessageDraft("tool", "nul \0 in it", tool_call_id="c", payload={"deep": ["\0", 1.5]}))
     monday.compress("m4", "They spoke of a cat.")
     monday.add("user", "We decided to use PostgreSQL for the billing service. I live in Lyon.")

@@ -232,7 +232,7 @@ def test_a_forged_backup_of_one_namespace_writes_to_no_other(tmp_path: Path, pat
 def test_a_backup_of_one_namespace_adds_no_pool_members(tmp_path: Path) -> None:
     at = "2025-01-15T10:30:00.000000Z"
     pool = {"pk": 1, "id": "forged", "name": "team", "namespace_pk": 1, "created_at": at}
-    rights = {"can_read": True, "can_write": True, "is_owner": True, "joined_at": at, "synced": 0}
+    rights = {"can_read": True, "can_write": True, "is_owner": True, "joined_at": at, "synced_revision": 0}
     forged = [
         {"kind": "pools", "row": pool},
         {"kind": "pool_members", "row": {"pool_pk": 1, "namespace": "victim", **rights}},

@@ -40,7 +40,7 @@ MOVES = [
     for before, after in (("sqlite", "postgresql"), ("postgresql", "sqlite"))
 ]
 SERVERS = pytest.param("postgresql", "postgresql", id="postgresql-to-postgresql", marks=pytest.mark.backend)
-SHADOWS = ("_config", "_content", "_data", "_docsize", "_idx", "_places", "_terms")
+SHADOWS = ("_config", "_content", "_data", "_docsize", "_idx", "_instances", "_terms")
 
 
 def read_contents(engine: MemoryEngine, *labels: str) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from langmem_tiers import (
     InvalidConfigError,
     MemoryEngine,
     MessageDraft,
+    MessageToolCall,
     RecallFilters,
     Tier,
-    ToolCall,
 )
 from langmem_tiers.chunks.text import merge_chunk_summaries
 from langmem_tiers.config import LearningConfig
@@ -248,7 +248,7 @@ def test_topics_that_differ_only_in_case_are_merged() -> None:
 
 
 def tool_turn(name: str, results: int = 1) -> list[MessageDraft]:
-    calls = tuple(ToolCall(f"{name}-{n}", "look", "{}") for n in range(results))
+    calls = tuple(MessageToolCall(f"{name}-{n}", "look", "{}") for n in range(results))
     return [
         MessageDraft("assistant", "", tool_calls=calls),
         *(MessageDraft("tool", f"result of {call.id}", tool_call_id=call.id) for call in calls),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
+from langmem_tiers import MemoryEngine, MessageDraft, MessageToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ def database(tmp_path: Path) -> Path:
         monday.add("user", "My train to Malmö leaves at 9:40 from platform 3.")
         monday.add_many(
             [
-                MessageDraft("assistant", "", tool_calls=[ToolCall("c1", "look", '{"at": 1}')]),
+                MessageDraft("assistant", "", tool_calls=[MessageToolCall("c1", "look", '{"at": 1}')]),
                 MessageDraft("tool", "9:40", tool_call_id="c1", payload={"raw": [1, None]}),
             ]
         )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
+from langmem_tiers import MemoryEngine, MessageDraft, MessageToolCall
 from langmem_tiers.common.namespaces import format_namespace, parse_namespace
 from langmem_tiers.errors import InvalidNameError
 from tests.cli.command_runner import run
@@ -53,7 +53,7 @@ def test_namespaces_sessions_and_messages_are_shown(database: Path) -> None:
 def test_omitted_rows_are_mentioned(database: Path) -> None:
     with MemoryEngine(f"sqlite:///{database}") as engine:
         engine.session("bob", "another").add("user", "And one more.")
-        call = ToolCall("c", "look_up", '{"what": "ferries"}')
+        call = MessageToolCall("c", "look_up", '{"what": "ferries"}')
         engine.session("bob", "tools").add(MessageDraft("assistant", "", tool_calls=(call,)))
     for words in ([], ["bob"], ["acme/a\\/b", "-s", "monday"]):
         assert "Use a higher --limit" in run("inspect", "-d", database, *words, "--limit", "1").out
@@ -95,7 +95,7 @@ def test_exported_messages_are_imported_equal(database: Path, tmp_path: Path) ->
     with MemoryEngine(other, embedder=None) as engine:
         _, message, _ = engine.session(("all", "of it"), "monday").messages()
         (call,) = message.tool_calls
-        assert call == ToolCall("c1", "look", '{"at": 1}')
+        assert call == MessageToolCall("c1", "look", '{"at": 1}')
 
 
 def test_one_session_is_exported_and_no_file_is_overwritten(database: Path, tmp_path: Path) -> None:

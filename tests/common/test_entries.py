@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from langmem_tiers import (
     CacheConfig,
-    Durability,
     EngineConfig,
     Entry,
     InvalidConfigError,
@@ -18,6 +17,7 @@ from langmem_tiers import (
     Tier,
 )
 from langmem_tiers.common import Change
+from langmem_tiers.config import Durability
 
 NOW = datetime(2025, 1, 15, tzinfo=UTC)
 

@@ -23,12 +23,12 @@ from langchain_core.messages import (
 from llama_index.core.llms import ChatMessage as LlamaMessage
 from llama_index.core.llms import MessageRole
 
-from langmem_tiers import InvalidMessageError, Message, MessageDraft, Role, ToolCall
+from langmem_tiers import InvalidMessageError, Message, MessageDraft, MessageToolCall, Role
 from langmem_tiers.common.message_adapter import read_messages
 from tests.messages import message
 
 CALL = {"name": "look_up", "args": {"city": "Zürich"}, "id": "c1", "type": "tool_call"}
-READ_CALL = ToolCall(id="c1", name="look_up", arguments='{"city": "Zürich"}')
+READ_CALL = MessageToolCall(id="c1", name="look_up", arguments='{"city": "Zürich"}')
 
 
 def read(one: object) -> Message | MessageDraft:
@@ -148,7 +148,7 @@ def very_deep() -> list[Any]:
 )
 def test_non_json_arguments_are_converted_to_json(arguments: object, written: str) -> None:
     given = {"role": "assistant", "content": "", "tool_calls": [{**CALL, "args": arguments}]}
-    assert read(given).tool_calls == (ToolCall(id="c1", name="look_up", arguments=written),)
+    assert read(given).tool_calls == (MessageToolCall(id="c1", name="look_up", arguments=written),)
 
 
 def test_a_call_can_have_other_field_names_or_lack_fields() -> None:
@@ -159,9 +159,9 @@ def test_a_call_can_have_other_field_names_or_lack_fields() -> None:
         READ_CALL,
     ]
     assert read({"role": "assistant", "content": "", "tool_calls": calls}).tool_calls == (
-        ToolCall(id="7", name="look_up", arguments="{}"),
-        ToolCall(id="c2", name="go", arguments='{"n": 0}'),
-        ToolCall(id="", name="tool", arguments="{}"),
+        MessageToolCall(id="7", name="look_up", arguments="{}"),
+        MessageToolCall(id="c2", name="go", arguments='{"n": 0}'),
+        MessageToolCall(id="", name="tool", arguments="{}"),
         READ_CALL,
     )
 

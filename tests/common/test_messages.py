@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from langmem_tiers import InvalidMessageError, MemoryEngine, MessageDraft, Role, ToolCall
+from langmem_tiers import InvalidMessageError, MemoryEngine, MessageDraft, MessageToolCall, Role
 from langmem_tiers.common.json_values import is_same_json, to_json
 from langmem_tiers.display.tables import to_cell
 
@@ -110,7 +110,7 @@ def test_a_field_of_another_type_is_refused(field: str, value: object) -> None:
 
 def test_arguments_of_a_tool_call_are_text() -> None:
     with pytest.raises(InvalidMessageError, match=r"json\.dumps"):
-        ToolCall("c1", "search", {"q": 1})  # type: ignore[arg-type] # that is the case
+        MessageToolCall("c1", "search", {"q": 1})  # type: ignore[arg-type] # that is the case
 
 
 def test_a_draft_cannot_be_changed() -> None:
@@ -130,6 +130,6 @@ def test_json_is_compared_by_meaning() -> None:
 
 def test_a_message_in_a_list_is_one_line_with_its_role_and_calls() -> None:
     with MemoryEngine(embedder=None) as engine:
-        calls = (ToolCall("c", "look", '{"for": "boats"}'),)
+        calls = (MessageToolCall("c", "look", '{"for": "boats"}'),)
         report = engine.session("acme", "s").add(MessageDraft("assistant", "One moment.", tool_calls=calls))
     assert str(to_cell(report.message)).split() == 'assistant: One moment. look({"for": "boats"})'.split()

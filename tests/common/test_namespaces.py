@@ -81,15 +81,15 @@ def test_archived_names_are_recognized_and_valid(name: str) -> None:
     for archived in aside:
         assert check_name(archived) == archived
         assert is_archived_name(archived)
-        assert is_archived_name(archived, of=name)
-        assert not is_archived_name(archived, of=f"{name}x")
-        assert is_archived_name(build_archived_name(archived, MOMENT), of=archived)
+        assert is_archived_name(archived, original=name)
+        assert not is_archived_name(archived, original=f"{name}x")
+        assert is_archived_name(build_archived_name(archived, MOMENT), original=archived)
     assert not is_archived_name(name)
 
 
 def test_archived_names_of_long_names_with_the_same_prefix_are_distinct() -> None:
     one, other = "x" * 1000, "x" * 999 + "y"
-    assert not is_archived_name(build_archived_name(one, MOMENT), of=other)
+    assert not is_archived_name(build_archived_name(one, MOMENT), original=other)
 
 
 @pytest.mark.parametrize("name", ["/" * 1024, "%" * 341, "\0" * 341, "\ud800" * 170, "é" * 512])

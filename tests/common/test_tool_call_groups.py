@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import Message, Role, ToolCall
+from langmem_tiers import Message, MessageToolCall, Role
 from langmem_tiers.common.tool_call_groups import find_safe_cut, find_tool_spans, remove_orphans
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
@@ -21,7 +21,7 @@ def history(pattern: str) -> list[Message]:
 
 
 def _message(word: str) -> Message:
-    calls = tuple(ToolCall(digit, "tool") for digit in word[1:])
+    calls = tuple(MessageToolCall(digit, "tool") for digit in word[1:])
     role = {"u": Role.USER, "a": Role.ASSISTANT, "A": Role.ASSISTANT}.get(word[0], Role.TOOL)
     return Message(
         id=word,

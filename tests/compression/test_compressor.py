@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from langmem_tiers import CharCounter, Compressor, InvalidConfigError, InvalidInputError, ToolCall
+from langmem_tiers import CharCounter, Compressor, InvalidConfigError, InvalidInputError, MessageToolCall
 from langmem_tiers.compression import FactFinder
 from langmem_tiers.text import FACT_PATTERNS, FactPattern
 from tests.messages import COUNTER, message
@@ -149,7 +149,9 @@ def test_a_compressed_message_keeps_its_calls_valid_and_their_facts() -> None:
     script = "\n".join(
         ["import os", *[f"print('line {n}')" for n in range(80)], "open('/srv/app/main.py')", "done()"]
     )
-    call = ToolCall("c1", "write_file", json.dumps({"path": "/srv/app/main.py", "text": script, "mode": 644}))
+    call = MessageToolCall(
+        "c1", "write_file", json.dumps({"path": "/srv/app/main.py", "text": script, "mode": 644})
+    )
     before = message("", "assistant", tool_calls=(call,))
     after = compressor.compress_message(before)
     arguments = json.loads(after.tool_calls[0].arguments)
@@ -162,7 +164,7 @@ def test_a_compressed_message_keeps_its_calls_valid_and_their_facts() -> None:
 
 @pytest.mark.parametrize("arguments", ["[" * 5000, "{not json" + "x" * 500, json.dumps(["x" * 900])])
 def test_arguments_that_are_not_a_json_object_are_unchanged(arguments: str) -> None:
-    before = message("", "assistant", tool_calls=(ToolCall("c", "t", arguments),))
+    before = message("", "assistant", tool_calls=(MessageToolCall("c", "t", arguments),))
     assert compressor.compress_message(before) is before
 
 
@@ -232,7 +234,7 @@ def test_many_messages_become_one_summary() -> None:
 )
 def test_arguments_without_an_exact_json_round_trip_are_unchanged(number: str) -> None:
     arguments = f'{number}"note": "{FILLER * 9}"}}'
-    before = message("", "assistant", tool_calls=(ToolCall("c", "t", arguments),))
+    before = message("", "assistant", tool_calls=(MessageToolCall("c", "t", arguments),))
     assert compressor.compress_message(before) is before
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from langmem_tiers import CharCounter, ToolCall
+from langmem_tiers import CharCounter, MessageToolCall
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, Role
 from langmem_tiers.compression import FactFinder, Summary
 from langmem_tiers.compression.digest import Digest
@@ -44,7 +44,7 @@ def test_facts_missing_from_the_story_are_listed() -> None:
 
 
 def test_a_tool_call_is_an_action_and_its_result_a_result() -> None:
-    call = ToolCall("c1", "bash", '{"command": "pytest -q tests"}')
+    call = MessageToolCall("c1", "bash", '{"command": "pytest -q tests"}')
     messages = [
         message("", "assistant", tool_calls=(call,)),
         message("3 passed", "tool", tool_call_id="c1"),

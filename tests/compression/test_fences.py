@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langmem_tiers.common.messages import Message, Role, ToolCall
+from langmem_tiers.common.messages import Message, MessageToolCall, Role
 from langmem_tiers.common.prompt_fences import wrap_in_fence
 from langmem_tiers.compression.compressor import Compressor
 from langmem_tiers.compression.digest import Digest
@@ -22,7 +22,7 @@ COUNTER = ContentAwareCounter()
 OWN = "Thanks. We decided to meet at https://own.example/room on Friday."
 
 
-def build_message(content: str, *calls: ToolCall) -> Message:
+def build_message(content: str, *calls: MessageToolCall) -> Message:
     return Message(
         id="m",
         role=Role.ASSISTANT if calls else Role.USER,
@@ -54,7 +54,7 @@ def test_a_digest_of_only_a_fence_is_empty() -> None:
 
 
 def test_a_fence_in_call_arguments_is_omitted() -> None:
-    call = ToolCall(id="1", name="note", arguments=json.dumps({"text": INJECTED}))
+    call = MessageToolCall(id="1", name="note", arguments=json.dumps({"text": INJECTED}))
     digest = Digest.from_messages([build_message("", call)], FactFinder())
     assert [step.text for step in digest.steps] == ["Agent: note text:"]
     assert digest.facts == ()

@@ -16,10 +16,10 @@ from langmem_tiers import (
     MemoryContext,
     MemoryEngine,
     MessageDraft,
+    MessageToolCall,
     RecallConfig,
     Role,
     TokenBudget,
-    ToolCall,
 )
 from langmem_tiers.common import EntryState
 from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
@@ -191,7 +191,7 @@ def test_memories_precede_the_question_until_it_is_answered(words: MemoryEngine)
     session.add_many([MessageDraft("user", "Hello."), MessageDraft("assistant", "Good morning.")])
     session.add("user", "Who is the captain of the red boat?")
     first = session.build_context().messages
-    session.add(MessageDraft("assistant", "", tool_calls=(ToolCall("1", "look", "{}"),)))
+    session.add(MessageDraft("assistant", "", tool_calls=(MessageToolCall("1", "look", "{}"),)))
     session.add(MessageDraft("tool", "Nobody is on deck.", tool_call_id="1"))
     second = session.build_context().messages
     assert [message.content for message in first[::3]] == ["Hello.", "Who is the captain of the red boat?"]
@@ -271,7 +271,7 @@ def test_a_query_is_answered_regardless_of_the_last_speaker(words: MemoryEngine)
     opened.add("assistant", "Good morning! What can I do for you?")
     working.add("user", question)
     for n in range(60):
-        working.add(MessageDraft("assistant", "", tool_calls=(ToolCall(f"{n}", "look", "{}"),)))
+        working.add(MessageDraft("assistant", "", tool_calls=(MessageToolCall(f"{n}", "look", "{}"),)))
         working.add(MessageDraft("tool", "Nothing here.", tool_call_id=f"{n}"))
     for context in (empty.build_context(question), opened.build_context(question), working.build_context()):
         assert "Henrik" in text_of(context)
@@ -281,7 +281,7 @@ def test_a_query_is_answered_regardless_of_the_last_speaker(words: MemoryEngine)
 
 def test_tool_results_are_recalled_when_no_longer_visible(words: MemoryEngine) -> None:
     session = words.session("a", "s")
-    session.add(MessageDraft("assistant", "", tool_calls=(ToolCall("c", "measure", "{}"),)))
+    session.add(MessageDraft("assistant", "", tool_calls=(MessageToolCall("c", "measure", "{}"),)))
     session.add(MessageDraft("tool", "The turbine had a burst of 93 decibels.", tool_call_id="c"))
     session.add_many(MessageDraft("user", f"{TRIPS[2]} {TRIPS[3]} Number {n}.") for n in range(60))
     session.add("user", "How loud was the burst of the turbine?")
@@ -415,7 +415,7 @@ def test_tool_results_stay_with_their_calls_when_memories_are_recalled(words: Me
     remember(where, *TRIPS)
     session = where.session("now")
     for n in range(12):
-        call = ToolCall(id=f"c{n}", name="look", arguments='{"at": "red boat"}')
+        call = MessageToolCall(id=f"c{n}", name="look", arguments='{"at": "red boat"}')
         session.add(MessageDraft("assistant", "", tool_calls=[call]))
         session.add(MessageDraft("tool", f"red boat seen at pier {n} " * 8, tool_call_id=f"c{n}"))
     session.add("user", "Who is the captain of the red boat?")

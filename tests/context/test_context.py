@@ -14,10 +14,10 @@ from langmem_tiers import (
     InvalidInputError,
     MemoryEngine,
     MessageDraft,
+    MessageToolCall,
     Session,
     SummaryConfig,
     TokenBudget,
-    ToolCall,
 )
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Role
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
@@ -337,7 +337,7 @@ def test_any_context_respects_its_budget_and_keeps_tool_calls_complete(
             if kind == "say":
                 session.add(str(what), text)
                 continue
-            calls = [ToolCall(f"{number}-{n}", "tool", '{"x": 1}') for n in range(int(str(what)))]
+            calls = [MessageToolCall(f"{number}-{n}", "tool", '{"x": 1}') for n in range(int(str(what)))]
             session.add(MessageDraft("assistant", "", tool_calls=calls))
             if kind == "call":
                 session.add_many(MessageDraft("tool", text, tool_call_id=call.id) for call in calls)

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import EngineConfig, InvalidNameError, MemoryEngine, MessageDraft, TokenBudget, ToolCall
+from langmem_tiers import (
+    EngineConfig,
+    InvalidNameError,
+    MemoryEngine,
+    MessageDraft,
+    MessageToolCall,
+    TokenBudget,
+)
 from langmem_tiers.testing import FrozenClock, seeded_ids
 
 if TYPE_CHECKING:
@@ -16,7 +23,7 @@ if TYPE_CHECKING:
 
 TALK = [
     MessageDraft("user", "the first question about boats", id="q1"),
-    MessageDraft("assistant", "", id="c1", tool_calls=[ToolCall("t1", "look", "{}")]),
+    MessageDraft("assistant", "", id="c1", tool_calls=[MessageToolCall("t1", "look", "{}")]),
     MessageDraft("tool", "a result", id="r1", tool_call_id="t1"),
     MessageDraft("assistant", "the first answer", id="a1"),
     MessageDraft("user", "a question that was taken back", id="q2"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 
-from langmem_tiers import MemoryEngine, MessageDraft, Role, ToolCall
+from langmem_tiers import MemoryEngine, MessageDraft, MessageToolCall, Role
 from langmem_tiers.context_files.exchange import export_context, import_context
 from langmem_tiers.context_files.models import ContextData, HistoryEntry
 from langmem_tiers.context_files.serializer import context_to_bytes
@@ -113,7 +113,7 @@ def test_a_session_is_exported_and_imported_without_loss(
     session = engine.session(tenant, "s")
     for draft in (
         MessageDraft("user", "Hello \0 \ud83d", name="Ann", payload={"x": [1, float("inf")]}),
-        MessageDraft("assistant", "", tool_calls=[ToolCall("c1", "look", '{"q": 1}')]),
+        MessageDraft("assistant", "", tool_calls=[MessageToolCall("c1", "look", '{"q": 1}')]),
         MessageDraft("tool", "found", tool_call_id="c1", id="given"),
         MessageDraft("assistant", "There it is", token_count=77),
     ):

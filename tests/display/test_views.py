@@ -62,7 +62,7 @@ TELLING = {
     "namespace": "aside",
     "session": "What is my dog called?",
     "optimizer": "not running",
-    "recall": "neighbours",
+    "recall": "neighbors",
     "hit": "signal",
     "hits": "Toby",
     "context": "of 700 tokens",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langmem_tiers import MemoryEngine, MessageDraft, RecallFilters, Tier, ToolCall
+from langmem_tiers import MemoryEngine, MessageDraft, MessageToolCall, RecallFilters, Tier
 from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
 from langmem_tiers.facts.learner import Learner
 from langmem_tiers.facts.models import FactState
@@ -245,7 +245,7 @@ def test_an_entry_used_only_in_contexts_survives_consolidation(
 
 def test_a_tool_call_with_many_results_is_in_one_chunk(engine: MemoryEngine, tenant: str) -> None:
     session, before = engine.session(tenant, "s"), 3
-    calls = tuple(ToolCall(f"call-{n}", "look", "{}") for n in range(260))
+    calls = tuple(MessageToolCall(f"call-{n}", "look", "{}") for n in range(260))
     drafts = [
         *(MessageDraft("user", f"Before {n}.") for n in range(before)),
         MessageDraft("assistant", "", tool_calls=calls),

@@ -6,7 +6,7 @@ import os
 import signal
 
 from langmem_tiers import AgentAction, AgentMemory, MemoryEngine
-from langmem_tiers.tasks import OperationMode, StateSnapshot
+from langmem_tiers.tasks import NavigationSnapshot, OperationMode
 
 TASK = "the shop"
 HOME = "https://shop.example.com"
@@ -58,7 +58,9 @@ def _get_somewhere(memory: AgentMemory, number: int) -> None:
         case 6:
             memory.add_sitemap_links(HOME, [{"url": page, "text": f"Lamp {number}"}, "/about"], "content")
         case 7:
-            state = StateSnapshot(snapshot_id=f"s{number}", timestamp=number, url=page, page_title="Lamp")
+            state = NavigationSnapshot(
+                snapshot_id=f"s{number}", timestamp=number, url=page, page_title="Lamp"
+            )
             memory.working.record_navigation(state)
         case _:
             memory.set_operation_mode(list(OperationMode)[number % len(OperationMode)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
+from langmem_tiers import MemoryEngine, MessageDraft, MessageToolCall
 
 
 def write_until_killed(url: str, tenant: str, name: str, acknowledged: str) -> None:
@@ -28,6 +28,6 @@ def make_draft(message_id: str) -> MessageDraft:
         "assistant",
         f"{message_id} " + "word " * (number % 500),
         id=message_id,
-        tool_calls=[ToolCall("c", "tool", "x" * (number % 1000))],
+        tool_calls=[MessageToolCall("c", "tool", "x" * (number % 1000))],
         payload={"id": message_id, "pad": "y" * (number % 2000)},
     )

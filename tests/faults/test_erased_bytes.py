@@ -314,7 +314,7 @@ def test_an_interrupted_erasure_leaves_a_pending_scrub_that_others_keep(tmp_path
 def test_a_pending_scrub_is_kept_until_everything_is_scrubbed(tmp_path: Path) -> None:
     clock = FrozenClock()
     with MemoryEngine(tmp_path / "memory.db", embedder=None, clock=clock) as engine:
-        notes = partial(engine.services.tuning.list_leases, "wipe ")
+        notes = partial(engine.services.tuning.list_leases, "scrub ")
         assert engine.forget(namespace="typo", scrub=False).counts.total == 0
         assert notes() == {}  # nothing went, so nothing is owed
         PendingScrub(engine.services.tuning, engine.services.now).begin()

@@ -172,7 +172,7 @@ def test_pools_and_erasure_plans_are_read_after_a_cut_connection(proxy: CuttingP
         assert info is not None
         (session,) = erasure.find_sessions(ada, "s")
         places = erasure.find_messages(session, None, NOW.replace(year=9999))
-        touched = erasure.find_message_impact(session, places, lasting=True)
+        touched = erasure.find_message_impact(session, places, with_long_term=True)
         assert touched is not None
         assert touched.state is not None
         state = touched.state
@@ -188,7 +188,7 @@ def test_pools_and_erasure_plans_are_read_after_a_cut_connection(proxy: CuttingP
             lambda: erasure.find_sessions(ada, "s"),
             lambda: erasure.find_messages(session, None, NOW.replace(year=9999)),
             lambda: erasure.find_session_impact(ada, [session], ["s"]),
-            lambda: erasure.find_message_impact(session, places, lasting=True),
+            lambda: erasure.find_message_impact(session, places, with_long_term=True),
             lambda: erasure.find_entry_impact(info.namespace, entry.id),
             lambda: erasure.list_summarized_messages(state, 9),
             lambda: erasure.list_old_sessions(NOW.replace(year=9999), after=0, limit=9),

@@ -33,8 +33,8 @@ from langmem_tiers import (
     MemoryEngine,
     Message,
     MessageDraft,
+    MessageToolCall,
     Role,
-    ToolCall,
 )
 from langmem_tiers.text.token_counting import (
     AUDIO_TOKENS,
@@ -113,10 +113,10 @@ def test_valid_and_invalid_calls_are_kept_and_missing_ids_are_generated() -> Non
         invalid_tool_calls=[{"id": "c3", "name": "sub", "args": '{"a": ', "error": "cut off"}],
     )
     first, second, third = to_draft(message).tool_calls
-    assert first == ToolCall("c1", "add", '{"a": "å"}')
+    assert first == MessageToolCall("c1", "add", '{"a": "å"}')
     assert (second.name, second.arguments) == ("now", "{}")
     assert second.id.startswith("call-")
-    assert third == ToolCall("c3", "sub", '{"a": ')
+    assert third == MessageToolCall("c3", "sub", '{"a": ')
     assert to_draft(message).tool_calls == (first, second, third)
     assert round_trip(message) == message
 
@@ -150,7 +150,7 @@ def test_a_custom_message_class_comes_back_as_its_nearest_base_with_all_data() -
                 "assistant",
                 "",
                 id="1",
-                tool_calls=[ToolCall("c", "add", '{"a": 1}'), ToolCall("d", "add", "[1]")],
+                tool_calls=[MessageToolCall("c", "add", '{"a": 1}'), MessageToolCall("d", "add", "[1]")],
             ),
             AIMessage(
                 "",

@@ -181,7 +181,7 @@ def test_the_newest_question_is_the_goal_unless_it_was_set(memory: AgentMemory) 
 
 def test_the_number_of_open_tasks_is_bounded_and_none_loses_its_cycles() -> None:
     with MemoryEngine(embedder=None) as engine:
-        registry = TaskRegistry(engine, held=3)
+        registry = TaskRegistry(engine, max_open_tasks=3)
         tasks = ThreadTasks(registry, ("acme",))
         for thread in [*"abcde", *"abcde"]:
             runtime = SimpleNamespace(execution_info=SimpleNamespace(thread_id=thread, checkpoint_ns=""))

@@ -25,8 +25,8 @@ from langmem_tiers import (
     MemoryEngine,
     Message,
     MessageDraft,
+    MessageToolCall,
     Role,
-    ToolCall,
 )
 from langmem_tiers.common.prompt_fences import wrap_in_fence
 from langmem_tiers.text.token_counting import (
@@ -464,10 +464,10 @@ def test_calls_in_blocks_and_additional_kwargs_have_stable_ids() -> None:
         tool_calls=[extra_call, {**extra_call, "id": "c1"}],
     )
     first, second, third = to_draft(message).tool_calls
-    assert first == ToolCall("c1", "add", '{"a": "å"}')
+    assert first == MessageToolCall("c1", "add", '{"a": "å"}')
     assert (second.name, second.arguments) == ("now", "{}")
     assert second.id
-    assert third == ToolCall("c2", "sub", '{"a": 2}')
+    assert third == MessageToolCall("c2", "sub", '{"a": 2}')
     assert to_draft(message).tool_calls == to_draft(round_trip(message)).tool_calls
     assert to_draft(ChatMessage("x", additional_kwargs={"tool_calls": [extra_call]})).tool_calls == ()
 
@@ -515,7 +515,9 @@ def test_a_tool_result_keeps_the_id_of_its_call() -> None:
         (MessageDraft("tool", "3"), ChatMessage("3", role="tool")),
         (
             MessageDraft(
-                "assistant", "", tool_calls=[ToolCall("c", "add", '{"a": 1}'), ToolCall("d", "add", "[1]")]
+                "assistant",
+                "",
+                tool_calls=[MessageToolCall("c", "add", '{"a": 1}'), MessageToolCall("d", "add", "[1]")],
             ),
             build_message(
                 ToolCallBlock(tool_call_id="c", tool_name="add", tool_kwargs={"a": 1}),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langmem_tiers import AgentMemory
-    from langmem_tiers.tasks.models import MemoryEntry
+    from langmem_tiers.tasks.models import Cycle
     from langmem_tiers_langchain import TieredTaskMiddleware
     from tests.integrations.langchain_agents import ScriptedChat
 
@@ -126,7 +126,7 @@ async def run(agent: Any, way: str, text: str = "Find the boat.") -> list[BaseMe
     return found
 
 
-def cycles(memory: AgentMemory) -> list[MemoryEntry]:
+def cycles(memory: AgentMemory) -> list[Cycle]:
     return memory.short_term.entries
 
 

@@ -19,8 +19,8 @@ from langmem_tiers import (
     InvalidConfigError,
     MemoryEngine,
     Message,
+    MessageToolCall,
     Tier,
-    ToolCall,
 )
 from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
 from langmem_tiers.projects.models import ContextBuildResult, ContextItemKind, MemorySystemConfig
@@ -215,7 +215,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
         if not results:
             found.append(message("u" * draw(sizes), id=f"u-{number}"))
             continue
-        calls = tuple(ToolCall(f"c-{number}-{n}", "look", "x" * draw(sizes)) for n in range(results))
+        calls = tuple(MessageToolCall(f"c-{number}-{n}", "look", "x" * draw(sizes)) for n in range(results))
         found.append(message("", "assistant", id=f"a-{number}", tool_calls=calls))
         found += [
             message("r" * draw(sizes), "tool", id=f"r-{call.id}", tool_call_id=call.id) for call in calls
@@ -330,7 +330,7 @@ def test_the_newest_message_can_use_the_whole_window_or_raises(parts: SessionDep
 def test_a_too_large_call_is_dropped_with_its_results(
     parts: SessionDependencies,
 ) -> None:
-    call = message("", "assistant", id="call", tool_calls=(ToolCall("c", "look", "x" * 400),))
+    call = message("", "assistant", id="call", tool_calls=(MessageToolCall("c", "look", "x" * 400),))
     recent = [
         message("old", id="old"),
         call,

@@ -19,7 +19,7 @@ from langmem_tiers import (
     Thought,
     TokenCounter,
 )
-from langmem_tiers.tasks import LearnedPattern, OperationMode, SitemapLimits, StateSnapshot
+from langmem_tiers.tasks import LearnedPattern, NavigationSnapshot, OperationMode, SitemapLimits
 from tests.hypothesis_settings import examples
 
 HOME = "https://shop.example.com"
@@ -89,7 +89,9 @@ def _pattern(text: str, steps: int) -> Change:
 
 
 def _way(text: str, number: int) -> Change:
-    state = StateSnapshot(snapshot_id="s", timestamp=number, url=f"{HOME}/{text[:2_000]}", page_title=text)
+    state = NavigationSnapshot(
+        snapshot_id="s", timestamp=number, url=f"{HOME}/{text[:2_000]}", page_title=text
+    )
     return lambda memory: memory.working.record_navigation(state)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
+from langmem_tiers import MemoryEngine, MessageDraft, MessageToolCall
 from langmem_tiers.testing import seeded_ids
 from tests.erasure_helpers import open_test_engine
 from tests.hypothesis_settings import examples
@@ -56,7 +56,7 @@ def add_talk(engine: MemoryEngine, path: tuple[str, ...], number: int, talk: Tal
     for index, kind in enumerate(talk.kinds):
         said = word(number, index)
         if kind == "call":
-            call = ToolCall(f"c{index}", "look", f'{{"at": "{said}"}}')
+            call = MessageToolCall(f"c{index}", "look", f'{{"at": "{said}"}}')
             drafts = [
                 MessageDraft("assistant", "", tool_calls=[call]),
                 MessageDraft("tool", f"It is {said}.", tool_call_id=f"c{index}"),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langmem_tiers import Message, Role, TokenBudget, ToolCall
+from langmem_tiers import Message, MessageToolCall, Role, TokenBudget
 from langmem_tiers.common.tool_call_groups import find_window_start, group_tool_calls
 from langmem_tiers.sessions import partition_messages
 from tests.hypothesis_settings import examples
@@ -26,7 +26,7 @@ def conversation(turns: list[tuple[str, int]]) -> list[Message]:
             created_at=NOW,
             token_count=tokens,
             token_counter="test",
-            tool_calls=tuple(ToolCall(digit, "tool") for digit in word[1:]),
+            tool_calls=tuple(MessageToolCall(digit, "tool") for digit in word[1:]),
             tool_call_id=word if word[0] not in ROLES else None,
         )
         for index, (word, tokens) in enumerate(turns)

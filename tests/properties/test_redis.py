@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from benchmarks.servers import TemporaryRedis
-from langmem_tiers import CacheConfig, Durability, EngineConfig, MemoryEngine, MessageDraft, RedisConfig
+from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft, RedisConfig
+from langmem_tiers.config import Durability
 from langmem_tiers.sessions import Listing
 from langmem_tiers.testing import FrozenClock
 

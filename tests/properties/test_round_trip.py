@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langmem_tiers import MemoryEngine, MessageDraft, Role, ToolCall
+from langmem_tiers import MemoryEngine, MessageDraft, MessageToolCall, Role
 from tests.backends import ALL_BACKENDS, open_backend_engine
 from tests.hypothesis_settings import examples
 
@@ -34,7 +34,7 @@ drafts = st.builds(
     any_text,
     created_at=st.none() | times,
     name=st.none() | any_text,
-    tool_calls=st.lists(st.builds(ToolCall, any_text, any_text, any_text), max_size=2),
+    tool_calls=st.lists(st.builds(MessageToolCall, any_text, any_text, any_text), max_size=2),
     tool_call_id=st.none() | any_text,
     payload=any_json,
     token_count=st.none() | st.integers(0, 2**31 - 1),
@@ -138,7 +138,7 @@ def test_no_view_ever_shows_a_result_without_its_call(
                 session.compress(older_than=record[-1].id, summary="so far")
             continue
         role = {"u": "user", "a": "assistant", "A": "assistant"}.get(turn[0], "tool")
-        calls = [ToolCall(digit, "tool") for digit in turn[1:]]
+        calls = [MessageToolCall(digit, "tool") for digit in turn[1:]]
         session.add(MessageDraft(role, turn, tool_calls=calls, tool_call_id=turn if role == "tool" else None))
     assert len(session.view(limit)) <= limit
     for view in (session.view(), session.view(limit)):

@@ -129,7 +129,7 @@ def test_neighbor_scores_use_the_weighted_counts_of_neighbors(query: str, kernel
 
 def _with_lent(places: MessagePositions, kernel: int, held: NDArray[np.float64]) -> NDArray[np.float64]:
     borrowed = held.copy()
-    for row, near in enumerate(places["neighbours"]):
+    for row, near in enumerate(places["neighbors"]):
         for slot, other in enumerate(near):
             if other >= 0:
                 borrowed[other] += places.outgoing_weights(kernel)[row, slot] * held[row]

@@ -14,7 +14,7 @@ from sqlalchemy import delete, func, select, update
 
 from langmem_tiers import EmbeddingConfig, EmbeddingError, EngineConfig, MemoryEngine, MessageDraft, Strategy
 from langmem_tiers.recall.vector_repository import VectorRepository
-from langmem_tiers.storage.schema import embedders, embedding_cache, namespaces, trials, vectors
+from langmem_tiers.storage.schema import embedder_trust, embedders, embedding_cache, namespaces, vectors
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 from tests.backends import ON_FILE_AND_SERVER, POSTGRES
 from tests.waiting import LIMIT_SECONDS, wait_until
@@ -506,7 +506,7 @@ def test_engines_of_different_history_rank_the_same(
             where.recall(f"which {thing} breaks")
         where.recall("which boat breaks")
         where.embed()  # on a server the last trial is made behind the recall, or here
-        assert along._services.retriever._indexes[tenant,].vectors.trial_size == 128  # type: ignore[union-attr]
+        assert along._services.retriever._indexes[tenant,].vectors.sample_size == 128  # type: ignore[union-attr]
         if backend == "sqlite-memory":  # nobody else can look at it
             along._services.retriever.invalidate()
             fresh = ranking(where)
@@ -527,7 +527,11 @@ def test_a_model_tried_by_one_process_is_not_tried_again_by_another(
         cached_index = first._services.retriever._indexes[tenant,].tenant
         assert cached_index is not None
         database = first._database
-        marked = update(trials).where(trials.c.namespace_pk == cached_index.key).values(share=0.125)
+        marked = (
+            update(embedder_trust)
+            .where(embedder_trust.c.namespace_pk == cached_index.key)
+            .values(share=0.125)
+        )
 
         def is_marked() -> bool:
             with database.write() as connection:
@@ -553,14 +557,15 @@ def test_a_recall_on_postgresql_does_not_wait_for_another_trial(
         where.recall("which boat breaks")
         vectors = held[tenant,].vectors
         assert vectors is not None
-        (size, _, _), before = vectors.trial_extent or (0, 0, 0), vectors.trust
+        (size, _, _), before = vectors.sample_extent or (0, 0, 0), vectors.trust
         conversation(where)
         with held[tenant,].lock:  # it is needed for a trial
             where.recall("which boat breaks")
             assert vectors.trust is before
-            assert vectors.is_trial_pending
+            assert vectors.is_measurement_pending
         wait_until(
-            lambda: vectors.trial_extent is not None and vectors.trial_extent[0] > size, "a new trial is made"
+            lambda: vectors.sample_extent is not None and vectors.sample_extent[0] > size,
+            "a new trial is made",
         )
         assert size > 0
 

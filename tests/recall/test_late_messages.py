@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 COPIED = """
     INSERT INTO lmt_messages (
         session_pk, namespace_pk, id, position, role, content, created_at, token_count, token_counter,
-        term_count, asks, importance, speaker, terms
+        term_count, is_question, importance, speaker, terms
     )
     SELECT session_pk, namespace_pk, 'late', position, role, content, created_at, token_count, token_counter,
-        term_count, asks, importance, speaker, terms
+        term_count, is_question, importance, speaker, terms
     FROM lmt_messages WHERE id = 'about boats'"""
 
 
 SAID_LATE = """
     INSERT INTO lmt_messages (
         session_pk, namespace_pk, id, position, role, content, created_at, token_count, token_counter,
-        term_count, asks, importance, speaker, terms
+        term_count, is_question, importance, speaker, terms
     )
     SELECT own.pk, own.namespace_pk, 'late ' || id, position + 1000000, role, content, lmt_messages.created_at,
-        lmt_messages.token_count, token_counter, term_count, asks, importance, speaker, terms
+        lmt_messages.token_count, token_counter, term_count, is_question, importance, speaker, terms
     FROM lmt_messages JOIN lmt_sessions AS of ON of.pk = session_pk CROSS JOIN lmt_sessions AS own
     WHERE of.name = %s AND own.name = %s ORDER BY lmt_messages.pk"""
 

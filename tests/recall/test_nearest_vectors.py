@@ -10,7 +10,6 @@ import psycopg
 import pytest
 
 from langmem_tiers import (
-    Durability,
     EngineConfig,
     MemoryEngine,
     MessageDraft,
@@ -18,7 +17,7 @@ from langmem_tiers import (
     RecallFilters,
     Strategy,
 )
-from langmem_tiers.config import VectorScan
+from langmem_tiers.config import Durability, VectorScan
 from langmem_tiers.recall.records import VectorSearchFilter
 from langmem_tiers.testing import HashEmbedder
 
@@ -102,7 +101,7 @@ def engine(request: pytest.FixtureRequest, many_tenants: str) -> Iterator[Memory
         if (
             request.param == "index that gives up"
         ):  # it hopes for more, because it does not know how many there are
-            connection.execute("UPDATE pg_class SET reltuples = -1 WHERE relname LIKE 'lmt_vectors_near%'")
+            connection.execute("UPDATE pg_class SET reltuples = -1 WHERE relname LIKE 'lmt_vectors_hnsw%'")
         else:
             connection.execute("ANALYZE lmt_vectors")
     url = many_tenants if request.param == "one by one" else many_tenants + WITHOUT_SORTING
@@ -172,7 +171,7 @@ def test_the_index_is_used_only_for_a_large_namespace(
 
 def _scans(connection: psycopg.Connection[tuple[object, ...]]) -> int:
     row = connection.execute(
-        "SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE indexrelname LIKE 'lmt_vectors_near%'"
+        "SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE indexrelname LIKE 'lmt_vectors_hnsw%'"
     ).fetchone()
     assert row is not None
     return int(str(row[0]))
@@ -213,11 +212,11 @@ def test_an_index_over_all_vectors_from_before_is_replaced(
         engine.session("acme", "s").add("user", "a red boat")
         engine.namespace("acme").embed()
     with psycopg.connect(url, autocommit=True) as connection:
-        found = connection.execute("SELECT indexdef FROM pg_indexes WHERE indexname LIKE 'lmt_vectors_near%'")
+        found = connection.execute("SELECT indexdef FROM pg_indexes WHERE indexname LIKE 'lmt_vectors_hnsw%'")
         ((definition,),) = found.fetchall()
         connection.execute("ALTER TABLE lmt_vectors DROP COLUMN is_indexed CASCADE")  # and its indexes
         connection.execute(definition.replace(" AND is_indexed", ""))
         with MemoryEngine(url, embedder=HashEmbedder(SIZE)) as engine:
             assert engine.namespace("acme").recall("boat", strategy=Strategy.SIMILARITY).hits
-        found = connection.execute("SELECT indexdef FROM pg_indexes WHERE indexname LIKE 'lmt_vectors_near%'")
+        found = connection.execute("SELECT indexdef FROM pg_indexes WHERE indexname LIKE 'lmt_vectors_hnsw%'")
         assert found.fetchall() == [(definition,)]

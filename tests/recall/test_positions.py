@@ -47,7 +47,7 @@ def index_rows(
         times=keys * 10**6 if times is None else np.array(times, np.int64),
         roles=np.zeros(count, np.uint8),
         lengths=np.array([5.0] * count if lengths is None else lengths, np.float32),
-        asks=np.array([False] * count if asks is None else asks, np.bool_),
+        is_question=np.array([False] * count if asks is None else asks, np.bool_),
         importance=np.zeros(count, np.float32),
         accesses=np.zeros(count, np.float32),
         speakers=[None] * count if speakers is None else list(speakers),
@@ -90,10 +90,10 @@ def test_rows_added_in_parts_are_linked_like_rows_added_in_one_call(
     for start, end in zip([0, *cuts], [*cuts, count], strict=True):
         places.extend(part(rows, start, end))
     assert places.count == whole.count == count
-    for name in ("keys", "sessions", "positions", "neighbours", "follows_question", "lengths"):
+    for name in ("keys", "sessions", "positions", "neighbors", "follows_question", "lengths"):
         assert (places[name] == whole[name]).all(), name
     for kernel in range(len(KERNELS)):
-        here = whole["neighbours"] >= 0
+        here = whole["neighbors"] >= 0
         assert places.outgoing_weights(kernel)[here] == pytest.approx(
             whole.outgoing_weights(kernel)[here], rel=1e-4, abs=1e-7
         )
@@ -109,13 +109,15 @@ def test_neighbors_are_the_adjacent_messages_in_the_same_session(rows: IndexRows
         own = [other for other, of in enumerate(sessions) if of == session]
         at = own.index(row)
         expected = [own[at + slot] if 0 <= at + slot < len(own) else -1 for slot in NEIGHBOR_OFFSETS]
-        assert places["neighbours"][row].tolist() == expected
+        assert places["neighbors"][row].tolist() == expected
 
 
 @given(conversations())
 def test_an_answer_follows_a_question_in_its_session(rows: IndexRows) -> None:
     places, asked = build_positions(rows), dict[int, bool]()
-    for row, (session, asks) in enumerate(zip(rows.sessions.tolist(), rows.asks.tolist(), strict=True)):
+    for row, (session, asks) in enumerate(
+        zip(rows.sessions.tolist(), rows.is_question.tolist(), strict=True)
+    ):
         assert bool(places["follows_question"][row]) is asked.get(session, False)
         asked[session] = asks
 
@@ -125,7 +127,7 @@ def test_the_length_of_a_message_includes_the_weighted_terms_of_neighbors(rows: 
     places = build_positions(rows)
     for kernel in range(len(KERNELS)):
         lengths = rows.lengths.astype(np.float64)
-        for row, near in enumerate(places["neighbours"]):
+        for row, near in enumerate(places["neighbors"]):
             for slot, other in enumerate(near):
                 if other >= 0:
                     lengths[other] += places.outgoing_weights(kernel)[row, slot] * rows.lengths[row]
@@ -136,7 +138,7 @@ def test_a_message_reaches_a_limited_number_of_neighbors_on_either_side() -> Non
     places = build_positions(index_rows([1] * (2 * NEIGHBORS_PER_SIDE + 3)))
     middle = NEIGHBORS_PER_SIDE + 1
     expected = [middle + slot for slot in NEIGHBOR_OFFSETS]
-    assert places["neighbours"][middle].tolist() == expected
+    assert places["neighbors"][middle].tolist() == expected
     assert 0 not in expected
     assert 2 * NEIGHBORS_PER_SIDE + 2 not in expected
 
@@ -160,7 +162,7 @@ def test_earlier_messages_have_more_weight_than_later_ones() -> None:
 
 def test_a_wider_kernel_has_larger_weights() -> None:
     places = build_positions(index_rows([1, 1, 1]))
-    there = places["neighbours"] >= 0
+    there = places["neighbors"] >= 0
     assert (places.outgoing_weights(1)[there] > places.outgoing_weights(0)[there]).all()
 
 
@@ -173,7 +175,7 @@ def test_known_rows_change_nothing(rows: IndexRows, data: st.DataObject) -> None
     places.extend(part(rows, again, count))
     places.extend(rows)
     assert places["keys"].tolist() == rows.keys.tolist()
-    assert (places["neighbours"] == whole["neighbours"]).all()
+    assert (places["neighbors"] == whole["neighbors"]).all()
 
 
 def test_known_rows_keep_the_derived_arrays() -> None:

@@ -69,7 +69,7 @@ def test_an_answer_is_found_by_the_words_of_its_question(words: MemoryEngine) ->
     say(where, "talk", "How long have you been playing the cello?", "Three years now, with a break.")
     found = {hit.entry.content: hit for hit in where.recall("playing cello", limit=2)}
     answer = found["Three years now, with a break."]
-    assert answer.found_by == "neighbours"
+    assert answer.found_by == "neighbors"
     assert answer.signals["message"] == 0
 
 

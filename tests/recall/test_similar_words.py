@@ -48,7 +48,7 @@ def test_a_word_is_embedded_once() -> None:
 
 def test_the_least_recently_used_words_are_evicted() -> None:
     embed = _Counting()
-    kin = WordSimilarity(embed, most_words=2)
+    kin = WordSimilarity(embed, max_words=2)
     kin("tea", "car")
     kin("tea", "chai")
     assert embed.asked == ["tea", "car", "chai"]
@@ -58,8 +58,8 @@ def test_the_least_recently_used_words_are_evicted() -> None:
 
 
 def test_a_cache_of_one_word_is_refused() -> None:
-    with pytest.raises(ValueError, match="most_words must be at least 2"):
-        WordSimilarity(_Counting(), most_words=1)
+    with pytest.raises(ValueError, match="max_words must be at least 2"):
+        WordSimilarity(_Counting(), max_words=1)
 
 
 def test_offline_word_vectors_distinguish_synonyms_from_siblings() -> None:

@@ -16,9 +16,9 @@ from langmem_tiers.recall.vector_index import (
     MIN_SAMPLE_PAIRS,
     VectorIndex,
     combine_neighbor_cosines,
-    draw_trial_sample,
+    draw_trust_sample,
     find_trust,
-    iter_trial_sizes,
+    iter_sample_sizes,
     normalize_vectors,
 )
 from tests.recall.test_positions import build_positions, index_rows
@@ -65,7 +65,7 @@ def trust_in(
 ) -> Trust:
     """The trust that is found in these vectors."""
     places = places or talks()
-    picked = draw_trial_sample(places, places.count)
+    picked = draw_trust_sample(places, places.count)
     assert picked is not None
     terms = [[words[row] for row in rows] for rows in picked.parts]
     return find_trust(places, picked, [table[rows] for rows in picked.parts], terms)
@@ -135,14 +135,14 @@ def test_cosines_that_differ_little_are_stretched_more() -> None:
 def test_the_trial_sample_does_not_depend_on_later_messages() -> None:
     few = MessagePositions(talks().kernels)
     few.extend(index_rows(np.repeat(np.arange(1, 12), EACH).tolist(), lengths=[6] * 11 * EACH))
-    one, other = draw_trial_sample(talks(), 128), draw_trial_sample(few, 128)
+    one, other = draw_trust_sample(talks(), 128), draw_trust_sample(few, 128)
     assert one is not None
     assert other is not None
     assert all((a == b).all() for a, b in zip(one.parts, other.parts, strict=True))
 
 
 def test_a_model_is_tried_each_time_the_messages_double() -> None:
-    assert [list(iter_trial_sizes(count)) for count in (0, 15, 16, 31, 32, 100)] == [
+    assert [list(iter_sample_sizes(count)) for count in (0, 15, 16, 31, 32, 100)] == [
         [],
         [],
         [16],
@@ -154,26 +154,26 @@ def test_a_model_is_tried_each_time_the_messages_double() -> None:
 
 def test_a_sample_contains_messages_with_their_predecessor_in_the_session() -> None:
     places = talks()
-    picked = draw_trial_sample(places, 128)
+    picked = draw_trust_sample(places, 128)
     assert picked is not None
     assert len(picked.rows) == len(picked.before) == MAX_SAMPLE_PAIRS
-    assert len(picked.others) <= MAX_SAMPLE_OTHERS
+    assert len(picked.other_rows) <= MAX_SAMPLE_OTHERS
     assert (picked.before == picked.rows - 1).all()
     assert (places["session"][picked.rows] == places["session"][picked.before]).all()
     assert max(rows.max() for rows in picked.parts) < 128
 
 
 def test_a_model_is_not_tried_on_too_few_messages() -> None:
-    assert draw_trial_sample(MessagePositions(talks().kernels), 0) is None
+    assert draw_trust_sample(MessagePositions(talks().kernels), 0) is None
     for count, least in ((MIN_SAMPLE_PAIRS, None), (MIN_SAMPLE_PAIRS + 1, MIN_SAMPLE_PAIRS)):
-        picked = draw_trial_sample(build_positions(index_rows([1] * count, lengths=[6] * count)), count)
+        picked = draw_trust_sample(build_positions(index_rows([1] * count, lengths=[6] * count)), count)
         assert (None if picked is None else len(picked.rows)) == least
-    assert draw_trial_sample(build_positions(index_rows([1] * 99, lengths=[3] * 99)), 99) is None
+    assert draw_trust_sample(build_positions(index_rows([1] * 99, lengths=[3] * 99)), 99) is None
     assert VectorIndex(SIZE).trust.share == DEFAULT_TRUST_SHARE
 
 
 def test_messages_without_vectors_are_skipped_and_many_of_them_postpone_the_trial() -> None:
-    whole = draw_trial_sample(talks(), 128)
+    whole = draw_trust_sample(talks(), 128)
     assert whole is not None
     there = np.ones(SESSIONS * EACH, np.bool_)
     assert whole.restrict_to(there) is not None
@@ -183,7 +183,7 @@ def test_messages_without_vectors_are_skipped_and_many_of_them_postpone_the_tria
     assert len(some.rows) < len(whole.rows)
     assert all(there[rows].all() for rows in some.parts)
     assert some.extent != whole.extent
-    there[whole.others[: len(whole.others) // 2]] = False
+    there[whole.other_rows[: len(whole.other_rows) // 2]] = False
     assert whole.restrict_to(there) is None
 
 

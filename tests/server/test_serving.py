@@ -126,7 +126,7 @@ def test_the_database_timeout_is_shorter_than_the_request_timeout(
     def run_server(server: uvicorn.Server, **_: object) -> None:
         app = server.config.app
         assert isinstance(app, FastAPI)
-        waits.append(app.state.served.engine.config.busy_timeout_seconds)
+        waits.append(app.state.app_state.engine.config.busy_timeout_seconds)
 
     monkeypatch.setattr(uvicorn.Server, "run", run_server)
     assert run("serve", "-d", database, "--port", 0).code == 0

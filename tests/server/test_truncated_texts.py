@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from langmem_tiers import AgentAction, AgentMemory, MessageDraft, ToolCall
+from langmem_tiers import AgentAction, AgentMemory, MessageDraft, MessageToolCall
 from tests.server.api_client import ALICE, ApiClient
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ def test_a_long_text_is_truncated_in_lists_and_complete_as_an_entry(
 def test_tool_calls_are_truncated_in_lists_and_complete_as_an_entry(
     ask: ApiClient, memory: MemoryEngine
 ) -> None:
-    calls = (ToolCall("c1", "look", '{"for": "boats"}'), ToolCall("c2", "write" * 300, "é" * 5000))
+    calls = (
+        MessageToolCall("c1", "look", '{"for": "boats"}'),
+        MessageToolCall("c2", "write" * 300, "é" * 5000),
+    )
     session = memory.session(("acme", "alice"), "tools")
     session.add_many(
         [

@@ -12,11 +12,11 @@ from langmem_tiers import (
     MemoryEngine,
     MessageDraft,
     MessageNotFoundError,
+    MessageToolCall,
     PlanOutdatedError,
     Scoring,
     Session,
     Tier,
-    ToolCall,
 )
 from langmem_tiers.common import EntryState
 from langmem_tiers.recall import Scorer, Signal
@@ -173,7 +173,7 @@ def test_a_tool_call_and_its_results_are_dropped_together_or_not_at_all(
 ) -> None:
     session.add_many(
         [
-            MessageDraft("assistant", "ok", id="call", tool_calls=[ToolCall("c", "t")]),
+            MessageDraft("assistant", "ok", id="call", tool_calls=[MessageToolCall("c", "t")]),
             MessageDraft("tool", "It is twelve degrees in Malmö today.", id="result", tool_call_id="c"),
         ]
     )

@@ -73,7 +73,7 @@ def test_a_session_with_a_very_long_name_is_archived_under_a_truncated_name(
         name = session.set_aside()
         names.add(name)
         assert name.startswith(f"{character * 100}… ")
-        assert is_archived_name(name, of=longest[:-1] + ending)
+        assert is_archived_name(name, original=longest[:-1] + ending)
         assert record_texts(engine.session(tenant, name)) == [ending]
         assert engine.namespace(tenant).find_session(longest[:-1] + ending) is None
     assert len(names) == 2

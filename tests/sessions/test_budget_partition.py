@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langmem_tiers import Message, Role, TokenBudget, ToolCall
+from langmem_tiers import Message, MessageToolCall, Role, TokenBudget
 from langmem_tiers.sessions import Partition, partition_messages
 from langmem_tiers.sessions.budget_partition import GroupSize, partition_groups
 
@@ -212,7 +212,7 @@ def message(name: str, tokens: int, *, calls: str = "", answers: str | None = No
         created_at=NOW,
         token_count=tokens,
         token_counter="test",
-        tool_calls=tuple(ToolCall(call, "tool") for call in calls),
+        tool_calls=tuple(MessageToolCall(call, "tool") for call in calls),
         tool_call_id=answers,
     )
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, TokenBudget, ToolCall
+from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, MessageToolCall, TokenBudget
 from langmem_tiers.common.prompt_fences import FENCE_OPENING, wrap_in_fence
 
 INJECTED = wrap_in_fence(
@@ -69,7 +69,9 @@ def test_facts_inside_a_quote_of_memory_promote_nothing(text: str, promoted: boo
 
 def test_a_tool_call_is_not_found_by_text_quoted_from_memory() -> None:
     with MemoryEngine(embedder=None) as engine:
-        call = ToolCall(id="1", name="note", arguments=json.dumps({"text": INJECTED, "place": "harbour"}))
+        call = MessageToolCall(
+            id="1", name="note", arguments=json.dumps({"text": INJECTED, "place": "harbour"})
+        )
         session = engine.session("a", "s")
         session.add_many(
             [

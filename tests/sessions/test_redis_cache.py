@@ -17,8 +17,8 @@ from langmem_tiers import (
     MemoryEngine,
     Message,
     MessageDraft,
+    MessageToolCall,
     RedisConfig,
-    ToolCall,
 )
 from langmem_tiers.common.messages import Role
 from langmem_tiers.sessions.redis.connection import RedisConnection
@@ -180,7 +180,7 @@ def test_a_message_is_read_back_equal() -> None:
         token_counter="test",
         is_compressed=True,
         name="n\ud800",
-        tool_calls=(ToolCall("c", "t", '{"a": "\\ud83d"}'), ToolCall("d", "u")),
+        tool_calls=(MessageToolCall("c", "t", '{"a": "\\ud83d"}'), MessageToolCall("d", "u")),
         tool_call_id="",
         payload_json='{"x":1.0}',
     )

@@ -14,12 +14,12 @@ from langmem_tiers import (
     LangmemTiersError,
     MemoryEngine,
     MessageDraft,
+    MessageToolCall,
     OptimizerConfig,
     Scoring,
     Session,
     SummaryConfig,
     TokenBudget,
-    ToolCall,
 )
 from langmem_tiers.recall import Signal
 from langmem_tiers.testing import FrozenClock
@@ -44,9 +44,9 @@ def test_one_lost_tool_result_does_not_block_compression() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         session.add("user", "go")
-        session.add(MessageDraft("assistant", "", tool_calls=[ToolCall("c0", "t")]))
+        session.add(MessageDraft("assistant", "", tool_calls=[MessageToolCall("c0", "t")]))
         for n in range(1, 200):
-            session.add(MessageDraft("assistant", "x", tool_calls=[ToolCall(f"c{n}", "t")]))
+            session.add(MessageDraft("assistant", "x", tool_calls=[MessageToolCall(f"c{n}", "t")]))
             session.add(MessageDraft("tool", "result word word " * 5, tool_call_id=f"c{n}"))
             assert session.build_context(recall=False).token_count <= 2000
 
@@ -55,7 +55,7 @@ def test_reused_call_ids_do_not_group_turns() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
         for n in range(100):
-            calls = [ToolCall("call_0", "t"), ToolCall("call_1", "t")]
+            calls = [MessageToolCall("call_0", "t"), MessageToolCall("call_1", "t")]
             session.add(MessageDraft("assistant", "x", tool_calls=calls))
             session.add(MessageDraft("tool", "result word " * 8, tool_call_id="call_0"))
             if n:
@@ -141,7 +141,7 @@ def test_an_archived_tool_call_is_restored_with_its_result(verb: str) -> None:
         session = engine.session("a", "s")
         session.add_many(
             [
-                MessageDraft("assistant", "ok", id="call", tool_calls=[ToolCall("c0", "t")]),
+                MessageDraft("assistant", "ok", id="call", tool_calls=[MessageToolCall("c0", "t")]),
                 MessageDraft("tool", "ok", id="result", tool_call_id="c0"),
                 *[MessageDraft("user", f"hello {n} how do you do my dear") for n in range(5)],
             ]
@@ -432,7 +432,7 @@ def test_a_late_result_is_never_assigned_to_an_older_call() -> None:
         session = engine.session("a", "s")
 
         def call(name: str) -> MessageDraft:
-            return MessageDraft("assistant", "ok", id=name, tool_calls=[ToolCall("c", "t")])
+            return MessageDraft("assistant", "ok", id=name, tool_calls=[MessageToolCall("c", "t")])
 
         session.add_many(
             [

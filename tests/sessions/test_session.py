@@ -17,10 +17,10 @@ from langmem_tiers import (
     MessageConflictError,
     MessageDraft,
     MessageNotFoundError,
+    MessageToolCall,
     Role,
     Session,
     SessionNotFoundError,
-    ToolCall,
 )
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def test_compressing_compressed_messages_changes_nothing(engine: MemoryEngine, t
 
 def test_compressing_never_separates_a_call_from_its_results(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
-    calls = [ToolCall("c1", "search"), ToolCall("c2", "read")]
+    calls = [MessageToolCall("c1", "search"), MessageToolCall("c2", "read")]
     session.add_many(
         [
             MessageDraft("user", "go", id="u"),
@@ -187,7 +187,7 @@ def test_a_result_added_after_its_call_was_compressed_is_not_shown_alone(
     engine: MemoryEngine, tenant: str
 ) -> None:
     session = engine.session(tenant, "s")
-    session.add(MessageDraft("assistant", "", id="call", tool_calls=[ToolCall("c1", "slow")]))
+    session.add(MessageDraft("assistant", "", id="call", tool_calls=[MessageToolCall("c1", "slow")]))
     session.add(MessageDraft("user", "still there?", id="u"))
     session.compress(older_than="u", summary="a call was made")
     session.add(MessageDraft("tool", "late", id="late", tool_call_id="c1"))

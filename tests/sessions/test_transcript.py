@@ -12,8 +12,8 @@ from langmem_tiers import (
     MessageConflictError,
     MessageDraft,
     MessageNotFoundError,
+    MessageToolCall,
     SessionNotFoundError,
-    ToolCall,
 )
 from langmem_tiers.common.prompt_fences import wrap_in_fence
 from langmem_tiers.sessions.models import Listing
@@ -193,7 +193,7 @@ def test_replacing_a_list_keeps_the_common_messages_in_order(
         {"name": "bob"},
         {"name": None},
         {"tool_calls": []},
-        {"tool_calls": [ToolCall("c", "look", "{ }")]},
+        {"tool_calls": [MessageToolCall("c", "look", "{ }")]},
         {"tool_call_id": "d"},
         {"payload": {"a": 1, "b": 0}},
         {"payload": None},
@@ -205,7 +205,7 @@ def test_a_message_is_kept_only_if_all_its_content_is_equal(session: Session, ot
         "role": "assistant",
         "content": "x",
         "name": "ann",
-        "tool_calls": [ToolCall("c", "look")],
+        "tool_calls": [MessageToolCall("c", "look")],
         "tool_call_id": "c",
         "payload": {"a": 1, "b": [None]},
     }

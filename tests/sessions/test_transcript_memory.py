@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langmem_tiers import MemoryEngine, MessageDraft, Strategy, TokenBudget, ToolCall
+from langmem_tiers import MemoryEngine, MessageDraft, MessageToolCall, Strategy, TokenBudget
 from langmem_tiers.testing import HashEmbedder
 from tests.sessions.session_texts import (
     ACTIVE,
@@ -185,7 +185,7 @@ def test_a_tool_result_without_its_removed_call_is_not_shown(session: Session) -
     session.transcript.add(
         [
             MessageDraft("user", "go"),
-            MessageDraft("assistant", "", id="call", tool_calls=[ToolCall("c", "look")]),
+            MessageDraft("assistant", "", id="call", tool_calls=[MessageToolCall("c", "look")]),
             MessageDraft("tool", "found", tool_call_id="c"),
             MessageDraft("user", "and?"),
         ]

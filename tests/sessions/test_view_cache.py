@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft, TokenBudget, ToolCall
+from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft, MessageToolCall, TokenBudget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +72,7 @@ def test_a_late_result_makes_the_same_context_as_in_a_fresh_engine(tmp_path: Pat
     with MemoryEngine(tmp_path / "m.db") as engine:
         session = engine.session("a", "s")
         session.add_many(MessageDraft("user", f"Before {n}. " * 9) for n in range(5))
-        session.add(MessageDraft("assistant", "", tool_calls=(ToolCall("c", "look", "{}"),)))
+        session.add(MessageDraft("assistant", "", tool_calls=(MessageToolCall("c", "look", "{}"),)))
         for turn in range(8):
             session.add("user", f"Meanwhile {turn}. " * 9)
             context(engine)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import InvalidInputError, Message, Role, StorageUnavailableError, ToolCall
+from langmem_tiers import InvalidInputError, Message, MessageToolCall, Role, StorageUnavailableError
 from langmem_tiers.sessions import UnsavedMessages
 from langmem_tiers.sessions.write_ahead_file import open_unsaved_file, read_unsaved_file
 
@@ -28,7 +28,7 @@ messages = st.builds(
     token_count=st.integers(0, 2**31 - 1),
     token_counter=any_text,
     name=st.none() | any_text,
-    tool_calls=st.lists(st.builds(ToolCall, any_text, any_text, any_text), max_size=2).map(tuple),
+    tool_calls=st.lists(st.builds(MessageToolCall, any_text, any_text, any_text), max_size=2).map(tuple),
     tool_call_id=st.none() | any_text,
     payload_json=st.none() | any_text,
 )

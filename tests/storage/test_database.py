@@ -13,7 +13,6 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from langmem_tiers import (
-    Durability,
     EngineClosedError,
     EngineConfig,
     InvalidConfigError,
@@ -24,6 +23,7 @@ from langmem_tiers import (
     StorageCorruptError,
     StorageError,
 )
+from langmem_tiers.config import Durability
 from langmem_tiers.storage import connect
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.search import postgres

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langmem_tiers import KnowledgeCategory, MessageDraft, Tier, ToolCall
+from langmem_tiers import KnowledgeCategory, MessageDraft, MessageToolCall, Tier
 from langmem_tiers.common import EntryState
 from langmem_tiers.sessions import PlanActionKind
 
@@ -33,13 +33,15 @@ def test_the_memory_flow_of_a_task(engine: MemoryEngine, tenant: str, clock: Fro
     session.add_many(
         [
             MessageDraft(
-                "assistant", "", tool_calls=[ToolCall("c1", "navigate", '{"url": "https://example.com"}')]
+                "assistant",
+                "",
+                tool_calls=[MessageToolCall("c1", "navigate", '{"url": "https://example.com"}')],
             ),
             MessageDraft(
                 "tool", "Loaded https://example.com with status 200", id="loaded", tool_call_id="c1"
             ),
             MessageDraft(
-                "assistant", "", tool_calls=[ToolCall("c2", "extract", '{"selector": "#page-title"}')]
+                "assistant", "", tool_calls=[MessageToolCall("c2", "extract", '{"selector": "#page-title"}')]
             ),
             MessageDraft(
                 "tool", "selector #page-title says Example Domain", id="extracted", tool_call_id="c2"

@@ -20,12 +20,12 @@ from langmem_tiers import (
 )
 from langmem_tiers.compression import CompressionContentType
 from langmem_tiers.tasks import (
+    Cycle,
     LearnedPattern,
-    MemoryEntry,
     MemoryPriority,
+    NavigationSnapshot,
     Observation,
     OperationMode,
-    StateSnapshot,
 )
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from langmem_tiers.text import ContentType, TokenEstimator
@@ -58,7 +58,7 @@ def start_memory(engine: MemoryEngine, **settings: Any) -> AgentMemory:
     return memory
 
 
-def build_entry(observation: Observation | None = None, **changes: Any) -> MemoryEntry:
+def build_entry(observation: Observation | None = None, **changes: Any) -> Cycle:
     fields: dict[str, Any] = {
         "entry_id": "e1",
         "timestamp": 1.0,
@@ -66,7 +66,7 @@ def build_entry(observation: Observation | None = None, **changes: Any) -> Memor
         "action": AgentAction("click", {"selector": "#menu"}),
         "observation": observation,
     }
-    return MemoryEntry(**fields | changes)
+    return Cycle(**fields | changes)
 
 
 def get_section(prompt: str, name: str) -> str:
@@ -109,7 +109,7 @@ def test_a_cycle_has_the_defaults_of_the_design() -> None:
 
 
 def test_a_snapshot_has_the_defaults_of_the_design() -> None:
-    snapshot = StateSnapshot(
+    snapshot = NavigationSnapshot(
         snapshot_id="s", timestamp=1.0, url=HOME, page_title="Home", visible_elements_summary="A menu"
     )
     assert (snapshot.form_state, snapshot.scroll_position, snapshot.associated_entry_id) == ({}, (0, 0), None)

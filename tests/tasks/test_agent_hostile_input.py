@@ -20,7 +20,7 @@ from langmem_tiers import (
     StorageBusyError,
 )
 from langmem_tiers.tasks.guard import AdviceLevel
-from langmem_tiers.tasks.models import LearnedPattern, StateSnapshot
+from langmem_tiers.tasks.models import LearnedPattern, NavigationSnapshot
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ CHANGES: list[tuple[str, Callable[[AgentMemory], object], Callable[[AgentMemory]
     ("no scratch", lambda m: m.working.delete_scratch("b"), lambda m: m.working.scratch_keys),
     (
         "state",
-        lambda m: m.working.record_navigation(StateSnapshot(snapshot_id="s", timestamp=1, url=SHOP)),
+        lambda m: m.working.record_navigation(NavigationSnapshot(snapshot_id="s", timestamp=1, url=SHOP)),
         lambda m: len(m.working.get_navigation_history()),
     ),
     ("inferred", lambda m: m.add_inferred_context("a", 1), lambda m: m.context_store.get_all()),

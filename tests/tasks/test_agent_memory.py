@@ -30,13 +30,13 @@ from langmem_tiers import (
 from langmem_tiers.long_term.records import MemoryWrite
 from langmem_tiers.tasks import (
     AdviceLevel,
+    Cycle,
     LearnedPattern,
-    MemoryEntry,
     MemoryPriority,
+    NavigationSnapshot,
     Observation,
     OperationMode,
     SitemapLimits,
-    StateSnapshot,
 )
 from langmem_tiers.tasks.models import compute_action_signature
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
@@ -166,7 +166,7 @@ def test_the_key_methods_of_the_design_work(engine: MemoryEngine) -> None:
         outcome=ExecutionOutcome.SUCCESS,
         priority=MemoryPriority.HIGH,
     )
-    assert isinstance(entry, MemoryEntry)
+    assert isinstance(entry, Cycle)
     assert (entry.thought, entry.action, entry.observation) == (thought, action, observation)
     assert (entry.outcome, entry.priority) == (ExecutionOutcome.SUCCESS, MemoryPriority.HIGH)
 
@@ -261,7 +261,7 @@ def test_working_memory_matches_the_design(memory: AgentMemory) -> None:
     assert memory.working.current_goal == "Find and extract all product prices"
 
     # Record navigation state
-    snapshot = StateSnapshot(
+    snapshot = NavigationSnapshot(
         snapshot_id="snap_001",
         timestamp=time.time(),
         url="https://example.com/products",
@@ -657,7 +657,7 @@ def _work_through(memory: AgentMemory, clock: FrozenClock) -> None:
     memory.working.delete_scratch("gone")
     memory.working.set_scratch("found", [1, {"a": None}])
     for number in range(3):
-        state = StateSnapshot(snapshot_id=f"s{number}", timestamp=number, url=f"{HOME}/{number}")
+        state = NavigationSnapshot(snapshot_id=f"s{number}", timestamp=number, url=f"{HOME}/{number}")
         memory.working.record_navigation(state)
     memory.working.backtrack()
     memory.store_page_map(HOME, PageMap("Home", ["Header"]))
@@ -1141,7 +1141,7 @@ def test_concurrent_threads_lose_no_cycle(file_url: str) -> None:
             assert set(current.working.scratch_keys) == set(current.context_store.get_all()) == names
             assert len(current.visited_urls) == threads * cycles_per_thread
             assert len(current.long_term) == threads
-        stored = [cycle.entry.thought.content for cycle in memory._run.journal._load_cycles()]
+        stored = [stored_cycle.cycle.thought.content for stored_cycle in memory._run.journal._load_cycles()]
         assert sorted(stored) == sorted(names)
         for name in range(threads):  # each thread's in the order in which it recorded them
             own_thoughts = [thought for thought in stored if thought.startswith(f"{name}-")]

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.tasks.cycles import RecentCycles, entry_from_dict, entry_to_dict
+from langmem_tiers.tasks.cycles import RecentCycles, cycle_from_dict, cycle_to_dict
 from langmem_tiers.tasks.models import (
     AgentAction,
+    Cycle,
     ExecutionOutcome,
-    MemoryEntry,
     MemoryPriority,
     Observation,
     Thought,
@@ -27,8 +27,8 @@ CRITICAL, HIGH, NORMAL, LOW = MemoryPriority
 
 def build_cycle(
     number: int = 0, tool: str = "click", /, observation: str | None = None, **parameters: Any
-) -> MemoryEntry:
-    return MemoryEntry(
+) -> Cycle:
+    return Cycle(
         entry_id=f"e{number}",
         timestamp=float(number),
         thought=Thought("go on"),
@@ -37,11 +37,11 @@ def build_cycle(
     )
 
 
-def build_failed_cycle(number: int = 0, error: str | None = None, **parameters: Any) -> MemoryEntry:
+def build_failed_cycle(number: int = 0, error: str | None = None, **parameters: Any) -> Cycle:
     return replace(build_cycle(number, **parameters), outcome=ExecutionOutcome.FAILURE, error_message=error)
 
 
-def build_cycles(*entries: MemoryEntry, max_entries: int = 50) -> RecentCycles:
+def build_cycles(*entries: Cycle, max_entries: int = 50) -> RecentCycles:
     cycles = RecentCycles(max_entries)
     for entry in entries:
         cycles.add(entry)
@@ -263,7 +263,7 @@ values = st.recursive(
     max_leaves=5,
 )
 any_cycle = st.builds(
-    MemoryEntry,
+    Cycle,
     entry_id=st.text(min_size=1, max_size=5),
     timestamp=st.floats(0, 1e9),
     thought=st.builds(Thought, st.text(max_size=9)),
@@ -285,7 +285,7 @@ any_cycle = st.builds(
 
 @examples(50)
 @given(st.lists(any_cycle, max_size=6), st.integers(1, 4))
-def test_recent_cycles_come_back_equal_from_json(entries: list[MemoryEntry], limit: int) -> None:
+def test_recent_cycles_come_back_equal_from_json(entries: list[Cycle], limit: int) -> None:
     cycles = build_cycles(*entries, max_entries=limit)
     restored = RecentCycles.from_dict(json.loads(json.dumps(cycles.to_dict())))
     assert restored == cycles
@@ -299,9 +299,9 @@ def test_recent_cycles_come_back_equal_from_json(entries: list[MemoryEntry], lim
 
 
 @given(any_cycle)
-def test_a_cycle_comes_back_equal_from_json(entry: MemoryEntry) -> None:
-    once = entry_from_dict(entry_to_dict(entry))  # what is no JSON is text by now
-    assert entry_from_dict(json.loads(json.dumps(entry_to_dict(once)))) == once
+def test_a_cycle_comes_back_equal_from_json(entry: Cycle) -> None:
+    once = cycle_from_dict(cycle_to_dict(entry))  # what is no JSON is text by now
+    assert cycle_from_dict(json.loads(json.dumps(cycle_to_dict(once)))) == once
 
 
 GOOD = build_cycles(build_cycle(1, "click", "done", selector="#a")).to_dict()

@@ -12,8 +12,8 @@ from langmem_tiers.tasks.guard import AdviceLevel, Guard, GuardAdvice
 from langmem_tiers.tasks.loop_detection.detector import LoopKind
 from langmem_tiers.tasks.models import (
     AgentAction,
+    Cycle,
     ExecutionOutcome,
-    MemoryEntry,
     Observation,
     Thought,
     compute_action_signature,
@@ -29,8 +29,8 @@ def build_cycle(
     url: str = CART,
     observation: str | None = None,
     outcome: ExecutionOutcome = ExecutionOutcome.SUCCESS,
-) -> MemoryEntry:
-    return MemoryEntry(
+) -> Cycle:
+    return Cycle(
         entry_id="e",
         timestamp=0.0,
         thought=Thought(),
@@ -41,7 +41,7 @@ def build_cycle(
     )
 
 
-def observe_levels(guard: Guard, entry: MemoryEntry, times: int) -> list[AdviceLevel | None]:
+def observe_levels(guard: Guard, entry: Cycle, times: int) -> list[AdviceLevel | None]:
     found = [guard.observe(entry) for _ in range(times)]
     return [advice.level if advice else None for advice in found]
 
@@ -143,7 +143,7 @@ ELSEWHERE = AgentAction("goto", {"url": "http://shop.test/help"})
     ids=["elsewhere", "failed", "same page", "unknown"],
 )
 def test_only_a_different_successful_action_on_another_page_lifts_the_block(
-    entry: MemoryEntry,
+    entry: Cycle,
     is_lifted: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
     guard = create_blocked_guard()
@@ -285,7 +285,7 @@ ENTRIES = st.builds(
 
 @given(st.lists(ENTRIES, max_size=40), st.integers(0, 40), st.booleans())
 def test_a_guard_restored_from_json_behaves_like_the_original(
-    entries: list[MemoryEntry],
+    entries: list[Cycle],
     cut: int,
     is_answered: bool,  # noqa: FBT001 - drawn
 ) -> None:
@@ -317,7 +317,7 @@ LOOPS = {
 
 
 @pytest.mark.parametrize("entries", LOOPS.values(), ids=LOOPS)
-def test_a_guard_restored_in_the_middle_of_a_loop_gives_the_same_advice(entries: list[MemoryEntry]) -> None:
+def test_a_guard_restored_in_the_middle_of_a_loop_gives_the_same_advice(entries: list[Cycle]) -> None:
     guard, levels = Guard(), list[AdviceLevel | None]()
     for entry in entries:
         restored = Guard()
@@ -451,7 +451,7 @@ def test_actions_that_differ_only_in_a_counter_without_progress_are_blocked(
 ) -> None:
     guard, levels = Guard(), []
     for index in range(12):
-        entry = MemoryEntry(
+        entry = Cycle(
             entry_id=str(index),
             timestamp=float(index),
             thought=Thought(),
@@ -469,7 +469,7 @@ def test_actions_that_differ_only_in_a_counter_without_progress_are_blocked(
 def test_clicking_consecutive_elements_is_not_a_loop() -> None:
     guard = Guard()
     for index in range(30):
-        entry = MemoryEntry(
+        entry = Cycle(
             entry_id=str(index),
             timestamp=float(index),
             thought=Thought(),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import AgentAction, InvalidInputError, Thought
-from langmem_tiers.tasks import MemoryEntry, Observation
+from langmem_tiers.tasks import Cycle, Observation
 from langmem_tiers.tasks.models import compute_action_signature
 
 _TEXT = st.text(max_size=12)
@@ -112,15 +112,13 @@ def test_the_parameters_of_an_action_must_be_a_mapping() -> None:
 
 def test_the_default_signature_of_a_cycle_comes_from_its_action_and_url() -> None:
     action = AgentAction("click", {"n": 1})
-    computed = MemoryEntry(entry_id="e", timestamp=1.0, thought=Thought(), action=action, url="https://a.b")
+    computed = Cycle(entry_id="e", timestamp=1.0, thought=Thought(), action=action, url="https://a.b")
     assert (
         computed.action_signature
         == compute_action_signature(action, "https://a.b")
         != compute_action_signature(action)
     )
-    explicit = MemoryEntry(
-        entry_id="e", timestamp=1.0, thought=Thought(), action=action, action_signature="s"
-    )
+    explicit = Cycle(entry_id="e", timestamp=1.0, thought=Thought(), action=action, action_signature="s")
     assert explicit.action_signature == "s"
 
 

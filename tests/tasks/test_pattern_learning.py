@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.growth_lists import LEARNING_UNITS
 from langmem_tiers.tasks.action_sequences import find_sequences, sequence_from_dict, sequence_to_dict
-from langmem_tiers.tasks.models import AgentAction, ExecutionOutcome, LearnedPattern, MemoryEntry, Thought
+from langmem_tiers.tasks.models import AgentAction, Cycle, ExecutionOutcome, LearnedPattern, Thought
 from langmem_tiers.tasks.pattern_learning import (
     LearningResult,
     learn_from_sequences,
@@ -33,9 +33,9 @@ NUMBERS = count()
 
 def record(
     tool: str, /, *, thought: str = "", at: str = "https://www.example.com/x", **parameters: Any
-) -> MemoryEntry:
+) -> Cycle:
     number = next(NUMBERS)
-    return MemoryEntry(
+    return Cycle(
         entry_id=f"e{number}",
         timestamp=float(number),
         thought=Thought(thought),
@@ -44,7 +44,7 @@ def record(
     )
 
 
-def login(email: str, password: str) -> list[MemoryEntry]:
+def login(email: str, password: str) -> list[Cycle]:
     return [
         record("click", selector="#login-btn"),
         record("type", selector="#email", text=email),
@@ -53,11 +53,11 @@ def login(email: str, password: str) -> list[MemoryEntry]:
     ]
 
 
-def click(name: str) -> MemoryEntry:
+def click(name: str) -> Cycle:
     return record("click", selector=f"#{name}")
 
 
-def clicks(names: str) -> list[MemoryEntry]:
+def clicks(names: str) -> list[Cycle]:
     return [click(name) for name in names]
 
 
@@ -197,7 +197,7 @@ def test_different_selectors_urls_or_keys_are_different_steps() -> None:
         assert propose_patterns(runs) == []
 
 
-def search(words: str) -> list[MemoryEntry]:
+def search(words: str) -> list[Cycle]:
     return [record("type", selector="input[name='q']", text=words), record("press", key="Enter")]
 
 
@@ -210,7 +210,7 @@ def test_different_texts_become_placeholders_and_equal_texts_do_not() -> None:
 
 
 def test_placeholders_are_named_after_their_fields() -> None:
-    def run(suffix: str) -> list[MemoryEntry]:
+    def run(suffix: str) -> list[Cycle]:
         return [
             record("type", selector="form .first-name", text=f"Ann {suffix}"),
             record("fill", label="Last name", value=f"Lee {suffix}"),
@@ -335,7 +335,7 @@ def test_a_known_pattern_is_proposed_again_only_with_more_placeholders() -> None
 
 
 def learn(
-    known: list[LearnedPattern], *runs: list[MemoryEntry], old: tuple[list[MemoryEntry], ...] = ()
+    known: list[LearnedPattern], *runs: list[Cycle], old: tuple[list[Cycle], ...] = ()
 ) -> LearningResult:
     before = [sequence for run in old for sequence in find_sequences(run)]
     for sequence in before:
@@ -345,9 +345,7 @@ def learn(
     )
 
 
-def fail_last(
-    run: list[MemoryEntry], outcome: ExecutionOutcome = ExecutionOutcome.FAILURE
-) -> list[MemoryEntry]:
+def fail_last(run: list[Cycle], outcome: ExecutionOutcome = ExecutionOutcome.FAILURE) -> list[Cycle]:
     return [*run[:-1], replace(run[-1], outcome=outcome)]
 
 
@@ -417,7 +415,7 @@ def test_split_unlearned_returns_the_steps_outside_patterns() -> None:
     ]
     assert unlearned == [["#x", "#y"], ["#p", "#q"]]
     (alone,) = find_sequences([*clicks("ab"), *clicks("cd")])
-    (rest,) = alone.split_unlearned(without={alone.steps[3].cycle_id})
+    (rest,) = alone.split_unlearned(excluded_ids={alone.steps[3].cycle_id})
     assert len(rest.steps) == 3
     (known,) = propose_patterns([clicks("ab"), clicks("ab")])
     covered = find_sequences(clicks("abab"))

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.tasks.models import AgentAction, StateSnapshot, Thought
+from langmem_tiers.tasks.models import AgentAction, NavigationSnapshot, Thought
 from langmem_tiers.tasks.working_state import WorkingState
 from tests.hypothesis_settings import examples
 
-SEED = StateSnapshot(
+SEED = NavigationSnapshot(
     snapshot_id="snap_001",
     timestamp=1_700_000_000.5,
     url="https://example.com/products",
@@ -29,7 +29,7 @@ def count_words(text: str) -> int:
     return len(text.split())
 
 
-def build_snapshot(name: object) -> StateSnapshot:
+def build_snapshot(name: object) -> NavigationSnapshot:
     return replace(SEED, snapshot_id=str(name), url=f"https://example.com/{name}", page_title="")
 
 
@@ -40,7 +40,7 @@ def navigate(*names: object) -> WorkingState:
     return memory
 
 
-def list_ids(snapshots: list[StateSnapshot]) -> list[str]:
+def list_ids(snapshots: list[NavigationSnapshot]) -> list[str]:
     return [snapshot.snapshot_id for snapshot in snapshots]
 
 

@@ -170,11 +170,12 @@ def test_errors_are_counted_by_operation_and_class(registry: CollectorRegistry) 
         with pytest.raises(InvalidInputError):
             engine.namespace("a").build_context(3)  # type: ignore[arg-type]
         assert (
-            read_sample(registry, "memory_errors_total", verb="memory.add", kind="MessageConflictError") == 1
+            read_sample(registry, "memory_errors_total", operation="memory.add", kind="MessageConflictError")
+            == 1
         )
         assert (
             read_sample(
-                registry, "memory_errors_total", verb="memory.build_context", kind="InvalidInputError"
+                registry, "memory_errors_total", operation="memory.build_context", kind="InvalidInputError"
             )
             == 1
         )

@@ -17,10 +17,10 @@ from langmem_tiers import (
     InvalidConfigError,
     Message,
     MessageDraft,
+    MessageToolCall,
     Role,
     TiktokenCounter,
     TokenCounter,
-    ToolCall,
 )
 from langmem_tiers.text import ContentType, count_messages, tiktoken_or_estimate, token_counting
 from langmem_tiers.text.token_counting import count_draft
@@ -144,7 +144,8 @@ def test_a_list_counts_roles_names_calls_and_schemas(counter: TokenCounter) -> N
     assert count_messages(counter, [plain, plain]) - base == base - count_messages(counter, [])
     assert count_messages(counter, [message("Hello", name="Mara")]) > base
     assert (
-        count_messages(counter, [message("Hello", tool_calls=(ToolCall("c1", "search", '{"q": 1}'),))]) > base
+        count_messages(counter, [message("Hello", tool_calls=(MessageToolCall("c1", "search", '{"q": 1}'),))])
+        > base
     )
     assert count_messages(counter, [message("Hello", tool_call_id="call_1")]) > base
     assert count_messages(counter, [plain], [schema]) >= base + counter.count(
@@ -213,7 +214,7 @@ def message(
     content: str,
     *,
     name: str | None = None,
-    tool_calls: tuple[ToolCall, ...] = (),
+    tool_calls: tuple[MessageToolCall, ...] = (),
     tool_call_id: str | None = None,
     token_count: int = 0,
     token_counter: str = "other",

@@ -23,8 +23,8 @@ from langmem_tiers import (
     MemoryEngine,
     MessageConflictError,
     MessageDraft,
+    MessageToolCall,
     StorageError,
-    ToolCall,
     WorkingConfig,
 )
 from langmem_tiers.testing import FrozenClock
@@ -65,7 +65,7 @@ def test_appended_messages_are_only_in_working_memory(small: MemoryEngine) -> No
     working = small.working
     assert working.get("alice", "s").messages == ()
     working.append("alice", "s", "user", "What is the weather?")
-    call = MessageDraft("assistant", "", tool_calls=[ToolCall("c1", "weather")])
+    call = MessageDraft("assistant", "", tool_calls=[MessageToolCall("c1", "weather")])
     working.append("alice", "s", call)
     report = working.append("alice", "s", MessageDraft("tool", "rain", tool_call_id="c1"))
     memory = working.get("alice", "s")
@@ -102,7 +102,7 @@ def test_a_call_waiting_for_its_result_stays_in_working_memory_and_is_stored_onc
 ) -> None:
     working = small.working
     working.append("alice", "s", "user", "Go")
-    calls = [ToolCall("c1", "a"), ToolCall("c2", "b")]
+    calls = [MessageToolCall("c1", "a"), MessageToolCall("c2", "b")]
     working.append("alice", "s", MessageDraft("assistant", "calling", tool_calls=calls, token_count=200))
     assert (list_messages(small, "alice"), stored(small, "alice")) == (["calling"], ["Go", "calling"])
     working.append("alice", "s", MessageDraft("tool", "one", tool_call_id="c1"))
@@ -289,7 +289,7 @@ def test_memory_usage_is_measured(clock: FrozenClock) -> None:
         before = engine.working.status().megabytes
         for n in range(300):
             text = ("ascii " if n % 2 else "猫 ") * 400 + str(n)
-            call = ToolCall(f"call {n}", "tool", '{"a": "' + "y" * 300 + f'{n}"}}')
+            call = MessageToolCall(f"call {n}", "tool", '{"a": "' + "y" * 300 + f'{n}"}}')
             draft = MessageDraft("assistant", text, tool_calls=[call], payload={"n": [text]}, token_count=1)
             engine.working.append(f"agent {n % 10}", "s", draft)
             del text, call, draft

@@ -22,7 +22,7 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
 )
 from langmem_tiers.cli.output import Output, format_count, report_errors, to_json_line
 from langmem_tiers.cli.targets import open_engine, require_namespace
-from langmem_tiers.common.messages import Message, MessageDraft, ToolCall
+from langmem_tiers.common.messages import Message, MessageDraft, MessageToolCall
 from langmem_tiers.common.namespaces import check_name, check_namespace, parse_namespace
 from langmem_tiers.errors import InvalidInputError, MessageConflictError, SessionNotFoundError
 from langmem_tiers.wiring import create_whole_file
@@ -179,7 +179,7 @@ def _parse_line(line: bytes, number: int) -> _ImportLine:
             id=record.get("id"),
             created_at=None if created_at is None else datetime.fromisoformat(created_at),
             name=record.get("name"),
-            tool_calls=[ToolCall(**call) for call in record.get("tool_calls", ())],
+            tool_calls=[MessageToolCall(**call) for call in record.get("tool_calls", ())],
             tool_call_id=record.get("tool_call_id"),
             payload=record.get("payload"),
         )

@@ -171,7 +171,9 @@ def reembed_command(
                 # One bar counts the messages of all namespaces; "before" are those of the namespaces already done.
                 before = sum(embedded.values())
                 embedded[format_namespace(path)] = engine.namespace(path).embed(
-                    lambda count, of, before=before: update_progress(before + count, before + of)  # type: ignore[misc]
+                    lambda count, step_total, before=before: update_progress(
+                        before + count, before + step_total
+                    )  # type: ignore[misc]
                 )
         total = sum(embedded.values())
         printer.print_result(

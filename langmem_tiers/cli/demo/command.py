@@ -219,21 +219,21 @@ class DemoScore:
     in_prompt_without: int
 
     @classmethod
-    def of(cls, asked: Sequence[tuple[DemoAnswers, str]]) -> Self:
+    def of(cls, questions: Sequence[tuple[DemoAnswers, str]]) -> Self:
         """Count the facts in prompts and answers.
 
         Args:
-            asked: Questions with answers, each with the words that a correct answer contains.
+            questions: Questions with answers, each with the words that a correct answer contains.
         """
         return cls(
-            questions=len(asked),
-            in_prompt=sum(fact in answers.with_memory.prompt for answers, fact in asked),
-            in_answer=sum(fact in answers.with_memory.text for answers, fact in asked),
-            in_prompt_without=sum(fact in answers.without_memory.prompt for answers, fact in asked),
+            questions=len(questions),
+            in_prompt=sum(fact in answers.with_memory.prompt for answers, fact in questions),
+            in_answer=sum(fact in answers.with_memory.text for answers, fact in questions),
+            in_prompt_without=sum(fact in answers.without_memory.prompt for answers, fact in questions),
         )
 
 
-def build_answer_table(asked: Sequence[DemoAnswers]) -> Table:
+def build_answer_table(all_answers: Sequence[DemoAnswers]) -> Table:
     """Build a table with both answers to each question side by side."""
     table = Table(
         title="Three weeks later, each question in a new thread: the same agent, the same model",
@@ -244,7 +244,7 @@ def build_answer_table(asked: Sequence[DemoAnswers]) -> Table:
     table.add_column("without memory", width=14, overflow="fold")
     table.add_column("with memory", ratio=6, overflow="fold")
     table.add_column("prompt\ntokens", justify="right", width=7)
-    for answers in asked:
+    for answers in all_answers:
         tokens = f"{answers.without_memory.prompt_tokens:,} /\n{answers.with_memory.prompt_tokens:,}"
         table.add_row(
             Text(answers.question),
@@ -255,21 +255,21 @@ def build_answer_table(asked: Sequence[DemoAnswers]) -> Table:
     return table
 
 
-def build_score_text(shown: Sequence[DemoAnswers], others: DemoScore, whole: int) -> Text:
+def build_score_text(shown: Sequence[DemoAnswers], rest: DemoScore, whole: int) -> Text:
     """Build the text about the size of the prompts and the score on all other questions.
 
     Args:
         shown: Questions in the table.
-        others: Score of the other questions.
+        rest: Score of the other questions.
         whole: Tokens of the whole conversation.
     """
     mean = sum(answers.with_memory.prompt_tokens for answers in shown) / len(shown)
     return Text(
         f"Prompts with memory took {mean:,.0f} tokens on average; the full history would take {whole:,}.\n"
         "The questions in the table were chosen and worded for a model that can only quote. Of the "
-        f"{others.questions} other questions about the project, the answer was in {others.in_prompt} prompts with "
-        f"memory and in {others.in_prompt_without} without, and this model quoted the right sentence for "
-        f"{others.in_answer}.\n"
+        f"{rest.questions} other questions about the project, the answer was in {rest.in_prompt} prompts with "
+        f"memory and in {rest.in_prompt_without} without, and this model quoted the right sentence for "
+        f"{rest.in_answer}.\n"
     )
 
 
@@ -283,16 +283,16 @@ def build_old_thread_text(question: str, agent: Assistant, thread: str) -> Text:
     )
 
 
-def build_prompt_table(asked: DemoAnswers, hits: Iterable[Hit], past: Sequence[str]) -> Table:
+def build_prompt_table(answers: DemoAnswers, hits: Iterable[Hit], past: Sequence[str]) -> Table:
     """Build a table with the lines of a prompt and the reason why each memory is in it.
 
     Args:
-        asked: Question with its answers.
+        answers: Question with its answers.
         hits: Memories recalled for the question.
         past: Earlier values of the knowledge that the question asks for.
     """
     table = Table(
-        title=f"One prompt of {asked.with_memory.prompt_tokens:,} tokens, and why each memory is in it "
+        title=f"One prompt of {answers.with_memory.prompt_tokens:,} tokens, and why each memory is in it "
         "(long lines are cut here only)",
         title_justify="left",
         caption=f"Outdated, but kept in the history: {', '.join(past)}",
@@ -303,13 +303,13 @@ def build_prompt_table(asked: DemoAnswers, hits: Iterable[Hit], past: Sequence[s
     reasons = {_collapse_whitespace(hit.entry.content): f"{hit.score:.2f} {hit.found_by}" for hit in hits}
     # Tool calls without text would give their reason to every empty line.
     reasons.pop("", None)
-    for line in asked.with_memory.prompt.splitlines():
+    for line in answers.with_memory.prompt.splitlines():
         why = "known" if line.startswith(_KNOWLEDGE_PREFIX) else reasons.get(line.partition(": ")[2], "")
-        is_question = line == asked.question
+        is_question = line == answers.question
         shown = Text(line, "bold cyan") if is_question else Text(line, no_wrap=True, overflow="ellipsis")
         table.add_row(why, shown)
     table.add_section()
-    table.add_row("the answer", Text(asked.with_memory.text, "bold"))
+    table.add_row("the answer", Text(answers.with_memory.text, "bold"))
     return table
 
 
@@ -423,13 +423,13 @@ def _ask_questions(console: Console, engine: MemoryEngine, both: Assistants) -> 
     whole = sum(message.token_count for message in _list_messages(tenant))
     shown = [_ask_both(both, story[number].text, f"later-{number:02}") for number in _SHOWN_QUESTIONS]
     never_said = _ask_both(both, _UNANSWERABLE_QUESTION, "later-never-said")
-    others = [
+    other_questions = [
         (_ask_both(both, question.text, f"later-{number:02}"), question.fact)
         for number, question in enumerate(story)
         if number not in _SHOWN_QUESTIONS
     ]
     console.print(build_answer_table([*shown, never_said]))
-    console.print(build_score_text(shown, DemoScore.of(others), whole))
+    console.print(build_score_text(shown, DemoScore.of(other_questions), whole))
     console.print(
         build_old_thread_text(
             story[_SHOWN_QUESTIONS[0]].text, both.without_memory, load_chapters()[0].session
@@ -454,6 +454,6 @@ def _build_last_prompt_table(tenant: Namespace, both: Assistants) -> Table:
     for learned in _LEARNED_KNOWLEDGE:
         tenant.knowledge.store(*learned)
     hits = tenant.recall(_LAST_QUESTION, limit=_MAX_HITS)
-    asked = _ask_both(both, _LAST_QUESTION, "later-last")
+    answers = _ask_both(both, _LAST_QUESTION, "later-last")
     past = tenant.knowledge.history(KnowledgeCategory.DOMAIN, "payment provider")
-    return build_prompt_table(asked, hits, [item.value for item in past])
+    return build_prompt_table(answers, hits, [item.value for item in past])

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from langmem_tiers.common.messages import MessageDraft, ToolCall
+from langmem_tiers.common.messages import MessageDraft, MessageToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _to_draft(number: int, line: dict[str, Any]) -> MessageDraft:
         created_at=datetime.fromisoformat(line["at"]),
         name=line.get("name"),
         tool_calls=[
-            ToolCall(call["id"], call["name"], json.dumps(call["arguments"], ensure_ascii=False))
+            MessageToolCall(call["id"], call["name"], json.dumps(call["arguments"], ensure_ascii=False))
             for call in line.get("tool_calls", ())
         ],
         tool_call_id=line.get("tool_call_id"),

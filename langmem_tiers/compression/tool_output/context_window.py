@@ -136,14 +136,14 @@ def handle_large_context(
     )
 
 
-def _make_truncation_step(kind: SectionKind, least: int = MIN_SECTION_CHARACTERS) -> _ReductionStep:
+def _make_truncation_step(kind: SectionKind, min_characters: int = MIN_SECTION_CHARACTERS) -> _ReductionStep:
     def truncate(sections: list[ContextSection], fits: _Fits) -> list[ContextSection]:
         # All sections of the kind get the same maximum length, the largest that fits. So a short section is not
         # truncated because of a long one.
         longest = max((len(section.text) for section in sections if section.kind is kind), default=0)
 
         def truncate_to(size: int) -> list[ContextSection]:
-            length = max(size, least)
+            length = max(size, min_characters)
             return [
                 replace(section, text=keep_head_and_tail(section.text, length))
                 if section.kind is kind
@@ -156,7 +156,7 @@ def _make_truncation_step(kind: SectionKind, least: int = MIN_SECTION_CHARACTERS
     return truncate
 
 
-def _make_pruning_step(least: int) -> _ReductionStep:
+def _make_pruning_step(min_entries: int) -> _ReductionStep:
     def prune(sections: list[ContextSection], fits: _Fits) -> list[ContextSection]:
         counts = [len(_split_entries(section)) for section in sections]
         total = sum(counts)
@@ -171,7 +171,7 @@ def _make_pruning_step(least: int) -> _ReductionStep:
             return kept
 
         fitting = find_largest_fitting(total, lambda kept: fits(drop_oldest(total - kept)))
-        return drop_oldest(max(0, total - max(fitting, least)))
+        return drop_oldest(max(0, total - max(fitting, min_entries)))
 
     return prune
 

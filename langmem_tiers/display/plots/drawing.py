@@ -65,10 +65,10 @@ _WIDE_FONTS = (
 _MISSING_GLYPH = "□"
 
 
-def truncate_label(text: object, most: int = 48) -> str:
+def truncate_label(text: object, max_characters: int = 48) -> str:
     """Return a text on one line, cut to a maximum number of characters."""
-    line = " ".join(_replace_unprintable(str(text)[: most * 20]).split())
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+    line = " ".join(_replace_unprintable(str(text)[: max_characters * 20]).split())
+    return line if len(line) <= max_characters else f"{line[: max_characters - 1].rstrip()}…"
 
 
 def disable_text_markup(text: Text) -> Text:

@@ -218,9 +218,9 @@ def decay(
     shown = check_plot_values(entries, Entry, "namespace.long_term.latest()")
     moment = SystemClock().now() if now is None else check_time(now)
     ages = [max(0.0, _count_days_unused(entry, moment)) for entry in shown]
-    most = max(4 * half_life_days, max(ages, default=0.0) * 1.05)
+    max_age = max(4 * half_life_days, max(ages, default=0.0) * 1.05)
     ax = resolve_axes(ax)
-    days = [most * point / _CURVE_POINTS for point in range(_CURVE_POINTS + 1)]
+    days = [max_age * point / _CURVE_POINTS for point in range(_CURVE_POINTS + 1)]
     handles: list[Artist] = []
     for index, uses in enumerate(_USE_COUNTS):
         curve = [compute_decay(day, uses, half_life_days) for day in days]
@@ -240,7 +240,7 @@ def decay(
     handles.append(ax.axvline(half_life_days, color=GRAY, linestyle=":", linewidth=1.0))
     labels.append(f"half-life: {half_life_days:g} days")
     draw_legend(ax, handles, labels)
-    ax.set_xlim(0, most)
+    ax.set_xlim(0, max_age)
     ax.set_ylim(0, 1.05)
     ax.set_xlabel("days since last use")
     ax.set_ylabel("remaining weight")

@@ -192,18 +192,18 @@ class EmbeddingClient:
         with self._lock:
             fresh, self._unwritten = self._unwritten, {}
         if fresh:
-            now, most = self._clock.now(), self._config.cache_entries
+            now, max_entries = self._clock.now(), self._config.cache_entries
             self.store.insert_cached_vectors(
                 self.get_model_key(),
-                {key: vector.astype("<f4").tobytes() for key, vector in list(fresh.items())[-most:]},
+                {key: vector.astype("<f4").tobytes() for key, vector in list(fresh.items())[-max_entries:]},
                 now,
                 until=now + timedelta(hours=self._config.cache_hours),
-                keep=most,
+                keep=max_entries,
                 patience_seconds=patience_seconds,
             )
 
     def embed_documents(
-        self, texts: Sequence[str], go_on: Callable[[], bool] = lambda: True
+        self, texts: Sequence[str], should_continue: Callable[[], bool] = lambda: True
     ) -> EmbeddingResult:
         """Embed texts in batches. Blank texts get zero vectors.
 
@@ -211,7 +211,7 @@ class EmbeddingClient:
 
         Args:
             texts: Texts to embed.
-            go_on: Called after a failure, before each further batch. The rest is skipped when it returns False.
+            should_continue: Called after a failure, before each further batch. The rest is skipped if it returns False.
 
         Raises:
             EmbeddingError: The embedder timed out, or rejected a probe text as well.
@@ -226,7 +226,7 @@ class EmbeddingClient:
         refused, skipped, failed = list[int](), list[int](), False
         while todo:
             batch = todo.pop(0)
-            if failed and not go_on():
+            if failed and not should_continue():
                 skipped += batch
                 continue
             try:

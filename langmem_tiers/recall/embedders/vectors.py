@@ -60,17 +60,17 @@ def _to_float_table(vectors: object, model: str) -> NDArray[np.float32]:
     import numpy as np  # noqa: PLC0415 - as above
 
     try:
-        given = np.asarray(vectors)
+        array = np.asarray(vectors)
     except (ValueError, TypeError, RuntimeError):
         # Vectors of different lengths, or tensors on an accelerator.
-        given = np.empty(0, dtype=object)
-    if given.dtype.kind not in "fiu" or given.ndim != 2 or given.shape[1] == 0:
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "fiu" or array.ndim != 2 or array.shape[1] == 0:
         raise InvalidInputError(
             f"{model} returned invalid vectors: each must be a list of numbers, all of equal length"
         )
     # A number that is too large for float32 becomes infinite, which _check_finite() rejects.
     with np.errstate(over="ignore"):
-        return np.array(given, dtype=np.float32, order="C")
+        return np.array(array, dtype=np.float32, order="C")
 
 
 def _check_finite(table: NDArray[np.float32], model: str) -> None:
@@ -95,21 +95,19 @@ class WordSimilarity:
     """
 
     def __init__(
-        self, embed: Callable[[Sequence[str]], NDArray[Any]], *, most_words: int = _MAX_WORDS
+        self, embed: Callable[[Sequence[str]], NDArray[Any]], *, max_words: int = _MAX_WORDS
     ) -> None:
         """Create an empty cache.
 
         Args:
             embed: Function that returns one vector per text.
-            most_words: Maximum number of cached vectors. The least recently used are evicted. Default: 20,000.
+            max_words: Maximum number of cached vectors. The least recently used are evicted. Default: 20,000.
         """
-        if most_words < 2:
-            raise ValueError(
-                f"most_words must be at least 2, got {most_words!r}: a comparison needs two words"
-            )
+        if max_words < 2:
+            raise ValueError(f"max_words must be at least 2, got {max_words!r}: a comparison needs two words")
         self._embed = embed
-        self._max_words = most_words
-        self._vectors: SizedLruCache[NDArray[Any]] = SizedLruCache(most_words)
+        self._max_words = max_words
+        self._vectors: SizedLruCache[NDArray[Any]] = SizedLruCache(max_words)
 
     def __repr__(self) -> str:
         return f"WordSimilarity({len(self._vectors)} of {self._max_words} words)"

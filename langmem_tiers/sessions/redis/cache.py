@@ -253,14 +253,14 @@ class TailCache:
         self._last_versions.invalidate(key)
 
     def get_latest(
-        self, key: int, limit: int, of: WindowKind, read: Callable[[], VersionedMessages]
+        self, key: int, limit: int, kind: WindowKind, read: Callable[[], VersionedMessages]
     ) -> VersionedMessages:
         """Return the newest ``limit`` messages from Redis, or read them from the database.
 
         Args:
             key: Key of the session.
             limit: Maximum number of messages.
-            of: Kind of the window.
+            kind: Kind of the window.
             read: Reads the messages from the database.
         """
         if limit < 1 or not self.windows.is_available():
@@ -268,14 +268,14 @@ class TailCache:
         version = self.versions.get(key)
         if version is None:
             raise build_session_not_found_error()
-        content = self.windows.get(key, version, limit, of)
+        content = self.windows.get(key, version, limit, kind)
         if content is not None and content.messages is not None:
             return VersionedMessages(content.messages, version.revision)
         tail = read()
         # Fill the window only if the session was not written to between reading its version and its messages.
         if content is not None and tail.revision == version.revision:
             whole = len(tail.messages) < limit
-            self.windows.put(key, version, tail.messages, of, head=content.head, whole=whole)
+            self.windows.put(key, version, tail.messages, kind, head=content.head, whole=whole)
         return tail
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from langmem_tiers.common.clock import to_microseconds
 from langmem_tiers.common.fork_safety import register_fork_aware
-from langmem_tiers.common.messages import Message, Role, ToolCall
+from langmem_tiers.common.messages import Message, MessageToolCall, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +75,7 @@ def from_window_member(key: str, member: object) -> Message:
         token_counter=fields[5],
         is_compressed=fields[6],
         name=fields[7],
-        tool_calls=tuple(ToolCall(*call) for call in fields[8]),
+        tool_calls=tuple(MessageToolCall(*call) for call in fields[8]),
         tool_call_id=fields[9],
         payload_json=fields[10],
     )
@@ -249,15 +249,15 @@ class RedisWindows:
         """Number of sessions with erased data whose windows could not be removed yet."""
         return len(self._pending_deletions)
 
-    def build_key(self, session: int, of: WindowKind = WindowKind.RECORD) -> str:
+    def build_key(self, session: int, kind: WindowKind = WindowKind.RECORD) -> str:
         """Return the Redis key of a session's window."""
-        return f"{self._key_prefix}{session}{of.value}"
+        return f"{self._key_prefix}{session}{kind.value}"
 
     def get(
-        self, session: int, stamp: SessionVersion, limit: int, of: WindowKind = WindowKind.RECORD
+        self, session: int, stamp: SessionVersion, limit: int, kind: WindowKind = WindowKind.RECORD
     ) -> WindowContent | None:
         """Read the newest ``limit`` messages of a session version; None if Redis is unavailable."""
-        key, version = self.build_key(session, of), str(stamp)
+        key, version = self.build_key(session, kind), str(stamp)
         content = self._execute(
             lambda: _parse_reply(self._read_script([key], [version, limit]), key, version, limit), key
         )
@@ -273,7 +273,7 @@ class RedisWindows:
         session: int,
         stamp: SessionVersion,
         messages: Sequence[Message],
-        of: WindowKind = WindowKind.RECORD,
+        kind: WindowKind = WindowKind.RECORD,
         *,
         head: bytes,
         whole: bool,
@@ -284,11 +284,11 @@ class RedisWindows:
             session: Key of the session.
             stamp: Version of the session at which the messages were read.
             messages: The newest messages, oldest first.
-            of: Kind of the window.
+            kind: Kind of the window.
             head: Head of the window when it was read.
             whole: True if these are all messages of the session.
         """
-        key = self.build_key(session, of)
+        key = self.build_key(session, kind)
         members = self._encode_newest(session, messages)
         cached = messages[len(messages) - len(members) :]
         size = sum(map(len, members))
@@ -361,7 +361,7 @@ class RedisWindows:
         arguments += (config.window, config.max_window_bytes, config.ttl_seconds)
         for message, member in zip(added, members, strict=True):
             arguments += (to_score(message), member)
-        return [self.build_key(written.key, of) for of in WindowKind], arguments
+        return [self.build_key(written.key, kind) for kind in WindowKind], arguments
 
     def _extend_pipelined(self, calls: Sequence[tuple[list[str], list[Any]]]) -> None:
         with self._connection.client.pipeline(transaction=False) as pipe:
@@ -387,7 +387,7 @@ class RedisWindows:
         with self._connection.client.pipeline(transaction=True) as pipe:
             for session, since in sessions:
                 head = TOMBSTONE if since is None else b"%b~%d" % (TOMBSTONE, since)
-                for key in (self.build_key(session, of) for of in WindowKind):
+                for key in (self.build_key(session, kind) for kind in WindowKind):
                     pipe.delete(key)
                     pipe.zadd(key, {head: float("-inf")})
                     pipe.expire(key, _TOMBSTONE_SECONDS)

@@ -21,7 +21,7 @@ def build_index_columns(text: IndexText, namespace: int, is_sqlite: bool) -> dic
     return {
         "namespace_pk": namespace,
         "term_count": text.length,
-        "asks": int(text.is_question),
+        "is_question": int(text.is_question),
         "importance": text.importance,
         "speaker": text.speaker,
         "terms": _pack_terms(text.terms, namespace, is_sqlite),

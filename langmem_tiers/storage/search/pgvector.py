@@ -41,7 +41,7 @@ _STATE_QUERY = text(
 )
 _ADD_COLUMNS = """ALTER TABLE lmt_vectors ADD COLUMN IF NOT EXISTS embedding vector,
     ADD COLUMN IF NOT EXISTS is_indexed boolean NOT NULL DEFAULT false"""
-_CREATE_UNINDEXED_INDEX = """CREATE INDEX IF NOT EXISTS lmt_vectors_beside ON lmt_vectors (namespace_pk, embedder_pk)
+_CREATE_UNINDEXED_INDEX = """CREATE INDEX IF NOT EXISTS lmt_vectors_unindexed ON lmt_vectors (namespace_pk, embedder_pk)
     WHERE NOT is_indexed"""
 # One statement, so one round trip. Vectors can be recomputed, so the commit does not wait for the disk. The
 # namespace row is locked (FOR SHARE) and its erasure epoch compared, so that no vector of an erased message is stored.
@@ -52,7 +52,7 @@ _INSERT_VECTORS = """WITH given AS MATERIALIZED (
             set_config('lock_timeout', COALESCE(%(patience)s, current_setting('lock_timeout')), true) AS patience
     ), same AS MATERIALIZED (
         SELECT named.pk FROM given, lmt_namespaces AS named
-        WHERE named.pk = %(namespace)s AND named.erased = %(erased)s AND given.later = 'off'
+        WHERE named.pk = %(namespace)s AND named.erasure_epoch = %(erasure_epoch)s AND given.later = 'off'
         FOR SHARE OF named
     ), written AS (
         INSERT INTO lmt_vectors (namespace_pk, embedder_pk, message_pk, embedding)
@@ -81,7 +81,7 @@ _MARK_INDEXED = text(
 
 def build_index_name(model: int) -> str:
     """Return the name of a model's HNSW index."""
-    return f"lmt_vectors_near_{model}"
+    return f"lmt_vectors_hnsw_{model}"
 
 
 def prepare(database: Database, model: int, dimension: int, patience_seconds: float | None = None) -> bool:
@@ -164,7 +164,7 @@ def insert_vectors(
     model, kind = made_by
     values = {
         "namespace": tenant.key,
-        "erased": tenant.erasure_epoch,
+        "erasure_epoch": tenant.erasure_epoch,
         "model": model,
         "keys": list(rows),
         "vectors": _encode_array(kind, [encode_vector(row) for row in rows.values()]),
@@ -184,22 +184,24 @@ def _encode_array(kind: int, parts: Sequence[bytes]) -> EncodedVector:
     return EncodedVector(head + b"".join(struct.pack(">i", len(part)) + part for part in parts))
 
 
-def index_vectors(database: Database, place: tuple[int, int], go_on: Callable[[], bool], *, few: int) -> int:
+def index_vectors(
+    database: Database, owner: tuple[int, int], should_continue: Callable[[], bool], *, few: int
+) -> int:
     """Index the vectors of a namespace and a model, if more than ``few`` are waiting; return their number.
 
     Args:
         database: The database.
-        place: Keys of the namespace and the model.
-        go_on: Called before each batch; False stops.
+        owner: Keys of the namespace and the model.
+        should_continue: Called before each batch; False stops.
         few: Number of unindexed vectors up to which nothing is done.
     """
-    namespace, model = place
+    namespace, model = owner
     keys = {"namespace": namespace, "model": model}
     with database.read() as connection:
         if connection.execute(_COUNT_UNINDEXED, keys | {"few": few}).scalar_one() <= few:
             return 0
     done = 0
-    while go_on():
+    while should_continue():
         with database.write() as connection:
             if not connection.execute(
                 _TRY_INDEXING_LOCK, {"lock": _INDEXING_LOCK, "namespace": namespace}
@@ -277,13 +279,13 @@ _INDEX_SIZE_QUERY = "SELECT reltuples FROM pg_class WHERE oid = to_regclass(%s)"
 
 def find_nearest(
     database: Database,
-    place: tuple[int, int],
+    owner: tuple[int, int],
     query: NDArray[np.float32],
     limit: int,
     within: VectorSearchFilter,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the nearest messages of a namespace by a model, best first, up to the limit."""
-    namespace, model = place
+    namespace, model = owner
     own = {"namespace": namespace, "query": encode_vector(query), "limit": limit}
     values = own | {name: value for name, value in _build_filter_values(within).items() if value is not None}
     chosen = _COSINE + " " + _FROM_NAMESPACE
@@ -295,8 +297,8 @@ def find_nearest(
         found = None
         if _should_use_index(database, connection, (model, len(query)), limit, within):
             # New vectors are not in the index yet and are compared exactly.
-            beside = f"{chosen}{_IS_NOT_INDEXED}{_ORDER_BY_COSINE}"
-            rows = f"{chosen}{_IS_INDEXED}{_ORDER_BY_INDEX}) UNION ALL (SELECT message_pk, {beside}"
+            unindexed_sql = f"{chosen}{_IS_NOT_INDEXED}{_ORDER_BY_COSINE}"
+            rows = f"{chosen}{_IS_INDEXED}{_ORDER_BY_INDEX}) UNION ALL (SELECT message_pk, {unindexed_sql}"
             found = _run_cosine_query(connection, rows, len(query), model, values)
         # The index does not filter by tenant and stops after max_scan_tuples. If it found too few, compare exactly.
         if found is None or len(found[0]) < min(limit, within.count):
@@ -309,11 +311,11 @@ def find_nearest(
 def _should_use_index(
     database: Database,
     connection: PoolProxiedConnection,
-    of: tuple[int, int],
+    identity: tuple[int, int],
     limit: int,
     within: VectorSearchFilter,
 ) -> bool:
-    config, (model, dimension) = database.config.postgres, of
+    config, (model, dimension) = database.config.postgres, identity
     if dimension > MAX_INDEXED_DIMENSIONS or within.count * dimension <= config.exact_numbers:
         return False
     cursor = connection.cursor()

@@ -81,7 +81,9 @@ def unpack_terms(vector: str) -> list[str]:
 
 
 def find_postings(
-    connection: PoolProxiedConnection, terms: Sequence[str], of: Literal["messages", "knowledge"] = "messages"
+    connection: PoolProxiedConnection,
+    terms: Sequence[str],
+    table: Literal["messages", "knowledge"] = "messages",
 ) -> Postings:
     """Return the occurrences of the terms in messages or in knowledge."""
     import numpy as np  # noqa: PLC0415 - slow import, needed only for recall
@@ -89,7 +91,7 @@ def find_postings(
     query = " | ".join(_quote_term(term) for term in terms)
     cursor = connection.cursor()
     try:
-        cursor.execute(_POSTINGS_QUERY.format(of=of), (query, list(terms)))
+        cursor.execute(_POSTINGS_QUERY.format(of=table), (query, list(terms)))
         found = cursor.fetchall()
     finally:
         cursor.close()

@@ -24,7 +24,7 @@ MESSAGES_DDL = (
     """CREATE VIRTUAL TABLE lmt_messages_terms USING fts5(
         terms, content='lmt_messages', content_rowid='pk', tokenize="ascii tokenchars '_'"
     )""",
-    "CREATE VIRTUAL TABLE lmt_messages_places USING fts5vocab(lmt_messages_terms, instance)",
+    "CREATE VIRTUAL TABLE lmt_messages_term_instances USING fts5vocab(lmt_messages_terms, instance)",
     """CREATE TRIGGER lmt_messages_terms_add AFTER INSERT ON lmt_messages WHEN new.terms IS NOT NULL BEGIN
         INSERT INTO lmt_messages_terms(rowid, terms) VALUES (new.pk, new.terms);
     END""",
@@ -37,7 +37,7 @@ DDL = (
     """CREATE VIRTUAL TABLE lmt_knowledge_terms USING fts5(
         terms, content='lmt_knowledge', content_rowid='pk', tokenize="ascii tokenchars '_'"
     )""",
-    "CREATE VIRTUAL TABLE lmt_knowledge_places USING fts5vocab(lmt_knowledge_terms, instance)",
+    "CREATE VIRTUAL TABLE lmt_knowledge_term_instances USING fts5vocab(lmt_knowledge_terms, instance)",
     """CREATE TRIGGER lmt_knowledge_terms_add AFTER INSERT ON lmt_knowledge WHEN new.terms IS NOT NULL BEGIN
         INSERT INTO lmt_knowledge_terms(rowid, terms) VALUES (new.pk, new.terms);
     END""",
@@ -67,22 +67,24 @@ def unpack_terms(stored: str) -> list[str]:
 
 
 def find_postings(
-    connection: PoolProxiedConnection, terms: Sequence[str], of: Literal["messages", "knowledge"] = "messages"
+    connection: PoolProxiedConnection,
+    terms: Sequence[str],
+    table: Literal["messages", "knowledge"] = "messages",
 ) -> Postings:
     """Return the occurrences of the terms in messages or in knowledge."""
     import numpy as np  # noqa: PLC0415 - slow import, needed only for recall
 
     marks = ",".join("?" * len(terms))
     # One text with all occurrences of a term: fetching a row for each costs more than finding them.
-    query = f"SELECT term, group_concat(doc) FROM lmt_{of}_places WHERE term IN ({marks}) GROUP BY term"  # noqa: S608 - only placeholders
+    query = f"SELECT term, group_concat(doc) FROM lmt_{table}_term_instances WHERE term IN ({marks}) GROUP BY term"  # noqa: S608 - only placeholders
     cursor = connection.cursor()
     try:
         cursor.execute(query, terms)
         rows = cursor.fetchall()
     finally:
         cursor.close()
-    sizes = [places.count(",") + 1 for _, places in rows]
-    each = np.fromstring(",".join(places for _, places in rows), np.int64, sep=",")
+    sizes = [documents.count(",") + 1 for _, documents in rows]
+    each = np.fromstring(",".join(documents for _, documents in rows), np.int64, sep=",")
     # Term number and message key are packed into one integer, so that one sort groups equal pairs. The length of
     # each group is the number of occurrences.
     together = np.sort(np.repeat(np.arange(len(rows)) << _KEY_BITS, sizes) | each)

@@ -131,10 +131,12 @@ def build_adjacent_span(anchor: TimeSpan, unit: str, step: int) -> TimeSpan:
     return TimeSpan(anchor.end, shift_by_units(anchor.end, unit, step))
 
 
-def slice_span(span: TimeSpan, first: int, last: int, of: int = 3) -> TimeSpan:
+def slice_span(span: TimeSpan, first: int, last: int, parts: int = 3) -> TimeSpan:
     """Return a part of a span in whole days."""
     days = (span.end - span.start).days
-    return TimeSpan(span.start + DAY * round(days * first / of), span.start + DAY * round(days * last / of))
+    return TimeSpan(
+        span.start + DAY * round(days * first / parts), span.start + DAY * round(days * last / parts)
+    )
 
 
 def pick_occurrence(repeated: SpanFactory, which: PeriodChoice, now: datetime) -> TimeSpan | None:

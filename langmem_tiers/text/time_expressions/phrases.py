@@ -68,14 +68,14 @@ class PhraseReader(PointReader):
     def _read_part(self, index: int) -> TimeMatch | None:
         """Read early May, the end of last year, the first half of 2023."""
         at = self.skip_word(index, "the")
-        word, of = self.word(at), self.skip_word(at + 1, "of", "in", "-")
-        if word in vocabulary.SPAN_PARTS and (of > at + 1 or word in vocabulary.SPAN_PARTS_WITHOUT_OF):
+        word, end = self.word(at), self.skip_word(at + 1, "of", "in", "-")
+        if word in vocabulary.SPAN_PARTS and (end > at + 1 or word in vocabulary.SPAN_PARTS_WITHOUT_OF):
             first, last, count = *vocabulary.SPAN_PARTS[word], 3
         elif word in {"first", "second"} and self.word(at + 1) == "half" and self.word(at + 2) == "of":
-            first, last, count, of = vocabulary.ORDINALS[word] - 1, vocabulary.ORDINALS[word], 2, at + 3
+            first, last, count, end = vocabulary.ORDINALS[word] - 1, vocabulary.ORDINALS[word], 2, at + 3
         else:
             return None
-        whole = self.read_point(of, is_sure=True)
+        whole = self.read_point(end, is_sure=True)
         if whole is None or whole.span is None or whole.unit not in _DIVISIBLE_UNITS:
             return None
         return whole._replace(span=slice_span(whole.span, first, last, count), unit="part")

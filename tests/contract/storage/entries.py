@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers.common.entries import EntryOverride, EntryState, Tier
-from langmem_tiers.common.messages import SUMMARY_PREFIX, Role, ToolCall
+from langmem_tiers.common.messages import SUMMARY_PREFIX, MessageToolCall, Role
 from langmem_tiers.errors import LangmemTiersError, MessageNotFoundError, SessionNotFoundError
 from langmem_tiers.sessions.models import RollUp
 from langmem_tiers.testing.threads import run_in_threads
@@ -37,7 +37,7 @@ FULL_MARK = EntryOverride(
     state=EntryState.COMPRESSED,
     relevance=0.123456789,
     content="[user] Hello é 😀",
-    tool_calls=(ToolCall("c1", "search", '{"q": 1'), ToolCall("c2", "😀 \0 \ud83d", "")),
+    tool_calls=(MessageToolCall("c1", "search", '{"q": 1'), MessageToolCall("c2", "😀 \0 \ud83d", "")),
     token_count=2**40,
     reason="duplicate of m2 é 😀",
     changed_at=datetime(2024, 2, 29, 23, 59, 59, 999999, tzinfo=UTC),
@@ -97,20 +97,20 @@ class OverrideRepositoryConformance(StoreConformance):
         view = entries.get_view(key, 9)
         for number in range(3):
             stores.messages.append(key, [message(id=f"{number}")], NOW)
-            view = entries.get_view(key, 9, held=view)
+            view = entries.get_view(key, 9, known_view=view)
             assert view == entries.get_view(key, 9)
-        assert entries.get_view(key, 9, held=view) is view
+        assert entries.get_view(key, 9, known_view=view) is view
         mark(entries, key, "1", PROMOTED)
-        view = entries.get_view(key, 9, held=view)
+        view = entries.get_view(key, 9, known_view=view)
         assert [item.override for item in view.items] == [None, PROMOTED, None]
         mark(entries, key, "1", None)
-        assert entries.get_view(key, 9, held=view) == entries.get_view(key, 9)
+        assert entries.get_view(key, 9, known_view=view) == entries.get_view(key, 9)
         assert entries.apply(key, {}, roll_up=roll_up(before="2", hidden=2), was_hidden=0)
-        view = entries.get_view(key, 9, held=view)
+        view = entries.get_view(key, 9, known_view=view)
         assert ids(view) == ["s", "2"]
         stores.messages.append(key, [message(id="3")], NOW)
-        assert entries.get_view(key, 9, held=view) == entries.get_view(key, 9)
-        assert entries.get_view(key, 9, held=view).hidden_count == 2
+        assert entries.get_view(key, 9, known_view=view) == entries.get_view(key, 9)
+        assert entries.get_view(key, 9, known_view=view).hidden_count == 2
 
     def test_an_earlier_view_does_not_grow_beyond_the_limit(
         self, stores: Stores, entries: OverrideRepository, key: int
@@ -118,7 +118,7 @@ class OverrideRepositoryConformance(StoreConformance):
         fill(stores, key, 3)
         view = entries.get_view(key, 4)
         stores.messages.append(key, [message(id=name) for name in "abc"], NOW)
-        assert ids(entries.get_view(key, 4, held=view)) == ["2", "a", "b", "c"]
+        assert ids(entries.get_view(key, 4, known_view=view)) == ["2", "a", "b", "c"]
 
     def test_a_message_is_found_by_its_key_in_the_view(
         self, stores: Stores, entries: OverrideRepository, key: int
@@ -137,7 +137,7 @@ class OverrideRepositoryConformance(StoreConformance):
             FULL_MARK,
             replace(FULL_MARK, tool_calls=(), content="", token_count=0, relevance=0.0),
             replace(FULL_MARK, content=ANY_TEXT),
-            replace(FULL_MARK, tool_calls=(ToolCall("c", ANY_TEXT, ANY_TEXT),)),
+            replace(FULL_MARK, tool_calls=(MessageToolCall("c", ANY_TEXT, ANY_TEXT),)),
             replace(FULL_MARK, reason=ANY_TEXT),
         ],
         ids=["bare", "promoted", "archived", "all", "empty", "any content", "any call", "any reason"],

@@ -12,7 +12,7 @@ import pytest
 
 from langmem_tiers.common.clock import to_microseconds
 from langmem_tiers.common.entries import EntryOverride, Tier
-from langmem_tiers.common.messages import SUMMARY_PREFIX, Role, ToolCall
+from langmem_tiers.common.messages import SUMMARY_PREFIX, MessageToolCall, Role
 from langmem_tiers.errors import LangmemTiersError
 from langmem_tiers.testing.threads import run_in_threads
 from langmem_tiers.text.tokenize import count_words, extract_terms
@@ -140,7 +140,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
         assert rows.positions[:4].tolist() == sorted(set(rows.positions[:4].tolist()))
         assert [roles[role] for role in rows.roles] == [m.role for m in batch] + [Role.USER]
         assert rows.lengths.tolist() == [3, 1, 1, 0, 0]
-        assert rows.asks.tolist() == [False, True, True, False, False]
+        assert rows.is_question.tolist() == [False, True, True, False, False]
         assert list(rows.speakers) == ["ann lee", "toma", None, None, None]
         assert ((rows.importance >= 0) & (rows.importance <= 1)).all()
 
@@ -210,7 +210,7 @@ class RecallIndexRepositoryConformance(StoreConformance):
     def test_messages_are_found_with_override_and_session(
         self, talk: Talk, entries: OverrideRepository
     ) -> None:
-        call = ToolCall("c", "search", ANY_TEXT)
+        call = MessageToolCall("c", "search", ANY_TEXT)
         for number, name in enumerate(HOSTILE_NAMES):
             said = replace(message(ANY_TEXT, id=f"{number}"), name=ANY_TEXT, tool_calls=(call,))
             talk.stores.messages.append(talk.beside(name).key, [said], NOW)

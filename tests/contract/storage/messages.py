@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, Role, ToolCall
+from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, MessageToolCall, Role
 from langmem_tiers.errors import MessageConflictError, MessageNotFoundError, SessionNotFoundError
 from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import (
@@ -35,7 +35,7 @@ class MessageStoreConformance(StoreConformance):
             token_count=17,
             token_counter="test",
             name="Ag\0ent",
-            tool_calls=(ToolCall("c1", "search", '{"q": 1'), ToolCall("c2", "\udfff")),
+            tool_calls=(MessageToolCall("c1", "search", '{"q": 1'), MessageToolCall("c2", "\udfff")),
             tool_call_id="c0",
             payload_json='{"a":[1,2.5,null,true,"\ud83d\ude00"],"":{}}',
         )

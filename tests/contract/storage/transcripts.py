@@ -195,14 +195,14 @@ class TranscriptStoreConformance(StoreConformance):
             (REPLACED, "c", "ab"), (REMOVED, "a", "b"), (ACTIVE, "c", "bc"), (ACTIVE, "a", "abc")
         ):  # fmt: skip
             helper.put(listing, message_id)
-            view = entries.get_view(helper.key, 9, held=view)
+            view = entries.get_view(helper.key, 9, known_view=view)
             assert "".join(item.message.id for item in view.items) == left
             assert view == entries.get_view(helper.key, 9)
         helper.lists.apply_change(
             helper.key, ListChange({}, (message(id="d"),), REPLACED), NOW, revision=None
         )
         helper.say("e")
-        view = entries.get_view(helper.key, 9, held=view)
+        view = entries.get_view(helper.key, 9, known_view=view)
         assert "".join(item.message.id for item in view.items) == "abce"
 
     @pytest.mark.parametrize("listing", Listing)

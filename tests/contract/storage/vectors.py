@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from langmem_tiers.recall.records import TrialRecord, Trust, VectorSearchFilter
+from langmem_tiers.recall.records import Trust, TrustSampleRecord, VectorSearchFilter
 from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import ANY_TEXT, NOW, StoreConformance, Stores
 from tests.contract.storage.indexed import SIZE, THREADS, VectorHelper, by_key, cosines_of, some_vectors
@@ -107,7 +107,7 @@ class VectorRepositoryConformance(StoreConformance):
 
     def test_the_trust_of_a_model_is_stored_until_an_erasure(self, helper: VectorHelper) -> None:
         helper.fill(1)
-        tenant, found = helper.tenant(), (TrialRecord(9, 8, 7, 6), Trust(0.25, 1 / 3))
+        tenant, found = helper.tenant(), (TrustSampleRecord(9, 8, 7, 6), Trust(0.25, 1 / 3))
         assert helper.vectors.get_trust(tenant, helper.model) is None
         helper.vectors.update_trust(tenant, helper.model, *found)
         assert helper.vectors.get_trust(tenant, helper.model) == found
@@ -120,8 +120,8 @@ class VectorRepositoryConformance(StoreConformance):
 
     def test_a_later_trust_replaces_the_earlier_one(self, helper: VectorHelper) -> None:
         helper.fill(1)
-        tenant, last = helper.tenant(), (TrialRecord(2, 2, 2, 2), Trust(0.2))
-        helper.vectors.update_trust(tenant, helper.model, TrialRecord(1, 1, 1, 1), Trust(0.1))
+        tenant, last = helper.tenant(), (TrustSampleRecord(2, 2, 2, 2), Trust(0.2))
+        helper.vectors.update_trust(tenant, helper.model, TrustSampleRecord(1, 1, 1, 1), Trust(0.1))
         helper.vectors.update_trust(tenant, helper.model, *last)
         assert helper.vectors.get_trust(tenant, helper.model) == last
 
@@ -129,7 +129,7 @@ class VectorRepositoryConformance(StoreConformance):
         self, helper: VectorHelper
     ) -> None:
         helper.fill(1)
-        tenant, tried = helper.tenant(), TrialRecord(1, 1, 1, 1)
+        tenant, tried = helper.tenant(), TrustSampleRecord(1, 1, 1, 1)
         for other in (replace(tenant, key=2**40), replace(tenant, erasure_epoch=tenant.erasure_epoch + 1)):
             helper.vectors.update_trust(other, helper.model, tried, Trust(0.1))
             assert helper.vectors.get_trust(other, helper.model) is None
