@@ -27,7 +27,7 @@ from langmem_tiers.sessions.batch_models import Acknowledge, WriterConfig
 from langmem_tiers.sessions.batch_writer import delete_erased_from_writers
 from langmem_tiers.sessions.service import complete_drafts
 from langmem_tiers.storage.migrations import get_database_id
-from langmem_tiers.tuning.background import ChangedNamespaces
+from langmem_tiers.tuning.scheduler import ChangedNamespaces
 from langmem_tiers.tuning.service import Optimizer
 from langmem_tiers.wiring import (
     EngineOptions,

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.sessions.batch_models import WriterConfig
     from langmem_tiers.telemetry.instruments import Metrics, Tracer
-    from langmem_tiers.tuning.background import ChangedNamespaces
+    from langmem_tiers.tuning.scheduler import ChangedNamespaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

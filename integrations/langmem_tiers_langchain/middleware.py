@@ -17,8 +17,8 @@ from langmem_tiers import BudgetExceededError, LangmemTiersError
 from langmem_tiers_langchain.namespaces import RunLocator
 from langmem_tiers_langchain.prompt_budget import PromptBudgeter, TokenCalibration
 from langmem_tiers_langchain.recorder import ThreadRecorder
-from langmem_tiers_langchain.repair import repair_tool_calls
 from langmem_tiers_langchain.thread_view import RenderedThread, ThreadRenderer
+from langmem_tiers_langchain.tool_call_repair import repair_tool_calls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers import MessageConflictError, SessionNotFoundError
 from langmem_tiers_langchain.convert import get_stored_id, is_added_by_middleware, to_draft, to_message
-from langmem_tiers_langchain.repair import list_unique_calls
+from langmem_tiers_langchain.tool_call_repair import list_unique_calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

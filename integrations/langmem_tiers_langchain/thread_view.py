@@ -11,7 +11,7 @@ from langmem_tiers import BudgetExceededError, Compressor
 from langmem_tiers.integration_kit import FRAME_TOKENS, REPLY_TOKENS, neutralize_fence_tags, wrap_in_fence
 from langmem_tiers_langchain.convert import SOURCE_METADATA, is_added_by_middleware, part_tokens
 from langmem_tiers_langchain.message_edits import prepend_text, replace_text, shorten_message
-from langmem_tiers_langchain.repair import repair_tool_calls
+from langmem_tiers_langchain.tool_call_repair import repair_tool_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from langmem_tiers_llamaindex.block import TieredMemoryBlock
     from langmem_tiers_llamaindex.chat_store import TieredChatStore, TieredSyncChatStore
     from langmem_tiers_llamaindex.convert import message_tokens, to_draft, to_message
-    from langmem_tiers_llamaindex.engines import attach
+    from langmem_tiers_llamaindex.engine_references import attach
     from langmem_tiers_llamaindex.events import MemoryFailedEvent, MemoryRetrievedEvent, MemoryStoredEvent
     from langmem_tiers_llamaindex.memory import TieredMemory
     from langmem_tiers_llamaindex.models import LlamaIndexEmbedder, LlamaIndexModel, OfflineEmbedding
@@ -26,7 +26,7 @@ else:
             ".block": "TieredMemoryBlock",
             ".chat_store": "TieredChatStore TieredSyncChatStore",
             ".convert": "message_tokens to_draft to_message",
-            ".engines": "attach",
+            ".engine_references": "attach",
             ".events": "MemoryFailedEvent MemoryRetrievedEvent MemoryStoredEvent",
             ".memory": "TieredMemory",
             ".models": "LlamaIndexEmbedder LlamaIndexModel OfflineEmbedding",

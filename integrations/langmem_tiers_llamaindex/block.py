@@ -26,7 +26,7 @@ from langmem_tiers.integration_kit import (
     resolve_namespace,
 )
 from langmem_tiers_llamaindex.convert import protect_placeholders, to_draft
-from langmem_tiers_llamaindex.engines import EngineBackedModel
+from langmem_tiers_llamaindex.engine_references import EngineBackedModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,8 @@ from pydantic import PrivateAttr
 
 from langmem_tiers import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
 from langmem_tiers.integration_kit import Listing
-from langmem_tiers_llamaindex.engines import EngineBackedModel
-from langmem_tiers_llamaindex.keyed_lists import KeyedMessageLists
+from langmem_tiers_llamaindex.engine_references import EngineBackedModel
+from langmem_tiers_llamaindex.message_lists import KeyedMessageLists
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import ChatMessage

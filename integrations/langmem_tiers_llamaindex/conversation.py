@@ -19,8 +19,8 @@ from langmem_tiers_llamaindex.events import (
     MemoryStoredEvent,
     dispatcher,
 )
-from langmem_tiers_llamaindex.layout import cut_to_limit
 from langmem_tiers_llamaindex.message_codec import decode_chat_message
+from langmem_tiers_llamaindex.message_layout import cut_to_limit
 from langmem_tiers_llamaindex.turn_state import get_turn_registry
 
 if TYPE_CHECKING:

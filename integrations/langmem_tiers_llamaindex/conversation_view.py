@@ -14,13 +14,13 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from langmem_tiers import BudgetExceededError, Message, Role, StorageError
 from langmem_tiers.integration_kit import IN_LIST, NO_RESULT_TEXT, neutralize_fence_tags, wrap_in_fence
 from langmem_tiers_llamaindex.convert import map_text, protect_placeholders, to_message
-from langmem_tiers_llamaindex.layout import ViewParts, arrange_messages, cut_to_limit
+from langmem_tiers_llamaindex.message_layout import ViewParts, arrange_messages, cut_to_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langmem_tiers import Hit, MemoryContext, MemoryEngine, MessageToolCall, Session
-    from langmem_tiers_llamaindex.layout import InsertMethod
+    from langmem_tiers_llamaindex.message_layout import InsertMethod
     from langmem_tiers_llamaindex.token_counter import TokenCountCache
     from langmem_tiers_llamaindex.turn_state import TurnState
 

@@ -17,9 +17,9 @@ from langmem_tiers.integration_kit import check_engine, check_name, check_namesp
 from langmem_tiers_llamaindex.chat_store import TieredSyncChatStore
 from langmem_tiers_llamaindex.conversation import ChatConversation
 from langmem_tiers_llamaindex.conversation_view import ViewRequest
-from langmem_tiers_llamaindex.engines import build_engine_reference, resolve_engine
+from langmem_tiers_llamaindex.engine_references import build_engine_reference, resolve_engine
 from langmem_tiers_llamaindex.events import dispatcher
-from langmem_tiers_llamaindex.layout import InsertMethod  # noqa: TC001 - pydantic reads it
+from langmem_tiers_llamaindex.message_layout import InsertMethod  # noqa: TC001 - pydantic reads it
 from langmem_tiers_llamaindex.token_counter import LlamaIndexCounter, get_token_count_cache
 from langmem_tiers_llamaindex.turn_state import get_turn_registry
 

@@ -11,7 +11,7 @@ from langmem_tiers.common.messages import check_time
 from langmem_tiers.common.namespaces import check_name, check_namespace
 from langmem_tiers.compression.summarizer import Summarizer
 from langmem_tiers.context_files.compaction import compact
-from langmem_tiers.context_files.exchange import EngineEndpoint, export_context, import_context
+from langmem_tiers.context_files.engine_transfer import EngineEndpoint, export_context, import_context
 from langmem_tiers.context_files.facts import FactSearch, extract_facts
 from langmem_tiers.context_files.file_store import FileContextStore
 from langmem_tiers.context_files.models import ContextData
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.clock import Clock
     from langmem_tiers.common.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.context_files.compaction import CompactionReport
-    from langmem_tiers.context_files.exchange import ContextImportReport
+    from langmem_tiers.context_files.engine_transfer import ContextImportReport
     from langmem_tiers.context_files.facts import FactHits, FactsReport
     from langmem_tiers.context_files.store_models import ContextStore
     from langmem_tiers.context_files.versions import ContextDiff

@@ -11,8 +11,8 @@ from langmem_tiers.common.entries import Tier
 from langmem_tiers.common.messages import MessageToolCall
 from langmem_tiers.common.namespaces import build_namespace_key, escape, parse_namespace_key, unescape
 from langmem_tiers.erasure.deletion import delete_namespace_rows, delete_planned, read_change_stamp
+from langmem_tiers.erasure.derived_data import SourceFinder, build_message_sources
 from langmem_tiers.erasure.records import ErasureImpact, MessageRef, SessionRef, SessionViewState
-from langmem_tiers.erasure.sources import SourceFinder, build_message_sources
 from langmem_tiers.items.repository import delete_session_items, split_parameters
 from langmem_tiers.sessions.message_sql import IS_IN_LIST, from_message_row
 from langmem_tiers.sessions.repository import delete_sessions, is_user_namespace

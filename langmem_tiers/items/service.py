@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langmem_tiers.common.background_tasks import Sweeper
 from langmem_tiers.common.checks import check_positive, check_whole
 from langmem_tiers.common.json_values import to_json
 from langmem_tiers.common.messages import check_time
 from langmem_tiers.common.namespaces import check_key, check_namespace
+from langmem_tiers.common.workers import Sweeper
 from langmem_tiers.config import MAX_LIMIT
 from langmem_tiers.errors import InvalidInputError, InvalidMessageError
 from langmem_tiers.items.models import ItemChange, ItemHit, ItemWrite, check_filter, matches

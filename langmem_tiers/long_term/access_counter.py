@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common import fork_safety
-from langmem_tiers.common.background_tasks import BackgroundWorker
+from langmem_tiers.common.workers import BackgroundWorker
 from langmem_tiers.errors import StorageError
 from langmem_tiers.long_term.records import Access
 

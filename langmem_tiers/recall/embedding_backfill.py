@@ -19,10 +19,10 @@ from langmem_tiers.errors import EmbeddingError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from langmem_tiers.common.background_tasks import BackgroundWorker
     from langmem_tiers.common.clock import Clock
     from langmem_tiers.common.leases import Lease
     from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.workers import BackgroundWorker
     from langmem_tiers.config import EmbeddingConfig
     from langmem_tiers.recall.arrays import Floats
     from langmem_tiers.recall.embedders.embedding import EmbeddingClient

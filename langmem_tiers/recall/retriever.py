@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common import fork_safety
-from langmem_tiers.common.background_tasks import BackgroundWorker
 from langmem_tiers.common.entries import Entry
 from langmem_tiers.common.recall_strategy import Strategy
+from langmem_tiers.common.workers import BackgroundWorker
 from langmem_tiers.errors import StorageError
 from langmem_tiers.recall.embedding_backfill import EmbeddingBackfill, QueryVector
 from langmem_tiers.recall.models import Hit, Recall

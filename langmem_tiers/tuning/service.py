@@ -19,7 +19,6 @@ from langmem_tiers.sessions.compression_target import SessionLoad
 from langmem_tiers.sessions.models import Savings
 from langmem_tiers.sessions.session_view import SessionView
 from langmem_tiers.telemetry.instruments import Operation
-from langmem_tiers.tuning.background import BackgroundRunner, ChangedNamespaces
 from langmem_tiers.tuning.models import (
     EfficiencyReport,
     TuningParameters,
@@ -27,6 +26,7 @@ from langmem_tiers.tuning.models import (
     TuningSnapshotPage,
     TuningState,
 )
+from langmem_tiers.tuning.scheduler import BackgroundRunner, ChangedNamespaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

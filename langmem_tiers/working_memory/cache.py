@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.background_tasks import Sweeper
 from langmem_tiers.common.fork_safety import register_fork_aware
 from langmem_tiers.common.tool_call_groups import find_tool_spans
+from langmem_tiers.common.workers import Sweeper
 from langmem_tiers.errors import LangmemTiersError
 from langmem_tiers.working_memory.models import WorkingStatus
 from langmem_tiers.working_memory.session_writer import WorkingMemoryWriter

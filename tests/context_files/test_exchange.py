@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from langmem_tiers import MemoryEngine, MessageDraft, MessageToolCall, Role
-from langmem_tiers.context_files.exchange import export_context, import_context
+from langmem_tiers.context_files.engine_transfer import export_context, import_context
 from langmem_tiers.context_files.models import ContextData, HistoryEntry
 from langmem_tiers.context_files.serializer import context_to_bytes
 from langmem_tiers.context_files.service import ContextFiles, _build_endpoint

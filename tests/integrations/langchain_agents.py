@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
-from langmem_tiers_langchain.repair import list_unique_calls
+from langmem_tiers_langchain.tool_call_repair import list_unique_calls
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langmem_tiers.integration_kit import NO_RESULT_TEXT
 from langmem_tiers_langchain.convert import SOURCE_METADATA
-from langmem_tiers_langchain.repair import list_unique_calls, repair_tool_calls
+from langmem_tiers_langchain.tool_call_repair import list_unique_calls, repair_tool_calls
 from tests.integrations.langchain_agents import check_tool_call_order
 
 CALLS = st.lists(st.sampled_from("abcd"), max_size=3, unique=True)

@@ -38,7 +38,7 @@ with warnings.catch_warnings():
     from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer, Memory
     from llama_index.core.storage.chat_store.base_db import MessageStatus
 
-    from langmem_tiers_llamaindex import TieredChatStore, TieredMemory, TieredSyncChatStore, keyed_lists
+    from langmem_tiers_llamaindex import TieredChatStore, TieredMemory, TieredSyncChatStore
     from tests.contract.chat_stores import AsyncChatStoreConformance, ChatStoreConformance
     from tests.contract.chat_stores.base import said, text, texts
 
@@ -143,7 +143,7 @@ class TestNames:
     def test_keys_on_several_pages_are_all_listed_once(
         self, engine: MemoryEngine, namespace: list[str] | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(keyed_lists, "_PAGE_SIZE", 2)
+        monkeypatch.setattr(message_lists, "_PAGE_SIZE", 2)
         store = TieredSyncChatStore(engine, namespace=namespace)
         for name in "abcde":
             store.set_messages(name, said(name))
@@ -152,7 +152,7 @@ class TestNames:
     def test_deleting_a_key_erases_its_archived_sessions_from_all_pages(
         self, store: TieredSyncChatStore, engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(keyed_lists, "_PAGE_SIZE", 1)
+        monkeypatch.setattr(message_lists, "_PAGE_SIZE", 1)
         for name in "abc":
             store.set_messages(name, said(f"The {name} is green."))
             engine.session("ada", name).set_aside()

@@ -37,7 +37,7 @@ with warnings.catch_warnings():
         ToolCallBlock,
     )
 
-    from langmem_tiers_llamaindex.layout import can_begin, cut_to_limit, find_unsafe_cuts
+    from langmem_tiers_llamaindex.message_layout import can_begin, cut_to_limit, find_unsafe_cuts
     from langmem_tiers_llamaindex.token_counter import TokenCountCache
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.common.messages import Role
 from langmem_tiers.sessions.redis.connection import RedisConnection
-from langmem_tiers.sessions.redis.windows import from_window_member, to_scores, to_window_member
+from langmem_tiers.sessions.redis.message_windows import from_window_member, to_scores, to_window_member
 from langmem_tiers.sessions.session_version import SessionWrite
 from tests.waiting import LIMIT_SECONDS
 

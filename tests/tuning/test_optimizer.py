@@ -13,8 +13,8 @@ from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, OptimizerCon
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from langmem_tiers.testing.threads import run_in_threads
 from langmem_tiers.tuning import TuningParameters
-from langmem_tiers.tuning.background import ChangedNamespaces
 from langmem_tiers.tuning.models import TuningSnapshot, TuningState
+from langmem_tiers.tuning.scheduler import ChangedNamespaces
 from tests.facts.learning_processes import optimize_often
 from tests.faults.parallel_children import run_at_once
 from tests.fork_server import fork_server

@@ -9,11 +9,6 @@ from typing import TYPE_CHECKING
 from langmem_tiers.compression.fact_finder import FactFinder, contains_fact, select_outermost
 from langmem_tiers.compression.llm_fallback import BoundedModel
 from langmem_tiers.compression.tool_output.detection import detect_content_type
-from langmem_tiers.compression.tool_output.elements import (
-    extract_elements,
-    limit_read_text,
-    to_output_content,
-)
 from langmem_tiers.compression.tool_output.error_advice import read_error
 from langmem_tiers.compression.tool_output.key_sentences import (
     CandidateLine,
@@ -22,6 +17,11 @@ from langmem_tiers.compression.tool_output.key_sentences import (
 )
 from langmem_tiers.compression.tool_output.llm_summary import ModelSummary, ask_model
 from langmem_tiers.compression.tool_output.models import CompressedExtraction, CompressionContentType
+from langmem_tiers.compression.tool_output.page_elements import (
+    extract_elements,
+    limit_read_text,
+    to_output_content,
+)
 from langmem_tiers.compression.tool_output.urls import MAX_URLS, ExtractedUrls, extract_all_urls
 from langmem_tiers.text.facts import FactKind
 from langmem_tiers.text.sentences import find_largest_fitting, shorten_text
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.ports import LanguageModel, TokenCounter
     from langmem_tiers.compression.fact_finder import FactSpan
-    from langmem_tiers.compression.tool_output.elements import ToolOutputContent
     from langmem_tiers.compression.tool_output.models import ErrorDetails
+    from langmem_tiers.compression.tool_output.page_elements import ToolOutputContent
     from langmem_tiers.compression.tool_output.pages import ExtractedElements
 
 

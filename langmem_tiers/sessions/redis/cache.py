@@ -11,7 +11,7 @@ from langmem_tiers.errors import StorageUnavailableError
 from langmem_tiers.sessions.message_repository import build_session_not_found_error
 from langmem_tiers.sessions.models import IN_LIST, VersionedMessages
 from langmem_tiers.sessions.redis.connection import RedisConnection, RedisStatus
-from langmem_tiers.sessions.redis.windows import RedisWindows, WindowKind
+from langmem_tiers.sessions.redis.message_windows import RedisWindows, WindowKind
 from langmem_tiers.sessions.session_version import SessionVersionRepository, SessionWrite, to_session_version
 from langmem_tiers.storage.migrations import get_database_id
 
