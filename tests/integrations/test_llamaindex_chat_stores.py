@@ -38,7 +38,7 @@ with warnings.catch_warnings():
     from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer, Memory
     from llama_index.core.storage.chat_store.base_db import MessageStatus
 
-    from langmem_tiers_llamaindex import TieredChatStore, TieredMemory, TieredSyncChatStore
+    from langmem_tiers_llamaindex import TieredChatStore, TieredMemory, TieredSyncChatStore, message_lists
     from tests.contract.chat_stores import AsyncChatStoreConformance, ChatStoreConformance
     from tests.contract.chat_stores.base import said, text, texts
 
