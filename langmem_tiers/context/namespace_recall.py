@@ -85,13 +85,17 @@ def _execute_recall(
     max_memory_hits: int | None,
 ) -> Recall:
     # Messages first: their recall reads the changes of the namespace, with the flag that may_have_knowledge() returns.
-    if request.filters is None or request.filters.messages:
+    searches_messages = request.filters is None or request.filters.messages
+    if searches_messages:
         recall = services.retriever.recall(namespace, build_message_request(request), counts=counts)
     else:
         recall = Recall(query=request.query.text, hits=(), strategy=request.strategy, candidates=0)
-    # The cached flag covers current knowledge only: a request for the past must look for former values.
+    # The cached flag covers current knowledge only: a request for the past must look for former values. Without a
+    # recall of messages, the flag may be older than the newest knowledge.
     is_historical = request.filters is not None and request.filters.valid_at is not None
-    searches_knowledge = is_historical or services.retriever.may_have_knowledge(namespace)
+    searches_knowledge = (
+        not searches_messages or is_historical or services.retriever.may_have_knowledge(namespace)
+    )
     knowledge_hits = (
         find_knowledge_hits(services.get_knowledge(namespace), services.counter, namespace, request)
         if searches_knowledge

@@ -64,6 +64,17 @@ def test_filters_are_exact_for_knowledge(where: Namespace, filters: RecallFilter
         assert all(hit.message is None for hit in hits)
 
 
+def test_new_knowledge_is_found_without_messages_after_a_recall_that_saw_none(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    namespace = engine.namespace(tenant)
+    namespace.session("s").add("user", "The harbor opens at noon.")
+    assert [hit.knowledge for hit in namespace.recall("harbor")] == [None]
+    namespace.knowledge.store("domain", "harbor", "closed in winter")
+    (hit,) = namespace.recall("harbor", filters=RecallFilters(messages=False))
+    assert hit.entry.content == "harbor: closed in winter"
+
+
 def test_several_categories_are_searched(where: Namespace) -> None:
     filters = RecallFilters(categories={"domain", "user_preference"})
     hits = where.recall("fee of the boat, and dinner?", filters=filters).hits
