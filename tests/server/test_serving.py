@@ -17,7 +17,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from langmem_tiers import MemoryEngine, OfflineEmbedder
+from langmem_tiers.cli.commands import serve
 from langmem_tiers.server import ServerConfig
+from langmem_tiers.server.config import is_host_allowed
 from langmem_tiers.testing import HashEmbedder
 from tests.cli.command_runner import run
 from tests.waiting import LIMIT_SECONDS
@@ -148,6 +150,25 @@ def test_other_hosts_require_a_token(database: Path) -> None:
     done = run("serve", "-d", database, "--host", "0.0.0.0", "--port", 0)  # noqa: S104 - it is refused
     assert done.code == 1
     assert "--token-file" in done.err
+
+
+@pytest.mark.parametrize(
+    ("address", "line"),
+    [
+        ("0.0.0.0", "Listening on all addresses, port 8790; open http://127.0.0.1:8790/."),  # noqa: S104 - no socket
+        ("::", "Listening on all addresses, port 8790; open http://[::1]:8790/."),
+        ("::1", "Serving at http://[::1]:8790/ - open it in a browser."),
+        ("192.0.2.1", "Serving at http://192.0.2.1:8790/ - open it in a browser."),
+    ],
+)
+def test_the_printed_url_is_one_that_the_server_answers(address: str, line: str) -> None:
+    described, *_ = serve._describe_server((address, 8790), needs_token=True)
+    assert described.startswith(line)
+    assert ("--allowed-host" in described) == described.startswith("Listening")
+    host = re.search(r"http://\[?([^/\]]+?)\]?:8790/", described)
+    assert host is not None
+    # A connection to a loopback address arrives there, on whichever address the server listens.
+    assert is_host_allowed(host[1], host[1], ())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import signal
 import socket
 from contextlib import contextmanager
 from pathlib import Path  # noqa: TC003 - typer reads the annotations at run time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -87,7 +87,9 @@ def serve_command(  # noqa: PLR0913 - one parameter per option
             _check_tokens_required(listener, has_tokens=bool(config.tokens))
             server = _build_server(create_app(engine, config=config, registry=registry))
             with _stop_on_signals(server):
-                printer.print_result(None, _describe_server(listener, needs_token=bool(config.tokens)))
+                printer.print_result(
+                    None, _describe_server(listener.getsockname(), needs_token=bool(config.tokens))
+                )
                 server.run(sockets=[listener])
 
 
@@ -173,10 +175,18 @@ def _stop_on_signals(server: uvicorn.Server) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _describe_server(listener: socket.socket, *, needs_token: bool) -> list[str]:
-    host, port = listener.getsockname()[:2]
+def _describe_server(address: tuple[Any, ...], *, needs_token: bool) -> list[str]:
+    host, port = address[:2]
+    parsed = parse_address(host)
+    is_everywhere = parsed is not None and parsed.is_unspecified
+    if is_everywhere:
+        # The server rejects requests for 0.0.0.0 and [::] themselves: no connection has them as its local address.
+        host = "::1" if ":" in host else "127.0.0.1"
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
     return [
-        f"Serving at http://{f'[{host}]' if ':' in host else host}:{port}/ - open it in a browser.",
+        f"Listening on all addresses, port {port}; open {url}. Other names need --allowed-host."
+        if is_everywhere
+        else f"Serving at {url} - open it in a browser.",
         "A token is required." if needs_token else "No token is set: every user of this machine has access.",
         "Press Ctrl-C to stop.",
     ]
