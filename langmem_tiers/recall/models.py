@@ -91,7 +91,10 @@ class Hit(Displayable):
     signals: Mapping[str, float]
     """Score breakdown: the contribution of each signal, by name."""
     found_by: str
-    """Largest signal: ``message``, ``neighbors``, ``session``, ``meaning``, or a signal of a preset."""
+    """Largest signal: ``message``, ``neighbors``, ``session``, ``meaning``, or a signal of a preset.
+
+    If these are zero: ``speaker`` or ``time``, or ``form`` if nothing matched the query.
+    """
     message: Message | None = None
     knowledge: Knowledge | None = None
 

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.repository import SessionRepository
 
 _ACCESS_WRITE_BATCH_SIZE = 200
-# These signals support a hit but do not find it, so they are never reported as Hit.found_by.
-_CIRCUMSTANCE_SIGNALS = {"form", "speaker", "time"}
+# These signals support a hit but do not find it, so Hit.found_by names them only if no other signal contributed.
+_FORM = "form"
+_CIRCUMSTANCE_SIGNALS = {_FORM, "speaker", "time"}
 # A recall starts again if a hit was erased between ranking and reading.
 _MAX_ATTEMPTS = 3
 
@@ -296,7 +297,6 @@ def _build_hits(
     importance: Sequence[float],
 ) -> tuple[Hit, ...]:
     names = list(ranked.signals)
-    finding_signals = [name for name in names if name not in _CIRCUMSTANCE_SIGNALS]
     # The signals are arrays over all hits. Transpose them to one tuple of values per hit.
     breakdowns = zip(*(part.tolist() for part in ranked.signals.values()), strict=True)
     hits = []
@@ -310,10 +310,19 @@ def _build_hits(
                 message=item.view_item.message,
                 score=score,
                 signals=signals,
-                found_by=max(finding_signals, key=signals.__getitem__),
+                found_by=_find_main_signal(signals),
             )
         )
     return tuple(hits)
+
+
+def _find_main_signal(signals: dict[str, float]) -> str:
+    main = max((name for name in signals if name not in _CIRCUMSTANCE_SIGNALS), key=signals.__getitem__)
+    if signals[main] > 0 or _FORM not in signals:
+        return main
+    # Nothing matched the query. Every message has a form, so it comes after the speaker and the time.
+    main = max(("speaker", "time"), key=signals.__getitem__)
+    return main if signals[main] > 0 else _FORM
 
 
 def _build_entry(namespace: NamespacePath, recalled: RecalledMessage, importance: float) -> Entry:

@@ -73,6 +73,15 @@ def test_an_answer_is_found_by_the_words_of_its_question(words: MemoryEngine) ->
     assert answer.signals["message"] == 0
 
 
+def test_a_hit_that_matches_nothing_is_not_reported_as_found_by_its_words(words: MemoryEngine) -> None:
+    where = words.namespace("a")
+    say(where, "talk", "The ferry leaves at noon from the old harbor.", name="Ann")
+    (hit,) = where.recall("zzz")
+    assert (hit.found_by, hit.signals["message"], hit.signals["neighbors"]) == ("form", 0, 0)
+    (hit,) = where.recall("Ann?")
+    assert (hit.found_by, hit.signals["message"]) == ("speaker", 0)
+
+
 def test_messages_are_found_by_the_name_of_their_speaker(words: MemoryEngine) -> None:
     where = words.namespace("a")
     for name in ("Caroline", "Melanie"):
