@@ -45,6 +45,8 @@ _MAX_COUNTED_ROWS = 50_000
 """Maximum number of rows of a PostgreSQL table to count; larger tables are estimated."""
 _SAMPLE_ROWS = 200  # rows from which the mean row size is estimated
 _ESTIMATED_ROWS_LABEL = "rows of {}"
+ESTIMATED_BYTES_LABEL = "bytes of tables"
+"""Entry of ``Statistics.estimated`` if the sizes of tables are estimates, as always on SQLite."""
 _SELECT_TABLE_SIZES = text(
     """SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes,
             GREATEST(c.reltuples, 0)::bigint AS planned, COALESCE(s.n_live_tup, 0) AS live
@@ -80,9 +82,11 @@ def measure_database(database: Database, tables: Sequence[str], now: datetime) -
         messages, tokens = (
             (by_name["messages"].rows, 0) if is_expensive else _count_messages_and_tokens(connection)
         )
-        memories, is_guessed = _count_memories_by_tier(connection, by_name["memories"], database.is_sqlite)
+        memories, is_guessed = _count_by_tier(connection, by_name["memories"], database.is_sqlite)
+        # Entries are overrides of messages; those of promoted messages are in the long-term tier.
+        overrides, is_promoted_guessed = _count_by_tier(connection, by_name["entries"], database.is_sqlite)
     estimated = [_ESTIMATED_ROWS_LABEL.format(table.name) for table in found if table.is_estimate]
-    estimated += ["bytes of tables"] if database.is_sqlite else []
+    estimated += [ESTIMATED_BYTES_LABEL] if database.is_sqlite else []
     estimated += ["messages", "tokens"] if is_expensive else []
     return Statistics(
         taken_at=now,
@@ -91,7 +95,12 @@ def measure_database(database: Database, tables: Sequence[str], now: datetime) -
         messages=messages,
         tokens=tokens,
         tiers=_build_tier_statistics(
-            by_name, messages, memories, is_guessed=is_guessed, is_expensive=is_expensive
+            by_name,
+            messages,
+            overrides.get(Tier.LONG_TERM.value, 0),
+            memories,
+            is_guessed=is_guessed or is_promoted_guessed,
+            is_expensive=is_expensive,
         ),
         tables=tuple(found),
         total_bytes=total,
@@ -176,22 +185,24 @@ def _count_rows(connection: Connection, name: str) -> int:
     return int(connection.execute(within).scalar_one())
 
 
-def _count_memories_by_tier(
+def _count_by_tier(
     connection: Connection,
-    memories: TableStatistics,
+    table: TableStatistics,
     is_sqlite: bool,  # noqa: FBT001 - a property of the database
 ) -> tuple[dict[str, int], bool]:
-    if memories.is_estimate and not is_sqlite:
+    if table.is_estimate and not is_sqlite:
         # ANALYZE stores the frequency of each tier.
-        shares = connection.execute(_SELECT_TIER_SHARES, {"table": memories.name})
-        return {row.tier: round(row.share * memories.rows) for row in shares}, True
-    rows = connection.execute(text("SELECT tier, count(*) AS number FROM lmt_memories GROUP BY tier"))
+        shares = connection.execute(_SELECT_TIER_SHARES, {"table": table.name})
+        return {row.tier: round(row.share * table.rows) for row in shares}, True
+    # An index of each table contains the tier, so SQLite reads no texts.
+    rows = connection.execute(text(f"SELECT tier, count(*) AS number FROM {table.name} GROUP BY tier"))  # noqa: S608 - ours
     return {row.tier: int(row.number) for row in rows}, False
 
 
 def _build_tier_statistics(
     tables: Mapping[str, TableStatistics],
     messages: int,
+    promoted: int,
     memories: Mapping[str, int],
     *,
     is_guessed: bool,
@@ -204,15 +215,24 @@ def _build_tier_statistics(
         total = sum(memories.values())
         return size(Tier.LONG_TERM) * memories.get(tier.value, 0) // total if total else 0
 
+    promoted = min(promoted, messages)  # both may be estimates
+    promoted_bytes = size(Tier.SHORT_TERM) * promoted // messages if messages else 0
     memory_tiers: dict[str, Any] = {
         tier.value: TierStatistics(
             count=memories.get(tier.value, 0), bytes=share(tier), is_estimate=is_guessed
         )
-        for tier in (Tier.LONG_TERM, Tier.EPISODIC, Tier.PROCEDURAL)
+        for tier in (Tier.EPISODIC, Tier.PROCEDURAL)
     }
     return {
         Tier.SHORT_TERM.value: TierStatistics(
-            count=messages, bytes=size(Tier.SHORT_TERM) + share(Tier.SHORT_TERM), is_estimate=is_expensive
+            count=messages - promoted + memories.get(Tier.SHORT_TERM.value, 0),
+            bytes=size(Tier.SHORT_TERM) - promoted_bytes + share(Tier.SHORT_TERM),
+            is_estimate=is_expensive or is_guessed,
+        ),
+        Tier.LONG_TERM.value: TierStatistics(
+            count=promoted + memories.get(Tier.LONG_TERM.value, 0),
+            bytes=promoted_bytes + share(Tier.LONG_TERM),
+            is_estimate=is_guessed,
         ),
         **memory_tiers,
         Tier.KNOWLEDGE.value: TierStatistics(

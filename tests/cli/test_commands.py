@@ -80,6 +80,8 @@ def test_a_search_prints_scores_and_reasons(database: Path, words: list[str]) ->
     assert "9:40" in run("search", "-d", database, "acme/a\\/b", "train", *words).out
     of_bob = run("search", "-d", database, "bob", "train", "--json", *words).parsed["hits"]
     assert [hit["entry"]["namespace"] for hit in of_bob] == [["bob"]]  # a tenant finds its own alone
+    unmatched = run("search", "-d", database, "bob", "zzz", "--words").out
+    assert [cell.strip() for cell in unmatched.splitlines()[-2].split("│")][2] == "-"
 
 
 def test_exported_messages_are_imported_equal(database: Path, tmp_path: Path) -> None:
@@ -190,7 +192,9 @@ def test_a_file_that_is_not_a_backup_is_refused(tmp_path: Path, content: bytes) 
 def test_the_status_counts_the_stored_records(database: Path) -> None:
     output = run("status", "-d", database, "--json").parsed
     assert (output["namespaces"], output["sessions"], output["messages"]) == (2, 2, 4)
-    assert "2 namespaces" in run("status", "-d", database).out
+    shown = run("status", "-d", database).out
+    assert ("2 namespaces" in shown, "Estimated" in shown) == (True, False)
+    assert output["estimated"] == ["bytes of tables"]
 
 
 def test_forget_erases_only_with_yes(database: Path) -> None:

@@ -19,6 +19,7 @@ from langmem_tiers.cli.output import Output, format_count, report_errors, to_jso
 from langmem_tiers.cli.targets import open_engine, require_namespace
 from langmem_tiers.common.namespaces import format_namespace
 from langmem_tiers.errors import InvalidInputError, SessionNotFoundError
+from langmem_tiers.maintenance.statistics import ESTIMATED_BYTES_LABEL
 
 if TYPE_CHECKING:
     from langmem_tiers.common.messages import Message
@@ -47,8 +48,9 @@ def status_command(database: DatabaseOption, redis: RedisOption = None, *, json:
         )
         if json:
             return
-        if statistics.estimated:
-            printer.print_result(None, [f"Estimated: {', '.join(statistics.estimated)}"])
+        # The heading of the column says that the bytes are approximate.
+        if estimated := [name for name in statistics.estimated if name != ESTIMATED_BYTES_LABEL]:
+            printer.print_result(None, [f"Estimated: {', '.join(estimated)}"])
         if redis_status is not None:
             state = "answers" if redis_status.is_connected else "does not answer"
             printer.print_result(None, [f"Redis {redis_status.label} {state}."])
@@ -102,7 +104,7 @@ def search_command(
             [
                 (
                     f"{hit.score:.3f}",
-                    hit.found_by,
+                    "-" if hit.found_by == "form" else hit.found_by,  # nothing matched the question
                     hit.session or "-",
                     _format_message(hit.entry.content, hit.message),
                 )
