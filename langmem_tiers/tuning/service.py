@@ -66,16 +66,16 @@ def adapt_parameters(
         trigger -= LEARNING_RATE
         window -= 2
         relevance += LEARNING_RATE
-        reasons.append(f"usage {usage:.2f} is over {target + MAX_USAGE_ABOVE_TARGET:.2f}")
+        reasons.append(f"usage {usage:.1%} is over {target + MAX_USAGE_ABOVE_TARGET:.0%}")
     elif usage < target - MAX_USAGE_BELOW_TARGET - 1e-9:
         trigger += LEARNING_RATE * 0.5
         window += 1
         relevance -= LEARNING_RATE * 0.5
-        reasons.append(f"usage {usage:.2f} is under {target - MAX_USAGE_BELOW_TARGET:.2f}")
+        reasons.append(f"usage {usage:.1%} is under {target - MAX_USAGE_BELOW_TARGET:.0%}")
     if savings < MIN_SAVINGS_SHARE and usage > target + 1e-9:
         trigger -= LEARNING_RATE * 2
         relevance += LEARNING_RATE * 2
-        reasons.append(f"only {savings:.0%} were saved at usage {usage:.2f}")
+        reasons.append(f"only {savings:.0%} were saved at usage {usage:.1%}")
     changed = replace(
         parameters, compression_trigger=trigger, full_message_window=window, min_relevance=relevance
     )
@@ -95,7 +95,7 @@ def explain_regression(now: TuningOutcome, before: TuningOutcome, target: float)
     """Explain why the current parameters are worse for a session than the previous ones; None if they are not."""
     distance, former = abs(now.usage - target), abs(before.usage - target)
     if distance > former + MAX_USAGE_REGRESSION:
-        return f"usage would be {now.usage:.2f}, before the change {before.usage:.2f}, the target is {target:.2f}"
+        return f"usage would be {now.usage:.1%}, before the change {before.usage:.1%}, the target is {target:.0%}"
     if now.key_facts < before.key_facts and before.usage <= target + MAX_USAGE_ABOVE_TARGET:
         lost = before.key_facts - now.key_facts
         return f"{lost} entries with key facts would be removed from the context unnecessarily"

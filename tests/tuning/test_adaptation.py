@@ -66,8 +66,8 @@ def test_parameters_stay_in_range_for_any_history(seen: list[tuple[float, float]
 @pytest.mark.parametrize(
     ("now", "before", "part"),
     [
-        (TuningOutcome(0.95, 5), TuningOutcome(0.7, 5), "usage would be 0.95, before the change 0.70"),
-        (TuningOutcome(0.30, 5), TuningOutcome(0.6, 5), "usage would be 0.30"),
+        (TuningOutcome(0.95, 5), TuningOutcome(0.7, 5), "usage would be 95.0%, before the change 70.0%"),
+        (TuningOutcome(0.30, 5), TuningOutcome(0.6, 5), "usage would be 30.0%"),
         (
             TuningOutcome(0.60, 3),
             TuningOutcome(0.7, 5),

@@ -72,7 +72,7 @@ def test_a_session_over_its_budget_is_reduced_to_its_target(small: MemoryEngine,
     assert snapshot.tokens_before > snapshot.tokens_after
     assert 0.5 <= snapshot.usage_after <= 0.65
     assert snapshot.parameters.full_message_window == 28
-    assert "over 0.75" in snapshot.reason
+    assert "is over 75%" in snapshot.reason
 
 
 def test_the_report_adds_up_over_all_runs(small: MemoryEngine, tenant: str, clock: FrozenClock) -> None:
