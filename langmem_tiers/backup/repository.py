@@ -327,8 +327,9 @@ def _translate_conflicts(scope: BackupScope) -> Iterator[None]:
 
 
 def _build_conflict_error(scope: BackupScope, kind: str) -> RestoreConflictError:
+    target = "the target" if scope.namespace is None else scope
     return RestoreConflictError(
-        f"{scope} contains {kind.replace('_', ' ')} already: restore to an empty target, or pass replace=True "
+        f"{target} already contains {kind.replace('_', ' ')}: restore to an empty target, or pass replace=True "
         "to erase existing data first; nothing was changed"
     )
 

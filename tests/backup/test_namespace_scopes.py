@@ -101,7 +101,7 @@ def test_existing_data_is_erased_only_on_request(backend: str, new_url: NewUrl, 
         late.add("user", "Something said after the backup about a zebra.")
         assert engine.namespace("acme").recall("zebra").hits
         now = read_records(engine, tmp_path / "now.gz", namespace="acme")
-        with pytest.raises(RestoreConflictError, match="'acme' contains .* already.*replace=True"):
+        with pytest.raises(RestoreConflictError, match="'acme' already contains .*replace=True"):
             engine.restore(tmp_path / "b.gz")
         assert read_records(engine, tmp_path / "again.gz", namespace="acme") == now
         assert engine.restore(tmp_path / "b.gz", replace=True).replaced
@@ -174,7 +174,7 @@ def test_one_namespace_is_moved_into_a_memory_with_others(
         assert "embedders" not in report.counts  # it was known already
         assert target.namespace("from", "afar").embed() == 0
         assert read_records(target, tmp_path / "o.gz", namespace="other") == other
-        with pytest.raises(RestoreConflictError, match="the whole memory contains"):
+        with pytest.raises(RestoreConflictError, match="the target already contains"):
             source.move_to(target)
 
 
