@@ -103,8 +103,8 @@ def build_intro(budget: int) -> Panel:
         f"{count} messages in {len(load_chapters())} threads over {_count_weeks()} weeks, with tool "
         f"output, errors, decisions "
         "and changes of mind. Each message is on the disk, in SQLite, before the next one is sent, and no "
-        f"prompt exceeds {budget:,} tokens. Weeks later, two agents answer questions about it in new threads. The "
-        "demo uses no network and a model that can only quote its prompt.",
+        f"prompt with memory exceeds {budget:,} tokens. Weeks later, two agents answer questions about it in new "
+        "threads. The demo uses no network and a model that can only quote its prompt.",
         title="langmem-tiers demo",
         border_style="cyan",
     )
@@ -125,7 +125,7 @@ def build_session_table(tenant: Namespace, contexts: Mapping[str, MemoryContext]
         caption_justify="left",
     )
     table.add_column("session", no_wrap=True)
-    for heading in ("messages", "tokens", "in context", "in full", "facts kept"):
+    for heading in ("messages", "tokens", "in context", "unchanged", "facts kept"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, context in contexts.items():
         messages = [message for message in tenant.session(name).messages() if not message.is_summary]
