@@ -32,6 +32,7 @@ _COMMAND_WORDS = {
     "replace=True": "--replace --yes",
     "engine.backup()": "backup",
     "retention_days": "--days",
+    "pass its name as session": "pass --session",
 }
 """Python terms in error messages of the library, with their equivalents on the command line."""
 
@@ -180,9 +181,9 @@ def hide_passwords(text: str) -> str:
     return text
 
 
-def format_count(count: int, noun: str) -> str:
+def format_count(count: int, noun: str, *, plural: str | None = None) -> str:
     """Return a number with its noun, as in ``1 session`` or ``1,200 sessions``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or f'{noun}s'}"
 
 
 def to_json_line(value: object, encoding: str | None = None) -> str:

@@ -206,7 +206,8 @@ def test_forget_erases_only_with_yes(database: Path) -> None:
     assert output["is_complete"]
     assert "tea" not in run("export", "-d", database).out
     assert b"[bold]tea" not in database.read_bytes()
-    assert run("forget", "-d", database, "acme/a\\/b", "-s", "monday", "--yes").code == 0
+    done = run("forget", "-d", database, "acme/a\\/b", "-s", "monday", "--yes")
+    assert (done.code, "erased 1 session, 3 messages" in done.out) == (0, True)
     assert run("forget", "-d", database, "--yes").code == 1  # nothing is named
 
 

@@ -38,13 +38,21 @@ def test_maintenance_erases_messages_older_than_the_given_days(
     assert done.parsed["compacted"] is not None
 
 
+def test_maintenance_reports_the_size_only_as_freed_if_it_shrank(aged: Path) -> None:
+    run("maintain", "-d", aged, "--keep-all", "--yes")
+    assert "compacting freed no space" in run("maintain", "-d", aged, "--keep-all", "--yes").out
+
+
 def test_maintenance_compacts_only_if_allowed(aged: Path) -> None:
     assert run("maintain", "-d", aged, "--no-compact", "--yes", "--json").parsed["compacted"] is None
 
 
 def test_maintenance_announces_its_work(aged: Path) -> None:
     assert "older than 30 days" in run("maintain", "-d", aged, "--days", 30).err
-    assert "older" not in run("maintain", "-d", aged, "--keep-all").err
+    kept = run("maintain", "-d", aged, "--keep-all").err
+    assert "This would delete expired items and compact the database" in kept
+    assert "days, delete expired items, and compact" in run("maintain", "-d", aged).err
+    assert "90 days and delete expired items;" in run("maintain", "-d", aged, "--no-compact").err
     for wrong in (["--days", "0"], ["--days", "nan"], ["--days", "3", "--keep-all"]):
         done = run("maintain", "-d", aged, *wrong, "--yes")
         assert (done.code, "--days" in done.err) == (1, True)

@@ -318,6 +318,7 @@ def test_errors_name_command_line_options_instead_of_python_arguments(database: 
     assert ("pass another target" in moved, "--replace" in moved) == (True, False)
     assert "--below requires a namespace" in run("backup", "-d", database, tmp_path / "b.gz", "--below").err
     assert "--user" in run("forget", "-d", database, "--yes").err
+    assert "pass --session" in run("forget", "-d", database, "bob", "--message", "m", "--yes").err
     assert "file that backup wrote" in run("restore", "-d", database, database).err
 
 

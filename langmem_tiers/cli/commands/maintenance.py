@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from langmem_tiers.engine import MemoryEngine
     from langmem_tiers.maintenance.models import MaintenanceReport
 
+# The names of ``ErasedCounts`` are plurals, most of them with "s".
+_SINGULAR_KINDS = {"summaries": "summary", "entries": "entry", "knowledge": "knowledge value"}
+_PLURAL_KINDS = {"knowledge": "knowledge values"}
+
 
 def optimize_command(
     database: DatabaseOption,
@@ -108,7 +112,7 @@ def forget_command(  # noqa: PLR0913 - one for each kind of data that can be era
             )
         notes = [*receipt.notes, *_build_redis_notes(redis)]
         erased = {name: count for name, count in to_json_value(receipt.counts).items() if count}
-        summary = ", ".join(f"{count} {name}" for name, count in erased.items())
+        summary = ", ".join(_format_erased(count, kind) for kind, count in erased.items())
         printer.print_result(
             receipt.as_dict() | {"notes": notes},
             [
@@ -135,7 +139,7 @@ def maintain_command(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Erase messages older than 90 days, delete expired items and compact; in one process at a time."""
+    """Erase messages older than --days (default: 90), delete expired items and compact; in one process at a time."""
     printer = Output(is_json=json)
     with report_errors(printer):
         config = _build_maintenance_config(days, keep_all=keep_all, compacts=compacts)
@@ -195,8 +199,18 @@ def _build_maintenance_config(days: float | None, *, keep_all: bool, compacts: b
 
 
 def _describe_steps(config: MaintenanceConfig) -> str:
-    erasing = f"erase messages older than {config.retention_days:g} days, " if config.retention_days else ""
-    return f"{erasing}delete expired items" + (", and compact the database" if config.compaction else "")
+    steps = [f"erase messages older than {config.retention_days:g} days"] if config.retention_days else []
+    steps.append("delete expired items")
+    if config.compaction:
+        steps.append("compact the database")
+    *first, last = steps
+    return f"{', '.join(first)}{',' if len(first) > 1 else ''} and {last}" if first else last
+
+
+def _format_erased(count: int, kind: str) -> str:
+    return format_count(
+        count, _SINGULAR_KINDS.get(kind, kind.removesuffix("s")), plural=_PLURAL_KINDS.get(kind, kind)
+    )
 
 
 def _describe_report(report: MaintenanceReport) -> list[str]:
@@ -206,7 +220,11 @@ def _describe_report(report: MaintenanceReport) -> list[str]:
     lines = [f"Erased {messages} and {format_count(report.expired_items, 'expired item')}."]
     if report.compacted is not None:
         before, after = report.compacted.bytes_before, report.compacted.bytes_after
-        lines.append(f"Database size: {before:,} bytes before, {after:,} bytes after.")
+        lines.append(
+            f"Database size: {before:,} bytes before, {after:,} bytes after."
+            if after < before
+            else f"Database size: {after:,} bytes; compacting freed no space."
+        )
     if not report.is_complete:
         lines.append("Maintenance stopped before the end. Run the command again to continue.")
     return lines
