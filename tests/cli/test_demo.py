@@ -250,6 +250,7 @@ def test_the_tables_of_stored_records_have_one_line_per_session() -> None:
         stored = sum(info.token_count for info in tenant.sessions().sessions)
         wide, narrow = (printed(build_session_table(tenant, contexts), width=width) for width in (80, 50))
         held = printed(build_tier_table(tenant, contexts, 0.25), width=200)
+    assert "context ┃ unchanged ┃ facts kept" in wide
     first, second = contexts.values()
     table = [line.strip("│").split("│") for line in wide.splitlines() if line.startswith("│")]
     assert [[cell.strip() for cell in row] for row in table] == [

@@ -125,7 +125,7 @@ def build_session_table(tenant: Namespace, contexts: Mapping[str, MemoryContext]
         caption_justify="left",
     )
     table.add_column("session", no_wrap=True)
-    for heading in ("messages", "tokens", "in context", "unchanged", "facts kept"):
+    for heading in ("messages", "tokens", "context", "unchanged", "facts kept"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, context in contexts.items():
         messages = [message for message in tenant.session(name).messages() if not message.is_summary]
