@@ -198,6 +198,7 @@ def test_a_backup_of_a_newer_release_is_refused(
         _set("vectors", "vector", "no base64!"),
         _set("vectors", "embedder_pk", None),
         lambda lines: _row(lines, "messages").pop("content"),
+        lambda lines: lines[1].update({"more": 1}),
         lambda lines: lines[0]["spans"].update({"messages": 2**60}),
         lambda lines: lines[0]["counts"].update({"strangers": 0}),
         lambda lines: lines[0].update({"namespace": [1]}),

@@ -135,6 +135,7 @@ def test_a_finished_session_can_end_with_a_smaller_chunk(session: Session) -> No
         (5, 5, 6, [5]),
         (3, 10, 12, [3]),
         (3, 10, 14, [3, 3]),
+        (1, 202, 203, [1]),
         (1, 1, 4, [1, 1, 1]),
     ],
 )

@@ -181,6 +181,10 @@ def test_a_memory_is_not_moved_onto_itself(database: Path) -> None:
     assert run("move", database, f"sqlite:///{database}").code == 1
 
 
+def test_a_database_file_is_named_as_the_user_wrote_it(database: Path) -> None:
+    assert f"source and target are both {str(database)!r}:" in run("move", database, database).err
+
+
 @pytest.mark.parametrize("content", [b"", b"no backup", b"\x1f\x8b garbage"])
 def test_a_file_that_is_not_a_backup_is_refused(tmp_path: Path, content: bytes) -> None:
     file, target = tmp_path / "x.gz", tmp_path / "target.db"

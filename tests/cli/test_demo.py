@@ -277,6 +277,20 @@ def test_the_demo_does_not_change_an_existing_file(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
+@pytest.mark.parametrize(
+    ("started", "shown"),
+    [
+        ("/lib/langmem_tiers/__main__.py", "python -m langmem_tiers"),
+        (".venv/bin/langmem-tiers", ".venv/bin/langmem-tiers"),
+    ],
+)
+def test_the_demo_names_itself_as_the_user_started_it(
+    started: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [started, "demo"])
+    assert command._get_program_name() == shown
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("framework", "missing"),

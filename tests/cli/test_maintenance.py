@@ -109,3 +109,8 @@ def test_a_missing_yes_is_reported_in_json(aged: Path, command: list[str]) -> No
 )
 def test_long_commands_show_a_progress_bar(aged: Path, command: list[str], bar: str) -> None:
     assert bar in run(*command, "-d", aged, env={"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1"}).err
+
+
+def test_a_progress_bar_without_steps_to_count_shows_no_count(aged: Path) -> None:
+    terminal = {"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1"}
+    assert "0/?" not in run("forget", "-d", aged, "alice", "--yes", env=terminal).err

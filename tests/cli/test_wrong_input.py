@@ -15,6 +15,7 @@ import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.cli import main
+from langmem_tiers.cli.output import to_json_line
 from tests.cli.command_runner import run
 
 SECRETS = (
@@ -251,6 +252,18 @@ def test_a_session_of_any_namespace_is_exported_without_naming_it(database: Path
     done = run("export", "-d", database, "-s", "tuesday")
     assert (done.code, done.out.count("\n")) == (0, 1)
     assert run("inspect", "-d", database, "-s", "tuesday").code == 1
+
+
+def test_json_escapes_only_characters_that_the_output_cannot_encode() -> None:
+    assert to_json_line("Malmö 東京", "latin-1") == r'"Malm\u00f6 \u6771\u4eac"'
+    assert to_json_line("Malmö", "latin-1") == '"Malmö"'
+    assert to_json_line("Malmö 東京", "utf-8") == '"Malmö 東京"'
+
+
+@pytest.mark.parametrize("command", ["optimize", "status"])
+def test_an_invalid_url_of_redis_is_refused(database: Path, command: str) -> None:
+    done = run(command, "-d", database, "--redis", "http://cache", "--json")
+    assert (done.code, done.parsed["error"]) == (1, "InvalidConfigError")
 
 
 @pytest.mark.soak

@@ -10,6 +10,7 @@ from langmem_tiers import MemoryEngine
 from langmem_tiers.cli.demo.command import Framework, load_assistant_factory
 from langmem_tiers.cli.demo.conversation import StoryClock, load_chapters, load_questions
 from langmem_tiers.integration_kit.demo import UNKNOWN_ANSWER
+from langmem_tiers_llamaindex.demo import ExtractiveLLM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,3 +64,8 @@ def test_memory_of_another_user_is_not_used(engine: MemoryEngine, framework: Fra
     stranger = load_assistant_factory(framework)(engine, ("tidepool", "jonas"), 3000)
     reply = stranger.with_memory.ask(DASHBOARDS.text, "new")
     assert (reply.text, DASHBOARDS.fact in reply.prompt) == (UNKNOWN_ANSWER, False)
+
+
+def test_the_model_of_llamaindex_is_asked_by_chat_and_with_tools() -> None:
+    metadata = ExtractiveLLM().metadata
+    assert (metadata.is_chat_model, metadata.is_function_calling_model) == (True, True)

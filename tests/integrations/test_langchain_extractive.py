@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langmem_tiers.common.prompt_fences import wrap_in_fence
@@ -110,3 +111,19 @@ def test_an_answer_is_always_quoted_from_the_prompt(before: str, memories: list[
         answer in text for text in (before, *memories)
     )
     assert quote_from_prompt([HumanMessage(question)]) in (UNKNOWN_ANSWER, NO_QUESTION_ANSWER)
+
+
+class TypeRecorder(BaseCallbackHandler):
+    """Callback that records the type of the model, as a tracer does."""
+
+    def __init__(self) -> None:
+        self.types: list[str] = []
+
+    def on_chat_model_start(self, *_: Any, **details: Any) -> None:
+        self.types.append(details["invocation_params"]["_type"])
+
+
+def test_traces_name_the_type_of_the_model() -> None:
+    recorder = TypeRecorder()
+    ExtractiveChat().invoke([HumanMessage(QUESTION)], {"callbacks": [recorder]})
+    assert recorder.types == ["extractive"]

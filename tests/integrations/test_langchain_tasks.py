@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from langmem_tiers import AgentMemory, EngineClosedError, EngineConfig, InvalidConfigError, MemoryEngine
@@ -380,6 +381,16 @@ def test_warnings_do_not_contain_driver_messages(
     assert tasks.failures == {"OSError": 1}
     assert "continues without task memory: OSError" in caplog.text
     assert "hunter2" not in caplog.text
+
+
+def test_a_call_that_cannot_be_recorded_is_counted_and_its_tool_runs(memory: AgentMemory) -> None:
+    malformed: Any = {"name": "look", "args": None, "id": "c"}
+    runtime: Any = None
+    request = ToolCallRequest(malformed, None, {"messages": [HumanMessage("Find the boat.")]}, runtime)
+    result, tasks = ToolMessage("a boat", tool_call_id="c"), TieredTaskMiddleware(memory)
+    assert tasks.wrap_tool_call(request, lambda _: result) is result
+    assert tasks.failures == {"AttributeError": 1}
+    assert cycles(memory) == []
 
 
 @WAYS

@@ -149,6 +149,21 @@ def test_the_question_stays_in_the_view_during_many_tool_calls() -> None:
         assert len(list(engine.session("u", "t").messages())) >= len(messages)
 
 
+def test_with_a_closed_engine_a_tool_result_beyond_the_budget_is_shortened(tmp_path: Any) -> None:
+    engine = MemoryEngine(tmp_path / "memory.db")
+    middleware = TieredMemoryMiddleware(engine, budget=700)
+    engine.close()
+    messages = [
+        HumanMessage("Which gate is open?", id="q"),
+        AIMessage("", id="a", tool_calls=[{"name": "look_up", "args": {"what": "gates"}, "id": "c"}]),
+        ToolMessage("The gate is closed. " * 1000, tool_call_id="c", id="r"),
+    ]
+    shown = show(middleware, build_request(messages))
+    assert [message.id for message in shown if message.id] == ["q", "a", "r"]
+    assert "The gate is closed." in str(shown[-1].text)
+    assert count_tokens(engine, shown) <= 700
+
+
 def test_with_a_closed_engine_the_view_is_complete_and_within_its_budget(tmp_path: Any) -> None:
     engine = MemoryEngine(tmp_path / "memory.db")
     middleware = TieredMemoryMiddleware(engine, budget=700)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from langmem_tiers import InvalidInputError, InvalidNameError, MemoryEngine, StorageUnavailableError
+from langmem_tiers import InvalidInputError, InvalidNameError, MemoryEngine, Session, StorageUnavailableError
 from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
 
 with warnings.catch_warnings():
@@ -562,6 +562,22 @@ class TestFailures:
         await store.archive_oldest_messages("first", 4)
         await block.aput(talk[4:], from_short_term_memory=True, session_id="first")
         assert stored_messages(engine, "ada") == talk
+
+    async def test_messages_saved_before_the_connection_broke_are_not_stored_twice(
+        self, engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        block = TieredMemoryBlock(engine, user_id="ada")
+        add_many = Session.add_many
+
+        def break_after_saving(session: Session, *args: Any, **options: Any) -> None:
+            add_many(session, *args, **options)
+            raise StorageUnavailableError("the answer was lost")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "add_many", break_after_saving)
+            await block.aput(said(FACT), session_id="first")
+        await block.aput(said("Hello."), session_id="first")
+        assert texts(stored_messages(engine, "ada")) == [FACT, "Hello."]
 
     async def test_an_unexpected_error_loses_no_unsaved_message(
         self, engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch

@@ -136,6 +136,21 @@ def test_the_database_timeout_is_shorter_than_the_request_timeout(
     assert waits[0] < ServerConfig().timeout_seconds
 
 
+def test_the_served_memory_has_the_budget_of_the_command_line(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budgets: list[int] = []
+
+    def run_server(server: uvicorn.Server, **_: object) -> None:
+        app = server.config.app
+        assert isinstance(app, FastAPI)
+        budgets.append(app.state.app_state.engine.config.budget.available)
+
+    monkeypatch.setattr(uvicorn.Server, "run", run_server)
+    assert run("serve", "-d", database, "--port", 0, "--budget", 1234).code == 0
+    assert budgets == [1234]
+
+
 def test_a_port_in_use_is_named(database: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
