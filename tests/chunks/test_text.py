@@ -45,6 +45,19 @@ def test_a_model_answer_is_the_summary() -> None:
     assert len(model.prompts) == 1
 
 
+def test_a_model_may_write_16_times_the_target_because_its_answer_is_shortened() -> None:
+    limits: list[int] = []
+
+    class Recorder(ScriptedLLM):
+        def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
+            limits.append(max_tokens)
+            return super().complete(prompt, system=system, max_tokens=max_tokens)
+
+    model, config = Recorder(["They chose PostgreSQL."]), SummaryConfig(strategy=SummaryStrategy.SIMPLE)
+    summarize_chunk(TALK, Summarizer(COUNTER, model, config=config), 100)
+    assert limits == [1600]
+
+
 def test_a_failing_model_is_reported_and_the_chunk_summarized_without_it() -> None:
     chunk = summarize_chunk(TALK, Summarizer(COUNTER, ScriptedLLM([RuntimeError("down")])))
     assert "We decided to use PostgreSQL" in chunk.summary

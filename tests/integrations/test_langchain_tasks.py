@@ -16,11 +16,12 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from langmem_tiers import AgentMemory, EngineClosedError, EngineConfig, InvalidConfigError, MemoryEngine
-from langmem_tiers.common.prompt_fences import TASK_FENCE_OPENING, is_only_fenced, strip_fences
+from langmem_tiers.common.prompt_fences import TASK_FENCE_OPENING, is_only_fenced, strip_fences, wrap_in_fence
 from langmem_tiers.integration_kit.lock_registry import LockRegistry
 from langmem_tiers.integration_kit.tool_messages import ANSWER_TOOL, BLOCK_NOT_LIFTED
 from langmem_tiers.tasks.models import ExecutionOutcome
 from langmem_tiers_langchain import TieredMemoryMiddleware, TieredTaskMiddleware
+from langmem_tiers_langchain.tasks import render_task
 from tests.integrations.langchain_agents import ScriptedChat, check_tool_call_order, join_texts
 from tests.integrations.tool_agents import (
     MOST,
@@ -266,6 +267,23 @@ def test_the_task_text_stays_within_its_budget(memory: AgentMemory, budget: int,
         assert is_only_fenced(fence)
         assert memory.counter.count(fence) <= budget
     assert not tasks.failures
+
+
+def test_a_task_text_that_never_fits_is_given_up_after_five_attempts(
+    memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(create_tool_agent(ScriptedChat(reply=script(call())), TieredTaskMiddleware(memory)))
+    rooms: list[int] = []
+
+    def ignore_room(*, max_tokens: int) -> str:
+        rooms.append(max_tokens)
+        return "boat " * 100
+
+    budget = memory.counter.count(wrap_in_fence([ignore_room(max_tokens=0)], TASK_FENCE_OPENING)) - 1
+    monkeypatch.setattr(memory, "format_for_prompt", ignore_room)
+    assert render_task(memory, budget, with_history=True) == ""
+    assert len(rooms[1:]) == 5
+    assert render_task(memory, budget + 1, with_history=True) != ""
 
 
 def test_a_goal_and_a_user_context_that_were_set_are_kept(memory: AgentMemory) -> None:

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.tools import tool
 from langgraph.runtime import ExecutionInfo, Runtime
 
-from langmem_tiers import BudgetExceededError, MemoryEngine, TokenBudget
+from langmem_tiers import BudgetExceededError, MemoryEngine, Session, TokenBudget
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS, count_draft
 from langmem_tiers_langchain.convert import to_draft
@@ -221,6 +221,27 @@ def test_messages_added_by_another_middleware_are_shown() -> None:
         shown = show(middleware, build_request(messages).override(messages=added))  # type: ignore[arg-type]
         assert "A note that has no id." in join_texts(shown)
         assert next(engine.session("u", "t").messages()).content == "Hello there."
+
+
+def test_the_context_leaves_room_for_messages_of_another_middleware_at_once_and_is_built_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    messages: list[BaseMessage] = [HumanMessage(f"Gate {n} is open. " * 10, id=f"{n}") for n in range(60)]
+    added = [HumanMessage("A note that has no id. " * 50), *messages]
+    built: list[Any] = []
+    build_context = Session.build_context
+
+    def watched(session: Session, *args: Any, **options: Any) -> Any:
+        built.append(build_context(session, *args, **options))
+        return built[-1]
+
+    monkeypatch.setattr(Session, "build_context", watched)
+    with MemoryEngine(embedder=None) as engine:
+        middleware = TieredMemoryMiddleware(engine, budget=2000)
+        shown = show(middleware, build_request(messages).override(messages=added))  # type: ignore[arg-type]
+        assert count_tokens(engine, shown) <= 2000
+    assert "A note that has no id." in join_texts(shown)
+    assert len(built) == 1
 
 
 def test_an_edited_message_is_stored_next_to_its_former_text() -> None:
