@@ -257,7 +257,7 @@ def test_a_system_prompt_has_the_color_of_the_frame_and_messages_that_of_the_con
 
 def colors_by_label(axes: Axes) -> dict[str, str]:
     return {
-        label.split(": ")[0]: to_hex(handle.get_facecolor())  # type: ignore[union-attr]
+        label.split(": ")[0]: to_hex(handle.get_facecolor())
         for label, handle in zip(labels(axes), axes.get_legend().legend_handles, strict=True)  # type: ignore[union-attr]
     }
 
@@ -387,7 +387,7 @@ def test_reverted_runs_have_the_color_of_the_compression_trigger() -> None:
     axes = plots.tuning([snapshot(0), snapshot(1, is_reverted=True)])
     handles = dict(zip(labels(axes), axes.get_legend().legend_handles, strict=True))  # type: ignore[union-attr]
     trigger, reverted = handles["compression trigger"], handles["reverted"]
-    assert to_hex(reverted.get_facecolor()[0]) == to_hex(trigger.get_color())  # type: ignore[union-attr]
+    assert to_hex(reverted.get_facecolor()[0]) == to_hex(trigger.get_color())
 
 
 def test_neither_axis_of_the_tuning_plot_draws_a_line_at_the_top() -> None:
