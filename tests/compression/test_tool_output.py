@@ -20,7 +20,8 @@ from langmem_tiers.compression.tool_output.models import (
     CompressionContentType,
     ErrorDetails,
 )
-from langmem_tiers.compression.tool_output.pages import read_page
+from langmem_tiers.compression.tool_output.page_elements import to_output_content
+from langmem_tiers.compression.tool_output.pages import build_selector, read_page
 from tests.compression.tool_results import FORM, PAGE, PROSE, RESULTS, ROWS, TRACE, TREE
 
 compressor = ContextCompressor()
@@ -390,6 +391,19 @@ def test_no_text_raises(text: str, tier: int) -> None:
 def test_page_text_omits_skipped_tags(tag: str) -> None:
     page = read_page(f"<p>Hello <{tag}>var a;</{tag}> world</p>")
     assert " ".join(page.text).split() == ["Hello", "world"]
+
+
+def test_selectors_contain_only_classes_that_need_no_escape_in_css() -> None:
+    assert build_selector("a", {"class": "md:flex btn 2xl w-1/2 btn-primary"}) == "a.btn.btn-primary"
+    assert build_selector("a", {"class": "md:flex"}) == ""
+
+
+def test_data_nested_more_than_50_levels_deep_is_cut_off() -> None:
+    data: object = "the end"
+    for _ in range(50):
+        data = [data]
+    assert "the end" in to_output_content(data).text
+    assert "the end" not in to_output_content([data]).text
 
 
 def test_a_selector_in_a_url_is_listed_without_form_fields_too() -> None:

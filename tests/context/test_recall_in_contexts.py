@@ -64,6 +64,14 @@ def test_a_context_contains_no_message_twice(tokens: int) -> None:
         assert sum("7741" in message.content for message in context.messages) == 1
 
 
+def test_a_context_considers_one_memory_for_each_12_tokens_of_a_large_budget() -> None:
+    with MemoryEngine(embedder=None, ids=seeded_ids()) as engine:
+        namespace = engine.namespace("a")
+        namespace.session("s").add_many([MessageDraft("user", f"boat {number}") for number in range(140)])
+        for tokens, count in ((1000, 100), (12 * 130, 130)):
+            assert len(namespace.build_context("boat", budget=TokenBudget.of(tokens)).reasons) == count
+
+
 def test_a_full_session_leaves_room_for_recalled_answers() -> None:
     with MemoryEngine(embedder=None) as engine:
         session = engine.session("a", "s")

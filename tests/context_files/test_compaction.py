@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from langmem_tiers import CharCounter, Summarizer
-from langmem_tiers.config import SummaryStrategy
+from langmem_tiers.config import SummaryConfig, SummaryStrategy
 from langmem_tiers.context_files.compaction import SUMMARY_HEADING, compact
 from langmem_tiers.context_files.models import ActiveTask, ContextData, HistoryEntry
 from langmem_tiers.context_files.store_models import CompactionConfig
@@ -189,6 +189,18 @@ def test_a_model_writes_the_summary() -> None:
     assert "Message 1" in model.prompts[0]
 
 
+def test_facts_without_space_in_the_summary_of_a_model_are_reported() -> None:
+    said = " ".join(f"https://example.com/releases/{n}" for n in range(30))
+    context = ContextData(session_id="s", recent_history=(HistoryEntry(1, "user", said, 5),) * 9)
+    limits = CompactionConfig(max_history=8, keep_history=4)
+    model = ScriptedLLM(["They released it."])
+    summarizer = Summarizer(CharCounter(), model, config=SummaryConfig(target_tokens=60))
+    report = compact(context, now=NOW, config=limits, summarizer=summarizer)
+    assert report.strategy is SummaryStrategy.HIERARCHICAL
+    assert "https://example.com/releases/0" in report.missing_facts
+    assert not any(fact in report.summary.replace(",", " ").split() for fact in report.missing_facts)
+
+
 @pytest.mark.parametrize("answer", [RuntimeError("down"), "", "x" * 100_000])
 def test_a_failed_model_is_replaced_by_extracted_lines_and_reported(
     answer: str | BaseException,
@@ -216,6 +228,36 @@ def test_a_summary_that_is_too_long_is_summarized_again() -> None:
         assert len(context.long_term_summary) // 4 <= 1000
     assert report.is_condensed
     assert context.long_term_summary.startswith(SUMMARY_HEADING)
+
+
+def test_a_new_part_that_alone_exceeds_the_limit_is_condensed() -> None:
+    said = tuple(
+        HistoryEntry(n, "user", f"In step {n} we looked at the port {9000 + n}.", 9) for n in range(80)
+    )
+    report = compact(
+        ContextData(session_id="s", long_term_summary="They met.", recent_history=said),
+        now=NOW,
+        config=CompactionConfig(max_summary_tokens=300),
+    )
+    assert len(report.summary) // 4 > 300
+    assert report.is_condensed
+    assert report.context.long_term_summary.count("They met.") == 1
+    assert len(report.context.long_term_summary) // 4 <= 300
+
+
+def test_an_earlier_summary_is_condensed_if_it_is_too_long_only_with_the_new_part() -> None:
+    lines = [f"- user: In step {n} we looked at the port {8000 + n} of the server." for n in range(45)]
+    earlier = "\n".join([SUMMARY_HEADING, *lines])
+    said = tuple(
+        HistoryEntry(n, "user", f"In step {n} we looked at the port {9000 + n}.", 9) for n in range(51)
+    )
+    context = ContextData(session_id="s", long_term_summary=earlier, recent_history=said)
+    report = compact(context, now=NOW, config=CompactionConfig(max_summary_tokens=800))
+    assert len(earlier) // 4 <= 800 < len(f"{earlier}\n\n{report.summary}") // 4
+    assert report.is_condensed
+    # Only the earlier part is shortened.
+    assert report.context.long_term_summary.endswith(f"\n\n{report.summary}")
+    assert len(report.context.long_term_summary) // 4 <= 800
 
 
 def test_compacting_a_compacted_context_changes_nothing() -> None:

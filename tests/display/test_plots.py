@@ -12,6 +12,7 @@ import matplotlib.style
 import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
@@ -241,6 +242,26 @@ def test_the_context_of_a_memory_system_can_be_plotted(tmp_path: Path) -> None:
     assert any(label.startswith("message: ") for label in labels(axes))
 
 
+def test_a_system_prompt_has_the_color_of_the_frame_and_messages_that_of_the_conversation(
+    tmp_path: Path,
+) -> None:
+    with MemorySystem(MemorySystemConfig(memory_dir=tmp_path)) as system:
+        system.start_conversation("c")
+        system.add_message("user", "We chose PostgreSQL.")
+        by_kind = colors_by_label(plots.budget(system.build_context(system_prompt="You are kind.")))
+    by_section = colors_by_label(plots.budget(context(2)))
+    assert by_kind["system prompt"] == by_section["frame"]
+    assert by_kind["message"] == by_section["conversation"]
+    assert by_section["frame"] != by_section["conversation"]
+
+
+def colors_by_label(axes: Axes) -> dict[str, str]:
+    return {
+        label.split(": ")[0]: to_hex(handle.get_facecolor())
+        for label, handle in zip(labels(axes), axes.get_legend().legend_handles, strict=True)  # type: ignore[union-attr]
+    }
+
+
 def test_a_conversation_plot_shows_the_state_of_each_message() -> None:
     said = [message(n, tokens=100) for n in range(9)]
     said[0] = replace(said[0], is_compressed=True)
@@ -360,6 +381,19 @@ def test_tuning_labels_reverted_runs_and_counts_runs_of_equal_time() -> None:
     axes = plots.tuning(still)
     assert axes.get_xlabel() == "run"
     assert labels(axes)[-1] == "reverted"
+
+
+def test_reverted_runs_have_the_color_of_the_compression_trigger() -> None:
+    axes = plots.tuning([snapshot(0), snapshot(1, is_reverted=True)])
+    handles = dict(zip(labels(axes), axes.get_legend().legend_handles, strict=True))  # type: ignore[union-attr]
+    trigger, reverted = handles["compression trigger"], handles["reverted"]
+    assert to_hex(reverted.get_facecolor()[0]) == to_hex(trigger.get_color())
+
+
+def test_neither_axis_of_the_tuning_plot_draws_a_line_at_the_top() -> None:
+    axes = plots.tuning([snapshot(0), snapshot(1)])
+    assert len(drawn_in(axes).axes) == 2  # the second one counts messages
+    assert not any(drawn.spines["top"].get_visible() for drawn in drawn_in(axes).axes)
 
 
 def test_the_decay_plot_matches_the_formula_and_shows_entries() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from langmem_tiers.display.html import render_html
 from langmem_tiers.display.tables import Cell, DisplayContent, StackedBar, Table, UntrustedText
+from langmem_tiers.display.text import render_text
 
 LONG = "It has more than thirty-two characters."
 
@@ -98,6 +99,23 @@ def test_omitted_rows_are_counted_at_their_position(
     assert [words_of(row[0]) for row in element.iter("tr")] == ["word", *shown]
     assert [row[0].get("colspan") for row in element.iter("tr") if len(row) == 1] == ["2"] * bool(left_out)
     assert "Words" in words_of(element)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "gap_at", "shown"),
+    [
+        (0, None, ["a", "b", "c"]),
+        (1200, None, ["a", "b", "c", "… and 1,200 more"]),
+        (5, 2, ["a", "b", "… and 5 more", "c"]),
+        (5, 3, ["a", "b", "c", "… and 5 more"]),
+    ],
+)
+def test_omitted_rows_are_counted_at_their_position_in_plain_text_too(
+    left_out: int, gap_at: int | None, shown: list[str]
+) -> None:
+    rows = tuple((UntrustedText(word),) for word in "abc")
+    sheet = DisplayContent("title", tables=(Table(("word",), rows, "Words", left_out, gap_at),))
+    assert [line.strip() for line in render_text(sheet).splitlines()] == ["title", "Words:", "word", *shown]
 
 
 def test_truncated_characters_are_counted() -> None:

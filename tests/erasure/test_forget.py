@@ -149,6 +149,24 @@ def test_an_entry_confirmed_by_another_session_is_kept_in_its_wording(
     assert engine.namespace(tenant).long_term.entries() == ()
 
 
+def test_an_entry_is_unchanged_if_only_a_session_that_confirmed_it_is_forgotten(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    for name, said in (
+        ("monday", "We decided to use PostgreSQL."),
+        ("friday", "We decided to use PostgreSQL!"),
+    ):
+        session = engine.session(tenant, name)
+        session.add("user", said)
+        session.learn()
+    (entry,) = engine.namespace(tenant).long_term.entries()
+
+    receipt = engine.forget(namespace=tenant, session="friday", scrub=False)
+
+    assert engine.namespace(tenant).long_term.entries() == (entry,)
+    assert (receipt.counts.facts, receipt.counts.entries, receipt.remade) == (1, 0, 0)
+
+
 def test_a_manually_stored_entry_survives_a_forgotten_session(engine: MemoryEngine, tenant: str) -> None:
     long_term = engine.namespace(tenant).long_term
     long_term.store("We decided to use PostgreSQL.")
@@ -353,6 +371,25 @@ def test_erasers_of_external_copies_are_called_and_failures_are_in_the_receipt(
     assert len(receipt.left) == 2
     assert not receipt.is_complete
     assert SECRET not in repr(receipt)
+
+
+def test_a_failed_scrub_is_reported_and_the_rows_are_erased(
+    file_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StorageUnavailableError("the database is locked")
+
+    with open_test_engine(file_url) as engine:
+        ids = add_conversation(engine.session("acme", "monday"))
+        with monkeypatch.context() as patch:
+            patch.setattr(type(engine.services.maintenance_store), "scrub", fail)
+            receipt = engine.forget(namespace="acme", session="monday", message=ids[7])
+        assert not receipt.is_scrubbed
+        (left,) = receipt.left
+        assert "their bytes were not scrubbed (the database is locked): forget the same data again" in left
+        assert SECRET not in everything(engine, "acme")
+        again = engine.forget(namespace="acme", session="monday")
+        assert (again.is_scrubbed, again.left) == (True, ())
 
 
 @pytest.mark.parametrize(
