@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine
+from langmem_tiers.pools.copy_deletion import lock_pools_of
 
 if TYPE_CHECKING:
     from langmem_tiers.testing import FrozenClock
@@ -33,6 +34,21 @@ def test_forgotten_entries_are_erased_from_pools_and_synced_copies(url: str, ten
         assert pool.query(reader, "vault code") == ()
         assert not [entry for entry in engine.namespace(reader).long_term if "Quorrax" in entry.content]
         pool.delete()
+
+
+def test_an_erasure_locks_the_pools_with_contributions_of_a_former_member(url: str, tenant: str) -> None:
+    giver, owner = (tenant, "giver"), (tenant, "owner")
+    with MemoryEngine(url, embedder=None) as engine:
+        for name in ("given to", "not given to"):
+            pool = engine.pools.create(f"{tenant} {name}", members=[owner, giver])
+            pool.contribute(owner, "Tea is served at five.")
+            if name == "given to":
+                pool.contribute(giver, "The vault code is kept by Quorrax.")
+            pool.leave(giver)
+        with engine._database.write() as connection:
+            assert len(lock_pools_of(connection, giver)) == 1
+            assert len(lock_pools_of(connection, owner)) == 2
+            assert lock_pools_of(connection, (tenant, "stranger")) == []
 
 
 def test_an_engine_with_a_cached_index_ranks_without_erased_copies(

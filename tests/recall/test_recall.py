@@ -399,5 +399,6 @@ def test_a_recall_disturbed_by_repeated_erasures_reports_a_problem(words: Memory
     found = where.recall("ferry")
     assert (len(found), len(found.problems)) == (0, 1)
     assert "erased" in found.problems[0]
+    assert found.candidates == 0
     words._services.retriever.index = RecallIndexRepository(words._database)
     assert where.recall("ferry").problems == ()

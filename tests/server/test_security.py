@@ -231,6 +231,32 @@ def test_a_large_body_is_refused_before_it_is_read(memory: MemoryEngine) -> None
     assert (answer.status_code, get_error_kind(answer)) == (413, "too_large")
 
 
+def test_a_body_that_is_declared_too_large_is_refused_without_reading_any_of_it(memory: MemoryEngine) -> None:
+    sent = 0
+
+    async def pieces() -> AsyncIterator[bytes]:
+        nonlocal sent
+        sent += 1
+        yield b"{}"
+
+    async def post() -> Response:
+        app = create_app(memory, config=ServerConfig(max_body_bytes=1000))
+        headers = {"content-type": "application/json", "content-length": "1001"}
+        async with AsyncClient(transport=ASGITransport(app=app), base_url="http://localhost") as client:
+            return await client.post("/recall", content=pieces(), headers=headers)
+
+    answer = asyncio.run(post())
+    assert (answer.status_code, get_error_kind(answer), sent) == (413, "too_large", 0)
+
+
+def test_a_body_of_exactly_the_maximum_size_is_accepted(memory: MemoryEngine) -> None:
+    client = ApiClient(memory, ServerConfig(max_body_bytes=1000)).client
+    json_type = {"content-type": "application/json"}
+    body = b'{"namespace": "bob", "query": "boats"}'
+    assert client.post("/recall", content=body.ljust(1000), headers=json_type).status_code == 200
+    assert client.post("/recall", content=body.ljust(1001), headers=json_type).status_code == 413
+
+
 def posted(memory: MemoryEngine, config: ServerConfig, pieces: AsyncIterator[bytes]) -> Response:
     """Post a body piece by piece, without its length."""
 

@@ -21,6 +21,7 @@ from langmem_tiers import (
     StorageBusyError,
     UnsavedError,
 )
+from langmem_tiers.sessions.batch_repository import BatchRepository
 from langmem_tiers.testing.threads import run_in_threads
 from tests.backends import ON_ALL_BACKENDS, ON_FILE_AND_SERVER
 from tests.faults.write_lock import hold_write_lock
@@ -29,6 +30,8 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from langmem_tiers.sessions.models import SessionAppendResult
 
 IMPATIENT = EngineConfig(busy_timeout_seconds=0.05)
 HOUR_MS = 3_600_000
@@ -192,6 +195,25 @@ def test_a_failing_store_is_retried_until_it_works_without_duplicates(
         assert (report.stored, report.problem) == (7, None)
     assert texts(hasty, tenant, "s0") == ["0", "2", "4", "6"]
     assert texts(hasty, tenant, "s1") == ["1", "3", "5"]
+
+
+def test_only_a_retry_looks_up_ids_because_they_may_be_stored_already(
+    engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_all, assumed_new = BatchRepository.append_all, list[bool]()
+
+    def fail_first(self: BatchRepository, *given: Any, new_ids: bool) -> tuple[SessionAppendResult, ...]:
+        assumed_new.append(new_ids)
+        if len(assumed_new) == 1:
+            raise StorageBusyError("the reply was lost")
+        return append_all(self, *given, new_ids=new_ids)
+
+    monkeypatch.setattr(BatchRepository, "append_all", fail_first)
+    with engine.writer() as writer:
+        writer.add(tenant, "s", build_draft("one"))
+        writer.add(tenant, "s", build_draft("two"))
+    assert assumed_new == [True, False, True]  # the second time is the retry
+    assert texts(engine, tenant, "s") == ["one", "two"]
 
 
 @pytest.mark.soak

@@ -95,6 +95,17 @@ class ItemRepositoryConformance(StoreConformance):
             state.pk for state in index.list_namespace_states(namespace)
         )
 
+    @pytest.mark.parametrize(("seconds", "is_new"), [(4, False), (5, True), (6, True)])
+    def test_an_item_written_when_its_time_to_live_ends_or_later_is_a_new_one(
+        self, items: ItemRepository, namespace: NamespacePath, seconds: int, *, is_new: bool
+    ) -> None:
+        items.write([_write(namespace, "a", "{}", ttl=5.0)], NOW, model=None)
+        later = NOW + timedelta(seconds=seconds)
+        assert bool(items.get([(namespace, "a")], later)) is not is_new
+        items.write([_write(namespace, "a", "{}")], later, model=None)
+        written = items.get([(namespace, "a")], later)[namespace, "a"]
+        assert written.item.created_at == (later if is_new else NOW)
+
     def test_an_expired_item_is_hidden_and_refreshing_does_not_restore_it(
         self, items: ItemRepository, namespace: NamespacePath
     ) -> None:
