@@ -139,7 +139,8 @@ def test_a_backup_on_a_full_disk_leaves_no_file(new_url: NewUrl, tmp_path: Path)
     error_lines = ran.stdout.splitlines()
     assert len(error_lines) == 2
     assert all(
-        line.startswith("BackupFileError: ") and "b.gz" in line and "room" in line for line in error_lines
+        line.startswith("BackupFileError: ") and "b.gz" in line and "the disk is not full" in line
+        for line in error_lines
     )
     assert list(target.parent.iterdir()) == []
 

@@ -123,7 +123,7 @@ async def test_text_of_a_built_context_is_not_stored_again(client: InProcess, en
         ("build_context", {"query": "x", "max_tokens": 10**9}, "max_tokens: Input should be less"),
         ("look_up_knowledge", {"key": "x"}, "pass category as well"),
         ("look_up_knowledge", {"query": "x", "after": "a/b"}, "query and after exclude each other"),
-        ("look_up_knowledge", {"after": "a/b"}, "no knowledge has the id 'a/b'"),
+        ("look_up_knowledge", {"after": "a/b"}, "knowledge with the id 'a/b' no longer exists"),
         ("store_knowledge", {"category": "a", "key": "b", "value": "c", "confidence": 2}, "confidence: "),
         ("forget", {"id": ""}, "id: String should have at least 1 character"),
         ("forget", {"id": None}, "id: Input should be a valid string"),

@@ -5,11 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
-from io import BytesIO
 from typing import TYPE_CHECKING, TypeVar
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from langmem_tiers.errors import InvalidInputError, MissingExtraError
 
@@ -17,26 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
     from matplotlib.legend import Legend
     from matplotlib.text import Text
-
-
-__all__ = ["NotebookAxes", "create_axes"]
-
-
-class NotebookAxes(Axes):
-    """Axes of a figure outside pyplot, which renders itself in notebooks."""
-
-    def _repr_png_(self) -> bytes:
-        out = BytesIO()
-        self.get_figure(root=True).savefig(out, format="png")  # type: ignore[union-attr]  # they always have a figure
-        return out.getvalue()
-
-
-def create_axes(width: float, height: float) -> Axes:
-    """Create axes in a new figure; sizes are in inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure.add_subplot(axes_class=NotebookAxes)
 
 
 _WIDE_FONTS = (
@@ -142,7 +121,7 @@ def resolve_axes(ax: Axes | None, *, width: float = 8.0, height: float = 3.6) ->
     try:
         from matplotlib.axes import Axes as Known  # noqa: PLC0415 - optional dependency, imported on demand
 
-        from langmem_tiers.display.plots.drawing import create_axes  # noqa: PLC0415 - as above
+        from langmem_tiers.display.plots.notebook_axes import create_axes  # noqa: PLC0415 - as above
     except ImportError as error:
         raise MissingExtraError(
             "langmem_tiers.display.plots needs matplotlib: pip install 'langmem-tiers[notebook]'"
