@@ -20,6 +20,7 @@ from langmem_tiers import (
     MemoryEngine,
     MessageDraft,
     MissingExtraError,
+    PostgresConfig,
     StorageCorruptError,
     StorageError,
 )
@@ -464,3 +465,15 @@ def test_a_raw_write_is_atomic(url: str) -> None:
         with database.write() as connection:
             connection.exec_driver_sql("DROP TABLE tried")
         database.close()
+
+
+def test_a_pool_is_exhausted_when_its_overflow_is_in_use_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = EngineConfig(postgres=PostgresConfig(pool_size=2, max_overflow=1))
+    database = Database("postgresql://nobody@localhost:1/none", config)  # connects when first used
+    exhausted = []
+    for used in range(4):
+        monkeypatch.setattr(database._engine.pool, "checkedout", lambda used=used: used)
+        exhausted.append(database.is_exhausted)
+    monkeypatch.undo()
+    database.close()
+    assert exhausted == [False, False, False, True]

@@ -74,6 +74,11 @@ def pattern(name: str, **fields: Any) -> LearnedPattern:
     return LearnedPattern(pattern_id=name, steps=({"tool": "click", "selector": f"#{name}"},), **fields)
 
 
+def test_learning_without_new_cycles_does_not_use_the_database(engine: MemoryEngine) -> None:
+    memory = AgentMemory(engine=engine)
+    assert count_statements(engine, memory.learn_from_success) == 0
+
+
 def test_a_sequence_of_every_task_is_learned_from_the_second_task_on(
     engine: MemoryEngine,
 ) -> None:

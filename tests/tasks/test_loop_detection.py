@@ -194,6 +194,8 @@ def test_cycles_are_found_with_their_period(period: int) -> None:
     run = turn * 3
     found = find_loop(run, LoopKind.OSCILLATION)
     assert (found.period, found.count, found.first) == (period, 3 * period, 0)
+    assert f"the same {period} steps" in found.message
+    assert "occurred 3 times in steps 1 to" in found.message
     assert find_loops(run).is_loop
 
 

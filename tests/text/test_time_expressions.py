@@ -360,6 +360,13 @@ def test_text_that_resembles_a_time_is_not_one(text: str) -> None:
         ("Friday, 13 October 2023 or Saturday", ["Friday, 13 October 2023", "Saturday"]),
         ("“2023-05-07” and **2023-05-08**", ["2023-05-07", "2023-05-08"]),
         ("昨天 and today，去年5月", ["昨天", "today", "去年5月"]),
+        ("去年5月我在家，昨天出门", ["去年5月", "昨天"]),
+        ("The festival (2022) was loud", ["2022"]),
+        (
+            "The week before my sister's big birthday party outdoors on 3 June",
+            ["The week before my sister's big birthday party outdoors on 3 June"],
+        ),
+        ("The week before my little sister's big birthday party outdoors on 3 June", ["3 June"]),
         ("31 June, 3 July", ["3 July"]),
         ("We were there June 3–7, I think.", ["June 3–7"]),
         ("All that was sold by Q2 2022", ["by Q2 2022"]),

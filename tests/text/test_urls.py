@@ -118,6 +118,7 @@ def test_a_fragment_is_kept_only_if_it_is_a_route(fragment: str, kept: str) -> N
         ("#/route", "https://example.com/docs/guide?v=2#/route"),
         ("http://other.example", "http://other.example/"),
         ("\\about", "https://example.com/about"),
+        ("?q=a\\b", "https://example.com/docs/guide?q=a%5Cb"),
     ],
 )
 def test_a_relative_url_is_resolved_against_its_page(written: str, resolved: str) -> None:

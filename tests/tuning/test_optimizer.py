@@ -14,7 +14,7 @@ from langmem_tiers.testing import FrozenClock, seeded_ids
 from langmem_tiers.testing.threads import run_in_threads
 from langmem_tiers.tuning import TuningParameters
 from langmem_tiers.tuning.models import TuningSnapshot, TuningState
-from langmem_tiers.tuning.scheduler import ChangedNamespaces
+from langmem_tiers.tuning.scheduler import BackgroundRunner, ChangedNamespaces
 from tests.facts.learning_processes import optimize_often
 from tests.faults.parallel_children import run_at_once
 from tests.fork_server import fork_server
@@ -432,3 +432,19 @@ def test_a_run_learns_from_messages_if_configured(tenant: str) -> None:
             engine.optimizer.run(tenant)
             kinds = [entry.kind for entry in engine.namespace(tenant).long_term]
             assert kinds == (["decision"] if learns else [])
+
+
+def test_a_stopped_thread_keeps_the_remaining_namespaces_for_the_next_start() -> None:
+    changes, stop = ChangedNamespaces(), threading.Event()
+    done: list[NamespacePath] = []
+
+    def run(namespace: NamespacePath) -> bool:
+        done.append(namespace)
+        stop.set()
+        return True
+
+    for name in ("a", "b", "c"):
+        changes.add((name,))
+    BackgroundRunner(run, changes, 1.0).run_pending(stop)
+    assert len(done) == 1
+    assert sorted([*done, *changes.pop_all()]) == [("a",), ("b",), ("c",)]

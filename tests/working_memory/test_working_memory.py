@@ -28,6 +28,7 @@ from langmem_tiers import (
     WorkingConfig,
 )
 from langmem_tiers.testing import FrozenClock
+from langmem_tiers.testing.threads import run_in_threads
 from langmem_tiers.working_memory.cache import measure_bytes
 from tests.forking import fork, wait
 from tests.hypothesis_settings import examples
@@ -396,6 +397,18 @@ def test_a_fork_stores_shared_messages_once(file_url: str) -> None:
         engine.working.append("a", "s", "user", "parent")
     with open_engine(file_url) as engine:
         assert sorted(stored(engine, "a")) == ["before", "child", "parent"]
+
+
+def test_other_threads_can_use_working_memories_after_a_fork(small: MemoryEngine) -> None:
+    cache = small.working._cache
+    cache.before_fork()
+    cache.after_fork()
+
+    def use() -> None:
+        assert cache._lock.acquire(blocking=False)
+        cache._lock.release()
+
+    run_in_threads(1, use)
 
 
 def test_invalid_arguments_are_refused(small: MemoryEngine) -> None:
